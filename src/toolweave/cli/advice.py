@@ -1,0 +1,48 @@
+"""What to do next when a server cannot be reached, where the error's own message leaves it open."""
+
+from __future__ import annotations
+
+import re
+
+from toolweave.errors import AuthRequiredError, ConfigError, ConnectError
+
+__all__ = ["advise"]
+
+_OLD_SDK = re.compile(
+    r"'(?:Fast)?(?:MCP|Server)' object has no attribute|No module named 'mcp[.']|cannot import name .+ from 'mcp"
+)
+_FETCHERS = ("npx", "bunx", "uvx", "uv", "pipx", "docker")
+
+
+def advise(error: Exception, *, program: str = "") -> str | None:
+    """Return what to do about an error of connecting, or None when its message says it.
+
+    `program` is the base name of the server's command, `""` for a server that is reached over HTTP.
+    """
+    text = str(error)
+    if isinstance(error, ConfigError):
+        return None
+    if isinstance(error, AuthRequiredError):
+        return "set a token: `auth` or `headers` in the config, or --bearer-env VAR beside --url"
+    if _OLD_SDK.search(text):
+        how = f"run it with {program} --with 'mcp<2'" if program in ("uvx", "uv") else "install 'mcp<2' beside it"
+        return f"it was written for another version of the `mcp` package: {how}"
+    if isinstance(error, TimeoutError):
+        if program in _FETCHERS:
+            return f"the first start with {program} installs the package: try again, or give it --timeout 120"
+        return "check that it is an MCP server, or give it longer with --timeout SECONDS"
+    if isinstance(error, ConnectError):
+        return _of_connecting(error, text, program)
+    return None
+
+
+def _of_connecting(error: ConnectError, text: str, program: str) -> str | None:
+    if "E404" in text or "No solution found when resolving" in text:
+        return "the package registry does not have it: check the package's name in `args`"
+    if error.status == 404:
+        return "check the path of the URL: most servers answer at /mcp, older ones at /sse"
+    if not program and re.search(r"refused|connect(ion)? (attempts )?failed", text):
+        return "check that the server runs, and its host and port"
+    if error.exit_code is not None:
+        return "it may want other arguments, or variables in `env`: see what it says on standard error"
+    return None

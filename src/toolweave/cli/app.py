@@ -1,0 +1,92 @@
+"""The command tree: names, help texts and examples of every command. Runs none of them itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import typer
+
+from toolweave.cli.commands import call, demo, doctor, init, prompts, resources, status, tools
+from toolweave.cli.exits import CommandError, ExitCode, exit_code_of, is_expected
+from toolweave.cli.options import takes_target
+
+__all__ = ["app", "run_app"]
+
+_HELP = """Use the tools of any MCP server, from a terminal.
+
+Servers come from ./mcp.json, .mcp.json, .vscode/mcp.json, [tool.toolweave] in pyproject.toml, then your
+editors' files; or name files with --config, or one server with --url URL or after --.
+
+Exit codes: 0 ok; 1 the tool answered with an error or its arguments do not fit; 2 wrong usage or config, or
+no such tool or server; 3 no server could be reached or a deadline passed; 130 interrupted.
+"""
+
+app = typer.Typer(
+    name="toolweave",
+    help=_HELP,
+    rich_markup_mode=None,  # help in plain text: rich takes as long to import as everything else here
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+def _add(name: str, function: Callable[..., ExitCode], examples: str, *, adhoc: bool = True) -> None:
+    usage = "[OPTIONS] [-- COMMAND ARGS...]" if adhoc else "[OPTIONS]"
+    epilog = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in examples.strip().splitlines())
+    app.command(name, epilog=epilog, options_metavar=usage)(takes_target(function))
+
+
+_add("tools", tools.tools, tools.EXAMPLES)
+_add("call", call.call, call.EXAMPLES)
+_add("resources", resources.resources, resources.EXAMPLES)
+_add("prompts", prompts.prompts, prompts.EXAMPLES)
+_add("status", status.status, status.EXAMPLES)
+_add("doctor", doctor.doctor, doctor.EXAMPLES)
+app.command("init", epilog=init.EPILOG)(init.init)
+app.command("demo", epilog=demo.EPILOG)(demo.demo)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # takes as long as the rest of --help
+
+        typer.echo(f"toolweave {version('toolweave')}")
+        raise typer.Exit
+
+
+@app.callback()
+def toolweave(
+    version: Annotated[
+        bool, typer.Option("--version", "-V", is_eager=True, callback=_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    # the help text is `_HELP`
+    ...
+
+
+def run_app(argv: Sequence[str]) -> int:
+    """Run one command line and return its exit code; what follows the first `--` is a stdio server's command."""
+    try:
+        words, command = _split(list(argv))
+        app(words, prog_name="toolweave", obj=command)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(ExitCode.OK)
+    except Exception as error:  # boundary: expected errors end in one line and their code
+        if not is_expected(error):
+            raise
+        from toolweave.cli.screen import complain  # only needed now
+
+        complain(error)
+        return int(exit_code_of(error))
+    return int(ExitCode.OK)
+
+
+def _split(words: list[str]) -> tuple[list[str], tuple[str, ...]]:
+    if "--" not in words:
+        return words, ()
+    at = words.index("--")
+    if at == len(words) - 1:
+        raise CommandError("after -- the command of a stdio server is expected")
+    return words[:at], tuple(words[at + 1 :])

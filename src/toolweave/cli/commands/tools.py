@@ -1,0 +1,93 @@
+"""`toolweave tools`: which tools the servers offer, and what their definitions cost a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toolweave.cli.exits import ExitCode
+from toolweave.cli.options import JsonOption, StrictOption, Target
+from toolweave.cli.runner import run
+from toolweave.cli.screen import answer_json, show
+
+if TYPE_CHECKING:
+    from toolweave.cli.fleet import Fleet
+    from toolweave.tools import ToolSpec
+
+__all__ = ["EXAMPLES", "approximate_tokens", "tools"]
+
+EXAMPLES = """
+toolweave tools
+toolweave tools --config mcp.json --json
+toolweave tools --server github --schema
+toolweave tools --url https://example.org/mcp --bearer-env TOKEN
+toolweave tools -- uvx mcp-server-time
+"""
+
+
+def tools(
+    target: Target,
+    as_json: JsonOption = False,
+    strict: StrictOption = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Show each tool's input schema too.")] = False,
+) -> ExitCode:
+    """List the tools of every server, and what their definitions cost in tokens."""
+
+    async def body() -> ExitCode:
+        from toolweave.cli.completion import remember_tools  # imports are late: --help imports this module
+        from toolweave.cli.fleet import open_fleet
+
+        async with open_fleet(target) as fleet:
+            if as_json:
+                answer_json({"servers": fleet.servers_json(), "tools": [_tool_json(spec) for spec in fleet.specs]})
+            else:
+                _show(fleet, schema)
+                fleet.show_failures()
+            if not target.ad_hoc:
+                remember_tools({name: [spec.name for spec in fleet.specs_of(name)] for name in fleet.answered})
+            return fleet.exit_code(strict=strict)
+
+    return run(body, verbose=target.verbose)
+
+
+def approximate_tokens(specs: Sequence[ToolSpec]) -> int:
+    """Return about how many tokens these definitions take in a prompt: a quarter of their JSON's bytes."""
+    return sum(len(json.dumps(dict(spec.raw), ensure_ascii=False, separators=(",", ":")).encode()) for spec in specs) // 4
+
+
+def _tool_json(spec: ToolSpec) -> Mapping[str, Any]:
+    return {
+        "name": spec.name,
+        "server": spec.server,
+        "tool": spec.original_name,
+        "title": spec.title,
+        "description": spec.description,
+        "input_schema": spec.input_schema,
+        "output_schema": spec.output_schema,
+        "annotations": spec.annotations,
+    }
+
+
+def _show(fleet: Fleet, schema: bool) -> None:
+    from rich.text import Text  # late, as above
+
+    from toolweave.cli.render.text import safe_json
+    from toolweave.cli.render.views import heading, seconds_text, size_text, summary, table
+
+    for name in fleet.answered:
+        specs = fleet.specs_of(name)
+        server = fleet.server_json(name)
+        cost = size_text(approximate_tokens(specs)) if specs else ""
+        count = f"{len(specs)} tool{'s' * (len(specs) != 1)}"
+        show(heading(name, server["protocol_version"] or "", count, cost, seconds_text(server["seconds"])))
+        if schema:
+            for spec in specs:
+                show(Text(spec.name, style="bold"), Text(safe_json(dict(spec.input_schema))))
+        elif specs:
+            show(table(["tool", "description"], [(spec.name, summary(spec.description)) for spec in specs]))
+    if len(fleet.answered) > 1:
+        cost = size_text(approximate_tokens(fleet.specs))
+        show(heading("total", f"{len(fleet.answered)} servers", f"{len(fleet.specs)} tools", cost))

@@ -1,0 +1,72 @@
+"""What the exit codes mean and which error gets which. Knows the error tree, nothing of commands."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from toolweave.errors import ConfigError, ErrorKind, ProtocolError, ServerError, ToolError, ToolweaveError
+
+__all__ = ["CommandError", "ExitCode", "exit_code_of", "is_expected"]
+
+
+class ExitCode(IntEnum):
+    """The exit codes of every command."""
+
+    OK = 0
+    """Done. For views of many servers: at least one of them answered."""
+    TOOL_ERROR = 1
+    """The tool or the server answered with an error, or the arguments do not fit."""
+    USAGE = 2
+    """Wrong usage or config, or no such tool or server."""
+    UNREACHABLE = 3
+    """No server could be reached, or a deadline passed."""
+    INTERRUPTED = 130
+    """Interrupted by Ctrl-C or a termination signal."""
+
+
+class CommandError(Exception):
+    """A command cannot go on; the message goes to standard error and the code to the shell.
+
+    Attributes:
+        code: The exit code.
+        hint: What to do next, or None.
+    """
+
+    def __init__(self, message: str, *, code: ExitCode = ExitCode.USAGE, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.hint = hint
+
+
+_BY_KIND = {
+    ErrorKind.NOT_FOUND: ExitCode.USAGE,
+    ErrorKind.TIMEOUT: ExitCode.UNREACHABLE,
+    ErrorKind.NOT_SENT: ExitCode.UNREACHABLE,
+    ErrorKind.OUTCOME_UNKNOWN: ExitCode.UNREACHABLE,
+    ErrorKind.CLOSED: ExitCode.UNREACHABLE,
+    ErrorKind.AUTH_REQUIRED: ExitCode.UNREACHABLE,
+}
+"""Every other kind means that the tool answered: `TOOL_ERROR`."""
+
+
+def exit_code_of(error: BaseException) -> ExitCode:
+    """Return the exit code for an error of the library."""
+    if isinstance(error, CommandError):
+        return error.code
+    if isinstance(error, KeyboardInterrupt):
+        return ExitCode.INTERRUPTED
+    if isinstance(error, ConfigError):
+        return ExitCode.USAGE
+    if isinstance(error, ToolError):
+        return _BY_KIND.get(error.kind, ExitCode.TOOL_ERROR)
+    if isinstance(error, ProtocolError):
+        return ExitCode.TOOL_ERROR
+    if isinstance(error, (ServerError, TimeoutError)):
+        return ExitCode.UNREACHABLE
+    return ExitCode.TOOL_ERROR
+
+
+def is_expected(error: BaseException) -> bool:
+    """Whether an error says all there is to say by its message; any other is a defect and keeps its traceback."""
+    return isinstance(error, (CommandError, ToolweaveError))

@@ -1,0 +1,102 @@
+"""The options every command shares: which config, which servers, or one server named on the spot.
+
+Only reads them; `targets.py` turns them into server entries.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from toolweave.cli.exits import ExitCode
+
+__all__ = ["JsonOption", "StrictOption", "Target", "takes_target"]
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a view for people.")]
+StrictOption = Annotated[bool, typer.Option("--strict", help="Exit with 3 when any server fails.")]
+
+_PANEL = "Servers"
+
+
+def _server_names(incomplete: str) -> list[str]:
+    from toolweave.cli.completion import server_names  # only when a shell asks
+
+    return server_names(incomplete)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Which servers a command is about.
+
+    Attributes:
+        config: Config files; empty means the default places.
+        server: Only these servers of the config.
+        url: One HTTP server instead of a config.
+        header: `Name: value` lines for `url`.
+        bearer_env: The environment variable that holds the bearer token for `url`.
+        timeout: Seconds; bounds connecting and each call.
+        command: One stdio server instead of a config: the words after `--`.
+    """
+
+    config: Annotated[
+        list[Path], typer.Option("--config", "-c", metavar="FILE", help="A config file; may be given several times.")
+    ]
+    server: Annotated[
+        list[str],
+        typer.Option(
+            "--server", "-s", metavar="NAME", help="Only this server; may be repeated.", autocompletion=_server_names
+        ),
+    ]
+    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="One HTTP server instead of a config.")]
+    header: Annotated[
+        list[str], typer.Option("--header", "-H", metavar="'K: V'", help="An HTTP header for --url; may be repeated.")
+    ]
+    bearer_env: Annotated[
+        str | None,
+        typer.Option("--bearer-env", metavar="VAR", help="The variable that holds the bearer token for --url."),
+    ]
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", metavar="SECONDS", min=0.001, help="Bound for connecting and for each call."),
+    ]
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell more on standard error.")]
+    command: tuple[str, ...] = ()
+
+
+_DEFAULTS: dict[str, Any] = {  # what each option is when it is not given
+    "config": [],
+    "server": [],
+    "url": None,
+    "header": [],
+    "bearer_env": None,
+    "timeout": None,
+    "verbose": False,
+}
+
+
+def takes_target(function: Callable[..., ExitCode]) -> Callable[..., None]:
+    """Give a command the shared options; it receives them as `target` and returns its exit code."""
+    hints = get_type_hints(Target, include_extras=True)
+    own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "target"]
+    shared = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
+        for name, default in _DEFAULTS.items()
+    ]
+    context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    parameters = [context, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), *shared]
+
+    def command(**values: Any) -> None:  # any option's value
+        ctx: typer.Context = values.pop("ctx")
+        options = {name: values.pop(name) for name in _DEFAULTS}
+        target = Target(**options, command=tuple(ctx.obj or ()))
+        raise typer.Exit(int(function(target=target, **values)))
+
+    command.__name__, command.__doc__ = function.__name__, function.__doc__
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
+    return command

@@ -1,0 +1,68 @@
+"""Views for people: tables of tools, servers, resources and prompts. The JSON twins stand in the commands.
+
+Builds what to show from values; prints nothing. Every text goes through `safe_text` here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from toolweave.cli.render.text import clip, safe_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+__all__ = ["heading", "seconds_text", "size_text", "summary", "table"]
+
+_SUMMARY = 200
+
+
+def table(names: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> Table:
+    """Return a table of plain text cells; the columns in `right` are aligned to the right."""
+    from rich.box import SIMPLE_HEAD  # rich takes as long to import as the rest of the command
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
+    for name in names:
+        made.add_column(
+            name,
+            overflow="fold",
+            justify="right" if name in right else "left",
+            style="bold" if name == names[0] else "",
+        )
+    for row in rows:
+        made.add_row(*(Text(safe_text(cell)) for cell in row))
+    return made
+
+
+def heading(name: str, *details: str) -> Text:
+    """Return a server's line above its table: the name, then what is known about it."""
+    from rich.text import Text  # as above
+
+    text = Text("\n")
+    text.append(safe_text(name), style="bold cyan")
+    for detail in details:
+        if detail:
+            text.append("  ")
+            text.append(safe_text(detail), style="dim")
+    return text
+
+
+def summary(description: str) -> str:
+    """Return a description's first paragraph as one line."""
+    return clip(" ".join(description.strip().split("\n\n")[0].split()), _SUMMARY)
+
+
+def seconds_text(seconds: float | None) -> str:
+    """Return a duration for people, `""` for none."""
+    if seconds is None:
+        return ""
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def size_text(tokens: int) -> str:
+    """Return an approximate number of tokens for people."""
+    return f"~{tokens:,} tokens"

@@ -1,0 +1,112 @@
+"""Standard output and standard error: the answer goes to the one, everything else to the other.
+
+The only module that writes to the terminal. Whatever may come from a server passes through `safe_text`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
+
+from toolweave.cli.exits import CommandError
+from toolweave.cli.render.text import safe_json, safe_text
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+__all__ = ["answer", "answer_json", "complain", "errors_to_screen", "note", "show", "stderr_console", "wide"]
+
+_PIPED_WIDTH = 160
+"""Columns of a table that nobody looks at directly."""
+
+
+def answer(text: str) -> None:
+    """Write text to standard output, made safe; a reader that left is no error."""
+    _write(sys.stdout, safe_text(text, multiline=True).rstrip("\n") + "\n")
+
+
+def answer_json(value: Any) -> None:  # any JSON value
+    """Write a JSON value to standard output."""
+    _write(sys.stdout, safe_json(value) + "\n")
+
+
+def show(*views: RenderableType) -> None:
+    """Write views for people to standard output; what is in them was made safe where they were built."""
+    console = _console(sys.stdout)
+    with console.capture() as capture:
+        for view in views:
+            console.print(view)
+    _write(sys.stdout, capture.get())
+
+
+def note(text: str) -> None:
+    """Write a line for people to standard error, made safe."""
+    _write(sys.stderr, safe_text(text, multiline=True) + "\n")
+
+
+def complain(error: Exception) -> None:
+    """Write an error and what to do about it to standard error."""
+    note(f"error: {error}")
+    if isinstance(error, CommandError) and error.hint:
+        note(f"hint: {error.hint}")
+
+
+def stderr_console() -> Console | None:
+    """Return a console on standard error when it is a terminal, for what moves; else None."""
+    return _console(sys.stderr) if _is_terminal(sys.stderr) else None
+
+
+def wide(stream: TextIO | None = None) -> bool:
+    """Whether there is a terminal to lay a view out for."""
+    return _is_terminal(stream or sys.stdout)
+
+
+@contextmanager
+def errors_to_screen(*, verbose: bool) -> Generator[None]:
+    """Show the log on standard error while the block runs: warnings, or everything worth telling."""
+    handler = _ScreenHandler()
+    logger = logging.getLogger("toolweave")
+    before = logger.level
+    logging.root.addHandler(handler)  # other libraries warn too, and their words are no safer
+    logger.setLevel(logging.INFO if verbose else logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.root.removeHandler(handler)
+        logger.setLevel(before)
+
+
+class _ScreenHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        note(f"{record.levelname.lower()}: {record.getMessage()}")
+
+
+def _console(stream: TextIO) -> Console:
+    from rich.console import Console  # as slow to import as the rest of the command: only for views
+
+    width = None if _is_terminal(stream) else int(os.environ.get("COLUMNS") or _PIPED_WIDTH)
+    return Console(file=stream, highlight=False, markup=False, emoji=False, width=width, soft_wrap=False)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except (ValueError, AttributeError):
+        return False  # closed, or none at all
+
+
+def _write(stream: TextIO | None, text: str) -> None:
+    if stream is None:
+        return
+    encoding = stream.encoding or "utf-8"
+    try:
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        stream.flush()
+    except BrokenPipeError:
+        descriptor = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(descriptor, stream.fileno())
+        os.close(descriptor)

@@ -1,0 +1,186 @@
+"""`${VAR}` and its kin in the strings of one entry.
+
+Knows no field and no file format. A value is put in once and never read again for variables, so
+nothing in the environment can pull in something else.
+
+==============================  =====================================================================
+`${VAR}` `${env:VAR}`           the environment variable; unset is an error
+`${VAR:-text}`                  the variable, or the text when it is unset or empty; may be nested
+`${input:ID}`                   the value given for the input, or of the variable `ID`, or its default
+`${workspaceFolder}`            the project's directory; also `${workspaceFolderBasename}`
+`${userHome}` `~` `~/...`       the home directory; the tilde only at the start
+`${pathSeparator}` `${/}`       `/`, or a backslash on Windows
+==============================  =====================================================================
+
+Anything else, such as `$VAR`, `$$` or `${x%%y}`, stays as it is: it may be meant for a program.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from toolweave.config.secret import Secret, looks_secret, reveal
+from toolweave.errors import ConfigError
+
+__all__ = ["Expander", "Scope"]
+
+_VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?:(:-)(.*))?", re.DOTALL)
+_EDITOR_ONLY = re.compile(r"(command|config):[\w.-]+")
+_MAX_DEPTH = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What the variables of one file stand for.
+
+    Attributes:
+        env: The environment variables.
+        inputs: Values for `${input:ID}` given by the caller.
+        definitions: The file's own `inputs`, by id: `default`, `description`, `password`.
+        workspace: The project's directory.
+    """
+
+    env: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    definitions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, "Mapping[str, Any]"], repr=False)
+    workspace: str = ""
+
+    @property
+    def home(self) -> str:
+        """The home directory, or `~` itself when there is none."""
+        return self.env.get("HOME") or self.env.get("USERPROFILE") or str(Path("~").expanduser())
+
+    @property
+    def folder(self) -> str:
+        """The project's directory, the current one when none is known."""
+        return self.workspace or str(Path.cwd())
+
+
+class Expander:
+    """Expands the strings of one entry and collects which values must not be shown.
+
+    Attributes:
+        sensitive: What secret-looking variables and inputs stood for.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self.sensitive: list[Secret] = []
+
+    def value(self, value: Any, field: str) -> Any:  # Any: any JSON value in and out
+        """Return the value with every string in it expanded; keys stay.
+
+        Raises:
+            ConfigError: A variable without default is unset, or an input has no value.
+        """
+        if isinstance(value, str):
+            return self.text(value, field)
+        if isinstance(value, Mapping):
+            items = cast("Mapping[Any, Any]", value).items()
+            return {key: self.value(item, f"{field}.{key}") for key, item in items}
+        if isinstance(value, (list, tuple)):
+            return [self.value(item, f"{field}[{index}]") for index, item in enumerate(cast("list[Any]", value))]
+        return value
+
+    def text(self, text: str, field: str, depth: int = 0) -> str:
+        """Return the string expanded.
+
+        Raises:
+            ConfigError: As `value`.
+        """
+        if text == "~" or text.startswith(("~/", "~\\")):
+            return self._scope.home + self._braces(text[1:], field, depth)
+        return self._braces(text, field, depth)
+
+    def variable(self, name: str, field: str) -> str:
+        """Return the environment variable that a field names, such as `bearer_token_env_var`.
+
+        Raises:
+            ConfigError: It is unset.
+        """
+        value = self._scope.env.get(name)
+        if value is None:
+            raise ConfigError(
+                f"environment variable {name} is not set; {field!r} needs it: set it, or write ${{{name}:-default}}",
+                field=field,
+            )
+        return self._noted(name, value)
+
+    def _braces(self, text: str, field: str, depth: int) -> str:
+        out: list[str] = []
+        start = 0
+        while (opening := text.find("${", start)) >= 0:
+            closing = _closing(text, opening + 2)
+            if closing < 0:
+                break
+            found = self._resolved(text[opening + 2 : closing], field, depth)
+            out += (text[start:opening], text[opening : closing + 1] if found is None else found)
+            start = closing + 1
+        return "".join([*out, text[start:]])
+
+    def _resolved(self, body: str, field: str, depth: int) -> str | None:
+        known = self._known(body)
+        if known is not None:
+            return known
+        if body.startswith("input:"):
+            return self._input(body[6:].strip(), field)
+        if _EDITOR_ONLY.fullmatch(body):
+            raise ConfigError(f"{field!r} uses ${{{body}}}, which only an editor can resolve", field=field)
+        match = _VARIABLE.fullmatch(body)
+        if match is None:
+            return None
+        name, has_default, default = match.groups()
+        if not has_default or self._scope.env.get(name):
+            return self.variable(name, field)
+        if depth >= _MAX_DEPTH:
+            raise ConfigError(f"{field!r} nests defaults more than {_MAX_DEPTH} deep", field=field)
+        return self.text(default, field, depth + 1)
+
+    def _known(self, body: str) -> str | None:
+        if body in ("pathSeparator", "/"):
+            return os.sep
+        if body in ("workspaceFolder", "workspaceRoot"):
+            return self._scope.folder
+        if body == "workspaceFolderBasename":
+            return Path(self._scope.folder).name
+        return self._scope.home if body == "userHome" else None
+
+    def _input(self, name: str, field: str) -> str:
+        definition = self._scope.definitions.get(name, {})
+        variable = re.sub(r"\W", "_", name)
+        candidates = (
+            self._scope.inputs.get(name),
+            self._scope.env.get(variable),
+            self._scope.env.get(variable.upper()),
+            definition.get("default"),
+        )
+        value = next((candidate for candidate in candidates if candidate is not None), None)
+        if value is None:
+            about = f" ({definition['description']})" if isinstance(definition.get("description"), str) else ""
+            raise ConfigError(
+                f"{field!r} needs the input {name!r}{about}: give it as inputs={{{name!r}: ...}},"
+                f" or set the environment variable {variable.upper()}",
+                field=field,
+            )
+        text = reveal(value) if isinstance(value, (str, Secret)) else str(value)
+        return self._noted("password" if definition.get("password") or isinstance(value, Secret) else name, text)
+
+    def _noted(self, name: str, value: str) -> str:
+        if value and looks_secret(name):
+            self.sensitive.append(Secret(value))
+        return value
+
+
+def _closing(text: str, start: int) -> int:
+    """Find the brace that closes an expression whose body starts at `start`, or -1."""
+    depth = 1
+    for match in re.compile(r"\$\{|\}").finditer(text, start):
+        depth += 1 if match[0] == "${" else -1
+        if not depth:
+            return match.start()
+    return -1

@@ -1,0 +1,108 @@
+"""JSON as editors write it: comments, trailing commas, and the line of every key.
+
+Nothing is moved: what is no JSON becomes spaces, so a position in the cleaned text is one in the file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from typing import Any
+
+__all__ = ["KeyPath", "key_offsets", "line_at", "parse_json", "strip_comments"]
+
+KeyPath = tuple[str | int, ...]
+"""The keys and indexes that lead to a value."""
+
+_STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"?'  # also an unterminated one, to the end of its line
+_COMMENT_OR_STRING = re.compile(rf"{_STRING}|//[^\n]*|/\*")
+_COMMA_OR_STRING = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
+_TOKEN = re.compile(rf"{_STRING}|[{{}}\[\],:]")
+_MAX_DEPTH = 8  # deeper than any server's entry lies
+
+
+def strip_comments(text: str) -> str:
+    """Return the text with comments and trailing commas replaced by spaces; strings and line ends stay."""
+    out: list[str] = []
+    start = 0
+    while match := _COMMENT_OR_STRING.search(text, start):
+        token, end = match[0], match.end()
+        out.append(text[start : match.start()])
+        if token == "/*":
+            closing = text.find("*/", end)
+            end = len(text) if closing < 0 else closing + 2
+            token = text[match.start() : end]
+        out.append(token if token.startswith('"') else _blank(token))
+        start = end
+    clean = "".join([*out, text[start:]])
+    return _COMMA_OR_STRING.sub(lambda found: " " if found[0] == "," else found[0], clean)
+
+
+def parse_json(text: str) -> Any:  # Any: a JSON value
+    """Parse JSON, with comments and trailing commas if need be.
+
+    Raises:
+        json.JSONDecodeError: It is no JSON; the position is that in the text.
+        ValueError: A number has too many digits.
+        RecursionError: It is nested too deeply.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return json.loads(strip_comments(text))
+
+
+def key_offsets(text: str) -> dict[KeyPath, list[int]]:
+    """Return where each key and list item starts; a key that is repeated has several offsets.
+
+    Expects text that `parse_json` accepts. Stops descending far below where servers lie.
+    """
+    found: dict[KeyPath, list[int]] = {}
+    path: list[str | int | None] = []  # the current key or index in each open object or list
+    expecting = True  # the next string in an object is a key
+    for match in _TOKEN.finditer(strip_comments(text)):
+        token = match[0]
+        inside = path[-1] if path else None
+        if isinstance(inside, int) and expecting and token not in "]},:":
+            _note(found, path, match.start())
+            expecting = False
+        if token in "{[":
+            path.append(None if token == "{" else 0)
+            expecting = True
+        elif token in "}]":
+            del path[-1:]
+            expecting = False
+        elif token == ",":
+            if isinstance(inside, int):
+                path[-1] = inside + 1
+            expecting = True
+        elif token != ":" and expecting and path and not isinstance(inside, int):
+            path[-1] = json.loads(token)
+            _note(found, path, match.start())
+            expecting = False
+    return found
+
+
+def line_at(text: str, offset: int, _cache: dict[int, list[int]] | None = None) -> int:
+    """Return the 1-based line of an offset."""
+    return text.count("\n", 0, offset) + 1
+
+
+def line_starts(text: str) -> list[int]:
+    """Return the offset of each line's first character, for `bisect`."""
+    return [0, *(match.end() for match in re.finditer("\n", text))]
+
+
+def line_of(starts: list[int], offset: int) -> int:
+    """Return the 1-based line of an offset."""
+    return bisect_right(starts, offset)
+
+
+def _note(found: dict[KeyPath, list[int]], path: list[str | int | None], offset: int) -> None:
+    if len(path) <= _MAX_DEPTH:
+        found.setdefault(tuple(part for part in path if part is not None), []).append(offset)
+
+
+def _blank(comment: str) -> str:
+    return re.sub(r"[^\n]", " ", comment)

@@ -1,0 +1,248 @@
+"""One MCP server's settings as one frozen value. Reads no file, builds nothing, connects to nothing."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from typing import Any, Literal, cast
+
+from toolweave.config.auth import Auth
+from toolweave.config.naming import installs_first
+from toolweave.config.rules import check_reachable, normalised
+from toolweave.config.secret import MASK, Secret, looks_secret, mask_args, mask_url, mask_values, reveal
+from toolweave.config.timeouts import Timeouts
+from toolweave.errors import ConfigError
+
+__all__ = ["HeadersSource", "ServerConfig", "Source"]
+
+HeadersSource = Callable[[], Any]
+"""A callable, plain or async, that returns the headers of one request as a mapping (requirement R27)."""
+
+_HIDDEN_FROM = 4  # a shorter value found in a foreign text is more likely a coincidence than a leak
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a server was configured.
+
+    Attributes:
+        path: The file.
+        line: The 1-based line of the server's entry, or None.
+    """
+
+    path: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.path if self.line is None else f"{self.path}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ServerConfig:
+    """Everything needed to reach one MCP server (requirements R1, R4, R8).
+
+    Lists become tuples and mappings read-only; values of `env` and `headers` are wrapped as
+    `Secret`. User info in `url` becomes an `Authorization: Basic` header. Two configs are equal
+    when their settings are, wherever they were read. The representation shows no secret.
+
+    Raises:
+        ConfigError: A required field is missing or a value cannot be right. It is a
+            `ValueError` and names the server and the field.
+
+    Attributes:
+        name: The server's key; also the default prefix of its tools.
+        transport: `stdio`, `http` (Streamable HTTP), `sse`, `inprocess` or a registered name.
+            Empty: `http` when there is a `url`, `stdio` for a `command`, `inprocess` for a `server`.
+        command: The program to start (stdio).
+        args: Its arguments, passed as they are; there is no shell.
+        env: Variables merged over a safe part of our own environment (requirements R9, C27).
+        cwd: The directory to start it in; None is ours.
+        url: The endpoint (http, sse).
+        headers: Headers of every HTTP request, or a callable asked before each request.
+        auth: How HTTP requests are authorized.
+        disabled: Keep the entry but do not connect.
+        timeout: Bounds in seconds; see `Timeouts`.
+        include: The only tools to offer, by original name; empty is all. Wins over `exclude` (requirement R31).
+        exclude: Tools not to offer, by original name.
+        tool_prefix: What to put literally before each tool's name; None is the server's name and `_`,
+            `""` is nothing.
+        restart: Reconnect after a failure, or keep the exact cause as the answer of each call.
+        legacy_sse: Fall back to the old HTTP+SSE transport when Streamable HTTP is not there (requirement C7).
+        protocol: `auto`, `legacy` (the newest handshake revision), or one revision such as `2025-06-18`.
+        validate_input: Check arguments against the tool's schema before sending (requirement C10).
+        validate_output: What to do with structured content that does not fit (requirement C15).
+        max_concurrency: Calls in flight at once; None is no limit.
+        on_conflict: What to do with a tool name that is taken (requirement C20).
+        options: Other keys of the entry or its `connection`, for custom transports.
+        server: An in-process server object or a transport of the SDK. Only from code.
+        source: Where the entry was read.
+        sensitive: Values to mask wherever they show up, such as what `${API_KEY}` stood for in `args`.
+    """
+
+    name: str = ""
+    transport: str = ""
+    command: str = ""
+    args: Sequence[str] = ()
+    env: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"])
+    cwd: str | None = None
+    url: str = ""
+    headers: Mapping[str, str | Secret] | HeadersSource = field(default_factory=dict[str, "str | Secret"])
+    auth: Auth | None = None
+    disabled: bool = False
+    timeout: Timeouts = field(default_factory=Timeouts)
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    tool_prefix: str | None = None
+    restart: Literal["on_failure", "never"] = "on_failure"
+    legacy_sse: Literal["auto", "never", "only"] = "auto"
+    protocol: str = "auto"
+    validate_input: bool = True
+    validate_output: Literal["warn", "error", "off"] = "warn"
+    max_concurrency: int | None = None
+    on_conflict: Literal["rename", "skip", "error"] = "rename"
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    server: Any = None  # whatever an in-process server is
+    source: Source | None = field(default=None, compare=False)
+    sensitive: Sequence[Secret] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        try:
+            for key, value in normalised(self).items():
+                object.__setattr__(self, key, value)
+            check_reachable(self)
+        except ConfigError as error:
+            raise self.error(error.message, field=error.field) from None
+
+    @property
+    def connect_timeout(self) -> float:
+        """Seconds the handshake may take: `timeout.connect`, else 30, or 120 when the command may install first."""
+        if self.timeout.connect is not None:
+            return self.timeout.connect
+        return 120.0 if self.transport == "stdio" and installs_first(self.command, self.args) else 30.0
+
+    @property
+    def endpoint(self) -> str:
+        """The command line or URL as it may be shown, secrets masked."""
+        if self.transport == "stdio":
+            return self._hide(shlex.join([self.command, *mask_args(self.args)]).replace(f"'{MASK}'", MASK))
+        if self.server is not None:
+            return f"in-process {type(self.server).__name__}"
+        return self._hide(mask_url(self.url)) or self.transport
+
+    def env_values(self) -> dict[str, str]:
+        """Return the environment variables as plain strings, for the process and nothing else."""
+        return {name: reveal(value) for name, value in self.env.items()}
+
+    def header_values(self) -> dict[str, str]:
+        """Return the fixed headers as plain strings; none when `headers` is a callable."""
+        return {} if callable(self.headers) else {name: reveal(value) for name, value in self.headers.items()}
+
+    def redact(self, text: str) -> str:
+        """Return a foreign text (a process's output, an answer) with this server's secrets masked.
+
+        Credentials, header values and secret-looking variables of at least four characters.
+        """
+        values = [reveal(value) for value in self.sensitive]
+        values += [reveal(value) for name, value in self.env.items() if looks_secret(name)]
+        for value in self.header_values().values():
+            values += [value, value.partition(" ")[2]]
+        values += self.auth.secrets() if self.auth else ()
+        return mask_values(text, (value for value in values if len(value) >= _HIDDEN_FROM))
+
+    def error(self, message: str, *, field: str | None = None) -> ConfigError:
+        """Make a `ConfigError` about this server, with its name and place and without its secrets."""
+        path, line = (self.source.path, self.source.line) if self.source else (None, None)
+        name = self.name if isinstance(self.name, str) and self.name else None  # pyright: ignore[reportUnnecessaryIsInstance]
+        return ConfigError(self._hide(message), server=name, field=field, path=path, line=line)
+
+    def replace(self, **changes: Any) -> ServerConfig:
+        """Return a config with some fields changed, checked like a new one.
+
+        Raises:
+            ConfigError: As the class.
+        """
+        return replace(self, **changes)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the entry that `parse_server` reads back: what differs from the defaults, secrets still wrapped."""
+        out: dict[str, Any] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name in ("source", "sensitive") or value == _default_of(item):
+                continue
+            if isinstance(value, Timeouts):
+                value = value.to_dict()
+            elif isinstance(value, Auth):
+                value = value.to_mapping()
+            elif isinstance(value, Mapping):
+                value = dict(cast("Mapping[str, Any]", value))
+            out[item.name] = list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
+        return out
+
+    def to_dict(self, *, reveal: bool = False) -> dict[str, Any]:
+        """Return the entry as a JSON object; secrets are `***` unless `reveal` is true.
+
+        Objects that only code can give (a callable, an in-process server) are shown by their type's name.
+        """
+        entry = self.to_mapping()
+        if reveal:
+            return {key: _plain(value, _reveal_all) for key, value in entry.items()}
+        if self.args:
+            entry["args"] = mask_args(self.args)
+        if self.url:
+            entry["url"] = mask_url(self.url)
+        if self.options:
+            entry["options"] = _mask_options(self.options)
+        return {key: _plain(value, self._hide) for key, value in entry.items()}
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.transport, self.command, tuple(self.args), self.url))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{key}={value!r}" for key, value in self.to_dict().items())
+        return f"ServerConfig({shown})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {item.name: getattr(self, item.name) for item in fields(self)}
+        for key in ("env", "headers", "options"):  # a read-only view does not pickle
+            if isinstance(state[key], Mapping):
+                state[key] = dict(state[key])
+        return _rebuild, (state,)
+
+    def _hide(self, text: str | Secret) -> str:
+        if isinstance(text, Secret):
+            return MASK
+        return mask_values(text, (reveal(value) for value in self.sensitive))
+
+
+def _rebuild(state: dict[str, Any]) -> ServerConfig:
+    return ServerConfig(**state)
+
+
+def _default_of(item: Field[Any]) -> Any:  # Any: of the field's type
+    return item.default_factory() if item.default_factory is not MISSING else item.default
+
+
+def _reveal_all(text: str | Secret) -> str:
+    return reveal(text)
+
+
+def _mask_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
+    for key, value in options.items():
+        if isinstance(value, Mapping):
+            shown[key] = _mask_options(cast("Mapping[str, Any]", value))
+        else:
+            shown[key] = MASK if looks_secret(key) and isinstance(value, str) else value
+    return shown
+
+
+def _plain(value: Any, show: Callable[[str | Secret], str]) -> Any:  # Any: a JSON value comes out
+    if isinstance(value, (str, Secret)):
+        return show(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item, show) for key, item in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, show) for item in cast("Sequence[Any]", value)]
+    return value if value is None or isinstance(value, (int, float)) else f"<{type(value).__name__}>"

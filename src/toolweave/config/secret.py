@@ -1,0 +1,161 @@
+"""Strings that must not be shown, and the masks for texts that may hold them.
+
+Knows nothing of servers: it is given names and texts and decides what a reader may see.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
+
+__all__ = [
+    "MASK",
+    "Secret",
+    "looks_secret",
+    "mask_args",
+    "mask_url",
+    "mask_values",
+    "reveal",
+    "split_user_info",
+    "wrap",
+]
+
+MASK = "***"
+"""What is shown in place of a secret."""
+
+_SECRET_NAME = re.compile(
+    r"key|token|secret|pass|credential|auth|bearer|cookie|signature|(^|_)(pat|pw|sig|dsn)(_|$)", re.IGNORECASE
+)
+_FLAG = re.compile(r"(?s)(--?[A-Za-z][\w.-]*)(=?)(.*)")
+_HEADER_ARGUMENT = re.compile(r"(?s)([A-Za-z][\w-]*): *(.+)")
+
+
+class Secret:
+    """A string that shows as `***` wherever it is printed, formatted or logged.
+
+    Equality and hash are those of the string. No serializer knows the type, so a secret cannot
+    slip into JSON; `reveal()` is the one way to the value. Pickling and copying keep the value.
+
+    Raises:
+        TypeError: The value is neither a string nor a `Secret`.
+    """
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str | Secret) -> None:
+        raw = value.reveal() if isinstance(value, Secret) else value
+        if not isinstance(raw, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a Secret wraps a string, not {type(raw).__name__}")
+        self._value = raw
+
+    def reveal(self) -> str:
+        """Return the string itself."""
+        return self._value
+
+    def __eq__(self, other: object) -> bool:
+        return self._value == other._value if isinstance(other, Secret) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._value))
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __str__(self) -> str:
+        return MASK
+
+    def __repr__(self) -> str:
+        return f"Secret({MASK!r})"
+
+    def __reduce__(self) -> tuple[type[Secret], tuple[str]]:
+        return Secret, (self._value,)
+
+
+def reveal(value: str | Secret) -> str:
+    """Return the string behind a value that may be a `Secret`."""
+    return value.reveal() if isinstance(value, Secret) else value
+
+
+def wrap(value: str | Secret) -> Secret:
+    """Return the value as a `Secret`."""
+    return value if isinstance(value, Secret) else Secret(value)
+
+
+def looks_secret(name: str) -> bool:
+    """Tell whether a variable, flag, header or query parameter of this name usually holds a secret."""
+    return _SECRET_NAME.search(name.replace("-", "_")) is not None
+
+
+def mask_values(text: str, values: Iterable[str]) -> str:
+    """Return the text with every one of the values replaced by the mask, longest first."""
+    for value in sorted({value for value in values if value}, key=len, reverse=True):
+        text = text.replace(value, MASK)
+    return text
+
+
+def mask_url(url: str) -> str:
+    """Return the URL without its user info, and with the values of secret-looking query parameters masked.
+
+    A text that is no URL comes back as the mask alone when it may hold user info, else as it is.
+    """
+    try:
+        parts = urlsplit(url)
+        query = parse_qsl(parts.query, keep_blank_values=True)
+    except ValueError:
+        return MASK if "@" in url or "?" in url else url
+    netloc = parts.netloc
+    if "@" in netloc:
+        netloc = f"{MASK}@{netloc.rpartition('@')[2]}"
+    hidden = parts.query
+    if any(looks_secret(name) for name, _ in query):
+        shown = [(name, MASK if looks_secret(name) else value) for name, value in query]
+        hidden = "&".join(f"{quote(name)}={quote(value, safe='*/:')}" for name, value in shown)
+    if (netloc, hidden) == (parts.netloc, parts.query):
+        return url
+    return urlunsplit((parts.scheme, netloc, parts.path, hidden, parts.fragment))
+
+
+def mask_args(args: Sequence[str]) -> tuple[str, ...]:
+    """Return the arguments with the values of secret-looking flags, headers and URLs masked.
+
+    Covers `--token X`, `--token=X`, `-e API_KEY=X`, `API_KEY=X`, `Authorization: X` and URLs.
+    """
+    shown: list[str] = []
+    hide_next = False
+    for arg in args:
+        flag = _FLAG.fullmatch(arg)
+        if hide_next and not flag:
+            shown.append(MASK)
+            hide_next = False
+            continue
+        hide_next = bool(flag and not flag[2] and not flag[3] and looks_secret(flag[1]))
+        shown.append(_mask_argument(arg))
+    return tuple(shown)
+
+
+def _mask_argument(arg: str) -> str:
+    if "://" in arg and not arg.startswith("-"):
+        return mask_url(arg)
+    name, equals, value = arg.partition("=")
+    if equals and value and looks_secret(name):
+        return f"{name}={MASK}"
+    header = _HEADER_ARGUMENT.fullmatch(arg)
+    if header and looks_secret(header[1]):
+        return f"{header[1]}: {MASK}"
+    if equals and "://" in value:
+        return f"{name}={mask_url(value)}"
+    return arg
+
+
+def split_user_info(url: str) -> tuple[str, str | None]:
+    """Split `https://user:password@host/` into the plain URL and `user:password`, decoded.
+
+    Raises:
+        ValueError: The text is no URL.
+    """
+    parts = urlsplit(url)
+    info, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return url, None
+    return urlunsplit((parts.scheme, host, parts.path, parts.query, parts.fragment)), unquote(info)

@@ -1,0 +1,49 @@
+"""One MCP server, kept alive, and its tools as a `Toolset`.
+
+The room knows how to reach a server and to speak with it; it refuses to know other servers,
+models, agents and how anything is shown.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolweave.connect.channel import Channel, memory_channels
+    from toolweave.connect.connection import Connecting, McpConnection, connect_mcp
+    from toolweave.connect.dial import register_transport
+    from toolweave.connect.report import Report, Step
+    from toolweave.connect.state import ConnectionState, StateChanged
+
+__all__ = [
+    "Channel",
+    "Connecting",
+    "ConnectionState",
+    "McpConnection",
+    "Report",
+    "StateChanged",
+    "Step",
+    "connect_mcp",
+    "memory_channels",
+    "register_transport",
+]
+
+_HOMES = {
+    "Channel": "channel",
+    "Connecting": "connection",
+    "ConnectionState": "state",
+    "McpConnection": "connection",
+    "Report": "report",
+    "StateChanged": "state",
+    "Step": "report",
+    "connect_mcp": "connection",
+    "memory_channels": "channel",
+    "register_transport": "dial",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,192 @@
+"""Requests over a connection that may come and go: bounds, checks of arguments and results, what is sent again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+
+from toolweave.config import ServerConfig
+from toolweave.connect.catalog import Catalog
+from toolweave.connect.dial import Line
+from toolweave.connect.owner import Owner
+from toolweave.connect.progress import ProgressFeed
+from toolweave.connect.results import tool_result
+from toolweave.errors import ConnectionLostError, ErrorKind, ProtocolError, RequestTimeoutError, ToolError
+from toolweave.schema.problems import describe
+from toolweave.tools.call import CallContext
+from toolweave.tools.result import ToolResult
+from toolweave.tools.spec import ToolSpec
+from toolweave.tools.toolset import ToolsChanged
+
+__all__ = ["Caller"]
+
+_log = logging.getLogger("toolweave.connect")
+
+
+class Caller:
+    """Makes the requests of one connection.
+
+    Attributes:
+        last_line: The line that is or was open, for what the handshake settled.
+    """
+
+    def __init__(self, config: ServerConfig, owner: Owner, catalog: Catalog) -> None:
+        self._config = config
+        self._owner = owner
+        self._catalog = catalog
+        self._limiter = anyio.CapacityLimiter(config.max_concurrency) if config.max_concurrency else None
+        self.last_line: Line | None = None
+
+    async def line(self) -> Line:
+        """Return the open line; connects or waits for a restart, within the connect bound and the listing's."""
+        return await self._owner.usable(self._config.connect_timeout + self._config.timeout.list)
+
+    async def request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Make one request other than a tool call, within `timeout.read`."""
+        line = await self.line()
+        seconds = self._config.timeout.read
+        with anyio.move_on_after(seconds):
+            return await line.session.request(method, params)
+        raise self.too_slow(method, seconds)
+
+    async def list_tools(self, line: Line) -> ToolsChanged:
+        """List the tools again, within `timeout.list`."""
+        seconds = self._config.timeout.list
+        try:
+            with anyio.fail_after(seconds):
+                return await self._catalog.refresh(line.session.request, line.session.wire.refusal)
+        except TimeoutError as exc:
+            if isinstance(exc, RequestTimeoutError):
+                raise
+            raise self.too_slow("tools/list", seconds) from exc
+
+    async def call(self, name: str, arguments: Mapping[str, Any], ctx: CallContext) -> ToolResult:
+        """Call a tool; see `McpConnection.call_tool`."""
+        if not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"tool {name!r}: arguments must be one mapping, not {type(arguments).__name__}")
+        line = self._owner.line
+        if line is None or line.session.wire.over:
+            line = await self.line()
+        spec = self._catalog.find(name)
+        if spec is not None and self._config.validate_input:
+            refused = self._check_arguments(spec, arguments)
+            if refused is not None:
+                return refused
+        params = {"name": spec.original_name if spec is not None else name, "arguments": dict(arguments)}
+        if self._limiter is None:
+            raw = await self._send(line, params, spec, ctx)
+        else:
+            async with self._limiter:
+                raw = await self._send(line, params, spec, ctx)
+        result = tool_result(raw, server=self._config.name)
+        return self._check_result(spec, result) if spec is not None and spec.output_schema is not None else result
+
+    def too_slow(self, what: str, seconds: float) -> RequestTimeoutError:
+        """Make the error of a request that was not answered in time."""
+        process = self._owner.report.process
+        junk = getattr(process, "junk_lines", 0)
+        hint = f"; it wrote {junk} lines that are no JSON-RPC, the last {process.last_junk!r}" if junk else ""  # type: ignore[union-attr]
+        return RequestTimeoutError(
+            f"no answer to {what} within {seconds:g} s{self._config.redact(hint)}", server=self._config.name, seconds=seconds
+        )
+
+    async def _send(
+        self, line: Line, params: dict[str, Any], spec: ToolSpec | None, ctx: CallContext
+    ) -> Mapping[str, Any]:
+        try:
+            return await self._send_once(line, params, spec, ctx)
+        except ConnectionLostError as exc:
+            lost = await self._explained(line, exc)
+            if self._config.restart == "never" or not (not lost.sent or _repeatable(spec)):
+                raise lost from None
+        # provably not sent, or declared harmless to repeat: once more (DESIGN decision 3)
+        return await self._send_once(await self.line(), params, spec, ctx)
+
+    async def _send_once(
+        self, line: Line, params: dict[str, Any], spec: ToolSpec | None, ctx: CallContext
+    ) -> Mapping[str, Any]:
+        seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
+        total = self._config.timeout.call_total
+        schema = spec.input_schema if spec is not None else None
+        with anyio.CancelScope(deadline=anyio.current_time() + seconds) as silence:
+            if ctx.on_progress is None and total is None:
+                return await line.session.request("tools/call", params, meta=ctx.meta, schema=schema)
+            limit = anyio.current_time() + total if total is not None else float("inf")
+
+            def touch() -> None:
+                silence.deadline = min(limit, anyio.current_time() + seconds)
+
+            silence.deadline = min(limit, silence.deadline)
+            return await self._watched(line, params, schema, ctx, touch)
+        raise self.too_slow(f"the call of tool {params['name']!r}", seconds)
+
+    async def _watched(
+        self, line: Line, params: dict[str, Any], schema: Mapping[str, Any] | None, ctx: CallContext, touch: Any
+    ) -> Mapping[str, Any]:
+        """Make the call with a progress token; all progress is delivered before the answer is returned."""
+        feed = ProgressFeed(ctx.on_progress or (lambda _progress: None), touch)
+        peer = self._owner.peer
+        token = peer.watch_progress(feed.put)
+        raw: Mapping[str, Any] | None = None
+        failure: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(feed.run)
+            try:
+                raw = await line.session.request(
+                    "tools/call", params, meta={**ctx.meta, "progressToken": token}, schema=schema
+                )
+            except Exception as exc:  # kept out of the task group, which would wrap it
+                failure = exc
+            finally:
+                peer.forget_progress(token)
+                feed.end()
+        if failure is not None or raw is None:
+            raise failure or ProtocolError("no result", server=self._config.name, code=-32603)
+        return raw
+
+    async def _explained(self, line: Line, exc: ConnectionLostError) -> ConnectionLostError:
+        if line.process is None:
+            return exc
+        code, stderr = await line.process.last_words()
+        message = exc.message if code is None else "its process ended" + (" while the call ran" if exc.sent else "")
+        return ConnectionLostError(
+            message, server=exc.server, sent=exc.sent, exit_code=code, stderr=self._config.redact(stderr)
+        )
+
+    def _check_arguments(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> ToolResult | None:
+        validator = self._catalog.validator(spec, "input")
+        if validator is None or validator.is_valid(arguments):
+            return None
+        problems = validator.problems(arguments)
+        if not problems:
+            return None
+        text = f"the arguments of tool {spec.name!r} do not fit: {describe(problems)}"
+        return ToolResult.failure(ToolError(text, kind=ErrorKind.INVALID_INPUT))
+
+    def _check_result(self, spec: ToolSpec, result: ToolResult) -> ToolResult:
+        policy = self._config.validate_output
+        if result.is_error or policy == "off":
+            return result
+        validator = self._catalog.validator(spec, "output")
+        if validator is None or ("structuredContent" in result.raw and validator.is_valid(result.structured_content)):
+            return result
+        said = describe(validator.problems(result.structured_content)) if "structuredContent" in result.raw else "it is missing"
+        text = f"tool {spec.name!r} broke its output schema: structured content: {said}"
+        if policy == "warn":
+            _log.warning("server %r: %s", self._config.name, text)
+            return result
+        return ToolResult(
+            content=result.content,
+            structured_content=result.structured_content,
+            is_error=True,
+            error=ToolError(text, kind=ErrorKind.INVALID_OUTPUT),
+            meta=result.meta,
+            raw=result.raw,
+        )
+
+
+def _repeatable(spec: ToolSpec | None) -> bool:
+    return spec is not None and (spec.hint("readOnlyHint") is True or spec.hint("idempotentHint") is True)

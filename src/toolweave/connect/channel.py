@@ -1,0 +1,68 @@
+"""The lowest seam: a duplex of JSON-RPC messages, one JSON text each, whatever carries them.
+
+Knows nothing of MCP. A custom transport (requirement R13) is an async context manager that yields a `Channel`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol, runtime_checkable
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+__all__ = ["MAX_MESSAGE_BYTES", "Channel", "memory_channels"]
+
+MAX_MESSAGE_BYTES = 128 * 1024 * 1024
+"""A message larger than this ends its connection with a clear error instead of filling the memory."""
+
+
+@runtime_checkable
+class Channel(Protocol):
+    """Sends and receives whole JSON-RPC messages as UTF-8 JSON text."""
+
+    async def send(self, message: bytes) -> None:
+        """Send one message.
+
+        Raises:
+            OSError: The peer is gone.
+        """
+        ...
+
+    async def receive(self) -> bytes:
+        """Return the next message.
+
+        Raises:
+            EOFError: The peer ended the conversation; the text says why, if known.
+        """
+        ...
+
+
+class _MemoryChannel:
+    def __init__(self, outgoing: MemoryObjectSendStream[bytes], incoming: MemoryObjectReceiveStream[bytes]) -> None:
+        self._outgoing = outgoing
+        self._incoming = incoming
+
+    async def send(self, message: bytes) -> None:
+        try:
+            await self._outgoing.send(message)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            raise BrokenPipeError("the other end of the channel is closed") from None
+
+    async def receive(self) -> bytes:
+        try:
+            return await self._incoming.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            raise EOFError("the other end of the channel is closed") from None
+
+    def close(self) -> None:
+        """Close this end; the other end reads EOF."""
+        self._outgoing.close()
+        self._incoming.close()
+
+
+def memory_channels() -> tuple[_MemoryChannel, _MemoryChannel]:
+    """Return the two ends of an in-process channel, for servers that live in this process."""
+    to_b, from_a = anyio.create_memory_object_stream[bytes](math.inf)
+    to_a, from_b = anyio.create_memory_object_stream[bytes](math.inf)
+    return _MemoryChannel(to_b, from_b), _MemoryChannel(to_a, from_a)

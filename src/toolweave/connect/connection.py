@@ -1,0 +1,424 @@
+"""One MCP server as a connection: its tools, calls, resources and prompts, and its public state.
+
+Puts the owner, the catalog and the session together. Knows nothing of other servers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+
+import anyio
+
+from toolweave.config import Auth, ServerConfig, Timeouts, server_config
+from toolweave.connect.calls import Caller
+from toolweave.connect.catalog import Catalog
+from toolweave.connect.connecting import Connecting
+from toolweave.connect.dial import Line
+from toolweave.connect.events import EventName, Events
+from toolweave.connect.listing import list_all
+from toolweave.connect.offers import (
+    Completion,
+    Prompt,
+    PromptResult,
+    Resource,
+    ResourceTemplate,
+    completion,
+    prompt_result,
+    read_prompts,
+    read_resources,
+    read_templates,
+    resource_contents,
+)
+from toolweave.connect.owner import Owner
+from toolweave.connect.report import Report
+from toolweave.connect.session import Peer
+from toolweave.connect.state import ConnectionState, StateChanged
+from toolweave.errors import ConnectionClosedError, ErrorKind, ProtocolError, ServerError, as_tool_error
+from toolweave.tools.call import CallContext, ProgressCallback, ToolCall
+from toolweave.tools.names import unknown_tool
+from toolweave.tools.result import EmbeddedResource, ToolResult
+from toolweave.tools.spec import ToolList
+from toolweave.tools.toolset import ToolsChanged, ToolSnapshot, Unsubscribe, tools_of
+from toolweave.tools.wrappers import prefixed
+
+__all__ = ["McpConnection", "connect_mcp"]
+
+_log = logging.getLogger("toolweave.connect")
+_CHANGED = "notifications/tools/list_changed"
+_DEBOUNCE_SECONDS = 0.05
+_RELISTEN_SECONDS = 1.0
+
+ListenerT = TypeVar("ListenerT", bound=Callable[[Any], Any])
+
+
+class McpConnection:
+    """A connection to one MCP server, and a `Toolset` of its tools.
+
+    Made by `connect_mcp`. May be used from any task of its event loop; closed from any, too.
+    """
+
+    def __init__(self, config: ServerConfig, *, lazy: bool = False) -> None:
+        self.config = config
+        self._lazy = lazy
+        self._entered = 0
+        self._events = Events(config.name)
+        self._catalog = Catalog(config)
+        self._stale = anyio.Event()
+        self._owner = Owner(
+            config, Peer(self._notified), settle=self._settle, attend=self._attend, on_state=self._state_changed
+        )
+        self._caller = Caller(config, self._owner, self._catalog)
+
+    # what it is
+
+    @property
+    def name(self) -> str:
+        """The server's name: its key in the config, or the name given to `connect_mcp`."""
+        return self.config.name
+
+    @property
+    def state(self) -> ConnectionState:
+        """Where the connection stands."""
+        return self._owner.state
+
+    @property
+    def error(self) -> Exception | None:
+        """What went wrong last, or None."""
+        return self._owner.error
+
+    @property
+    def protocol_version(self) -> str | None:
+        """The negotiated protocol revision, such as `"2025-11-25"`; None before the handshake."""
+        line = self._last_line
+        return line.session.agreement.version if line else None
+
+    @property
+    def server_info(self) -> Mapping[str, Any]:
+        """The server's `Implementation` object as it came: name, version, title, ...; empty before the handshake."""
+        line = self._last_line
+        return line.session.agreement.server_info if line else {}
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """The server's capabilities as they came; empty before the handshake."""
+        line = self._last_line
+        return line.session.agreement.capabilities if line else {}
+
+    @property
+    def instructions(self) -> str | None:
+        """The server's instructions for a model, or None; untrusted."""
+        line = self._last_line
+        return line.session.agreement.instructions if line else None
+
+    @property
+    def report(self) -> Report:
+        """What was tried to connect, step by step."""
+        return self._owner.report
+
+    @property
+    def restarts(self) -> int:
+        """How often the connection was begun anew after a loss."""
+        return self._owner.restarts
+
+    @property
+    def stderr_tail(self) -> str:
+        """The last lines that the server process wrote to standard error, secrets masked; `""` without a process."""
+        process = self.report.process
+        return self.config.redact(process.stderr_tail()) if process is not None else ""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What was left out of the last tool list, and why."""
+        return self._catalog.problems
+
+    # life
+
+    def start(self) -> None:
+        """Begin to connect without waiting for it; `state` and the events tell how it goes."""
+        self._owner.start()
+
+    async def open(self) -> None:
+        """Connect and shake hands; returns when the server is ready (requirement R15).
+
+        Raises:
+            ServerError: The server cannot be reached; nothing of it is left running.
+        """
+        if self._lazy:
+            return
+        try:
+            await self._caller.line()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Close the connection and end the server process; idempotent, from any task, bounded."""
+        await self._owner.stop()
+
+    async def __aenter__(self) -> Self:
+        if self.state is ConnectionState.CLOSED:
+            raise ConnectionClosedError("the connection is closed; connect again", server=self.name)
+        self._entered += 1
+        try:
+            await self.open()
+        except BaseException:
+            self._entered -= 1
+            raise
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._entered -= 1
+        if self._entered == 0:
+            await self.close()
+
+    def on(self, event: EventName, listener: Callable[[Any], Any] | None = None) -> Any:
+        """Call `listener` on an event; returns what removes it. Without a listener it is a decorator.
+
+        Events (requirement R23): `"state"` (`StateChanged`), `"tools_changed"` (`ToolsChanged`),
+        `"closed"` (`StateChanged`), `"error"` (the exception), `"notification"` (method and params as a tuple).
+        """
+        if listener is not None:
+            return self._events.add(event, listener)
+
+        def decorate(function: ListenerT) -> ListenerT:
+            self._events.add(event, function)
+            return function
+
+        return decorate
+
+    # tools
+
+    def snapshot(self) -> ToolSnapshot:
+        """Return the tools known now; see `Toolset.snapshot`."""
+        return self._catalog.snapshot
+
+    def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
+        """Call `listener` after every change of the tools; see `Toolset.subscribe`."""
+        return self._catalog.listeners.subscribe(listener)
+
+    async def list_tools(self, prefix: str | None = None) -> ToolList:
+        """Return the server's tools: a sequence, also indexed by name (requirements R16, R28).
+
+        With `prefix="fs"` their names are `fs_read_file` and so on; the server is always called with
+        its own names (R41). A cached list is used while it is fresh (C8).
+
+        Raises:
+            ConnectionClosedError: The connection is closed.
+            ServerError: The list could not be had.
+        """
+        line = await self._caller.line()
+        if not self._catalog.fresh:
+            await self._refresh(line)
+        return tools_of(self if prefix is None else prefixed(self, prefix))
+
+    async def refresh(self) -> ToolsChanged:
+        """Ask the server for its tools again, whatever is cached; returns what changed (requirement C9)."""
+        return await self._refresh(await self._caller.line())
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        on_progress: ProgressCallback | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> ToolResult:
+        """Call a tool by its own name, its exposed name or an alias, and return its result.
+
+        `timeout` is seconds without a sign of life, reset by progress. Arguments that do not fit the
+        tool's schema come back as an `invalid_input` error result without being sent (requirement C10).
+
+        Raises:
+            ProtocolError: The server answered with a JSON-RPC error.
+            ConnectionLostError: The connection broke; `sent` says whether the call may have run.
+            RequestTimeoutError: No sign of life within `timeout`.
+            ConnectionClosedError: The connection is closed.
+        """
+        ctx = CallContext(timeout=timeout, on_progress=on_progress, meta=meta or {})
+        return await self._caller.call(name, arguments or {}, ctx)
+
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        """Run one tool; see `Toolset.call`: faults come back as error results."""
+        if self._catalog.snapshot.version and self._catalog.find(call.name) is None:
+            return ToolResult.failure(unknown_tool(call.name, self._catalog.snapshot.by_name), kind=ErrorKind.NOT_FOUND)
+        try:
+            return await self._caller.call(call.name, call.arguments, ctx)
+        except ServerError as exc:
+            return ToolResult.failure(as_tool_error(exc))
+
+    # resources, prompts, completion
+
+    async def list_resources(self) -> tuple[Resource, ...]:
+        """Return all the server's resources, every page of them; none when it offers no resources."""
+        return read_resources(await self._list("resources", "resources/list", "resources"))
+
+    async def list_resource_templates(self) -> tuple[ResourceTemplate, ...]:
+        """Return all the server's resource templates, every page of them."""
+        return read_templates(await self._list("resources", "resources/templates/list", "resourceTemplates"))
+
+    async def read_resource(self, uri: str) -> tuple[EmbeddedResource, ...]:
+        """Return the contents of a resource.
+
+        Raises:
+            ProtocolError: The server does not know it (code -32602, or -32002 from older servers).
+        """
+        return resource_contents(await self._caller.request("resources/read", {"uri": uri}), server=self.name)
+
+    async def list_prompts(self) -> tuple[Prompt, ...]:
+        """Return all the server's prompts, every page of them; none when it offers no prompts."""
+        return read_prompts(await self._list("prompts", "prompts/list", "prompts"))
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> PromptResult:
+        """Return a prompt filled in with string arguments."""
+        params = {"name": name, "arguments": dict(arguments or {})}
+        return prompt_result(await self._caller.request("prompts/get", params), server=self.name)
+
+    async def complete(
+        self, ref: Mapping[str, str], argument: str, value: str, *, context: Mapping[str, str] | None = None
+    ) -> Completion:
+        """Return values that complete an argument of a prompt or of a resource template.
+
+        `ref` is `{"type": "ref/prompt", "name": ...}` or `{"type": "ref/resource", "uri": ...}`.
+        """
+        params: dict[str, Any] = {"ref": dict(ref), "argument": {"name": argument, "value": value}}
+        if context:
+            params["context"] = {"arguments": dict(context)}
+        return completion(await self._caller.request("completion/complete", params))
+
+    async def ping(self) -> None:
+        """Ask for a sign of life: `ping`, or `server/discover` where that is gone (2026-07-28)."""
+        line = await self._caller.line()
+        await self._caller.request("server/discover" if line.session.agreement.modern else "ping", {})
+
+    def __repr__(self) -> str:
+        return f"<McpConnection {self.name!r} {self.state.value} {self.config.endpoint}>"
+
+    # inside
+
+    @property
+    def _last_line(self) -> Line | None:
+        return self._caller.last_line
+
+    async def _list(self, capability: str, method: str, key: str) -> list[Any]:
+        line = await self._caller.line()
+        try:
+            with anyio.fail_after(self.config.timeout.list):
+                return (await list_all(line.session.request, method, key, server=self.name)).entries
+        except TimeoutError as exc:
+            raise self._caller.too_slow(method, self.config.timeout.list) from exc
+        except ProtocolError as exc:
+            # servers that advertise what they do not offer are common: an empty list, not a fault
+            if exc.code == -32601 or capability not in self.capabilities:
+                return []
+            raise
+
+    async def _refresh(self, line: Line) -> ToolsChanged:
+        try:
+            change = await self._caller.list_tools(line)
+        except ServerError as exc:
+            self._events.emit("error", exc)
+            raise
+        self._owner.recover()
+        if change:
+            self._events.emit("tools_changed", change)
+        return change
+
+    async def _settle(self, line: Line) -> None:
+        """List the tools of a new line before it is offered; a failure degrades, it does not disconnect."""
+        self._caller.last_line = line
+        with self.report.step("list tools") as step:
+            try:
+                await self._refresh(line)
+            except ServerError as exc:
+                step.outcome, step.detail = "failed", str(exc)
+                self._owner.degrade(exc)
+                return
+            step.detail = f"{len(self._catalog.snapshot)} tools on {self._catalog.pages} pages"
+            if self._catalog.problems:
+                step.detail += "; " + "; ".join(self._catalog.problems)
+
+    async def _attend(self, line: Line) -> None:
+        """Keep the tools in step with the server for as long as the line holds (requirement D28)."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._follow, line)
+            tools = line.session.agreement.capabilities.get("tools")
+            if line.session.agreement.modern and isinstance(tools, Mapping) and tools.get("listChanged"):
+                tasks.start_soon(self._listen, line)
+
+    async def _follow(self, line: Line) -> None:
+        while True:
+            await self._stale.wait()
+            await anyio.sleep(_DEBOUNCE_SECONDS)
+            self._stale = anyio.Event()
+            try:
+                await self._refresh(line)
+            except ServerError as exc:
+                _log.warning("%s", exc)
+
+    async def _listen(self, line: Line) -> None:
+        """Hold a `subscriptions/listen` stream open (SEP-2575); nothing is replayed, so re-list after a break."""
+        number = 0
+        while not line.session.wire.over:
+            number += 1
+            try:
+                await line.session.request(
+                    "subscriptions/listen", {"notifications": {"toolsListChanged": True}}, request_id=f"listen-{number}"
+                )
+            except ProtocolError as exc:
+                _log.info("server %r: no subscription to tool changes: %s", self.name, exc.message)
+                return
+            except ServerError as exc:
+                _log.info("%s", exc)
+            await anyio.sleep(_RELISTEN_SECONDS)
+            self._stale.set()
+
+    def _notified(self, method: str, params: Mapping[str, Any]) -> None:
+        if method == _CHANGED:
+            self._catalog.expire()
+            self._stale.set()
+        self._events.emit("notification", (method, params))
+
+    def _state_changed(self, change: StateChanged) -> None:
+        self._events.emit("state", change)
+        if change.error is not None:
+            self._events.emit("error", change.error)
+        if change.state is ConnectionState.CLOSED:
+            self._events.emit("closed", change)
+
+
+def connect_mcp(
+    target: Any,
+    *,
+    name: str | None = None,
+    headers: Mapping[str, str] | Callable[[], Any] | None = None,
+    auth: Auth | Callable[[], Any] | str | None = None,
+    timeout: float | Mapping[str, float] | Timeouts | None = None,
+    restart: Literal["on_failure", "never"] | None = None,
+    lazy: bool = False,
+) -> Connecting[McpConnection]:
+    """Connect to one MCP server: `await` it, or `async with` it.
+
+    Args:
+        target: A config mapping of any shape, a `ServerConfig`, a URL, a command line as a string or
+            a sequence, an in-process server object, or an SDK transport.
+        name: The server's name in errors and in `server_tool` names; derived from the target when None.
+        headers: HTTP headers, or a callable that gives them for each request.
+        auth: Credentials for HTTP: an `Auth`, a bearer token, or a callable asked before each request.
+        timeout: Seconds for every wait, or a `Timeouts`.
+        restart: `"on_failure"` reconnects a lost connection with backoff, `"never"` keeps the exact cause.
+        lazy: Connect at the first use instead of at once (requirement R36).
+
+    Raises:
+        ConfigError: At once, when the target cannot be right. Awaiting raises `ServerError`s.
+    """
+    config = server_config(target, name=name, headers=headers, auth=auth, timeout=timeout)
+    if restart is not None:
+        config = replace(config, restart=restart)
+    return Connecting(McpConnection(config, lazy=lazy))

@@ -1,0 +1,235 @@
+"""A server's config -> a way to open a conversation with it.
+
+The one place that knows which transport takes what. Opens nothing by itself; the owner of the
+connection enters what this room returns, and dials again where `Redial` says so.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import anyio.to_thread
+
+from toolweave.config import Auth, Secret, ServerConfig, register_transport_name
+from toolweave.connect.channel import Channel
+from toolweave.connect.environment import find_program, inherited_environment
+from toolweave.connect.handshake import ProbeRefused, shake_hands
+from toolweave.connect.process import ServerProcess, spawn
+from toolweave.connect.report import Report
+from toolweave.connect.session import Peer, Session, Wire
+from toolweave.errors import ConfigError, ConnectError, ConnectionLostError, ProtocolError, ServerError
+
+__all__ = ["Attempt", "Line", "Redial", "open_session", "register_transport"]
+
+_ENGINE = "toolweave.connect.sdk"
+_SSE_STATUSES = frozenset({400, 404, 405})
+
+TransportFactory = Callable[[ServerConfig], AbstractAsyncContextManager[Any]]
+_factories: dict[str, TransportFactory] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """How to dial: settled by the config, then by what the server taught us.
+
+    Attributes:
+        transport: `"stdio"`, `"http"`, `"sse"`, `"inprocess"` or a registered name.
+        era: `"auto"`, `"legacy"` or one revision.
+    """
+
+    transport: str
+    era: str
+
+
+@dataclass(slots=True)
+class Line:
+    """An open conversation: the session, and the process behind it where there is one."""
+
+    session: Session
+    process: ServerProcess | None = None
+
+
+class Redial(Exception):
+    """This attempt cannot work, but `attempt` may."""
+
+    def __init__(self, attempt: Attempt, reason: str) -> None:
+        super().__init__(reason)
+        self.attempt = attempt
+
+
+def register_transport(name: str, factory: TransportFactory) -> None:
+    """Make `transport: NAME` in a config open what `factory` returns (requirements R13, R112).
+
+    The factory gets the `ServerConfig`; its async context manager yields a `Channel`, or the SDK's
+    pair of streams.
+
+    Raises:
+        ValueError: The name is one of the built-in transports.
+    """
+    register_transport_name(name)
+    _factories[name] = factory
+
+
+@asynccontextmanager
+async def open_session(
+    config: ServerConfig, attempt: Attempt, peer: Peer, report: Report
+) -> AsyncIterator[Line]:
+    """Open a conversation with a server and shake hands.
+
+    Raises:
+        Redial: Try again with another attempt.
+        ServerError: It cannot be reached; the message says why.
+    """
+    async with _open_wire(config, attempt, peer, report) as (wire, process):
+        try:
+            session = await shake_hands(
+                wire, era=attempt.era, probe_seconds=config.timeout.probe, server=config.name, report=report
+            )
+        except ProbeRefused as exc:
+            raise Redial(replace(attempt, era="legacy"), str(exc)) from exc
+        except ProtocolError as exc:
+            if _wants_sse(config, attempt, exc):
+                raise Redial(Attempt(transport="sse", era="legacy"), str(exc)) from exc
+            raise
+        yield Line(session, process)
+
+
+@asynccontextmanager
+async def _open_wire(
+    config: ServerConfig, attempt: Attempt, peer: Peer, report: Report
+) -> AsyncIterator[tuple[Wire, ServerProcess | None]]:
+    def lost(sent: bool) -> ServerError:
+        return ConnectionLostError("the connection ended", server=config.name, sent=sent)
+
+    if attempt.transport == "stdio":
+        async with _stdio(config, peer, report) as opened:
+            yield opened
+        return
+    with report.step("load the protocol engine"):
+        engine = await _engine()
+    if attempt.transport in ("http", "sse"):
+        settings = await anyio.to_thread.run_sync(_http_settings, config)
+        open_http = engine.http_wire if attempt.transport == "http" else engine.sse_wire
+        async with open_http(settings, peer, server=config.name, loss=lost) as wire:
+            yield wire, None
+        return
+    async with _custom(config, engine) as opened:
+        if isinstance(opened, Channel):
+            async with engine.channel_wire(opened, peer, server=config.name, loss=lost) as wire:
+                yield wire, None
+        else:
+            async with engine.streams_wire(_as_manager(opened), peer, server=config.name, loss=lost) as wire:
+                yield wire, None
+
+
+@asynccontextmanager
+async def _stdio(
+    config: ServerConfig, peer: Peer, report: Report
+) -> AsyncIterator[tuple[Wire, ServerProcess | None]]:
+    env = inherited_environment() | config.env_values()
+    with report.step("find the command") as step:
+        step.detail = program = find_program(config.command, env=env, cwd=config.cwd, server=config.name)
+    async with AsyncExitStack() as stack:
+        with report.step("start the process") as step:
+            try:
+                process = await stack.enter_async_context(
+                    spawn((program, *config.args), env=env, cwd=config.cwd, stop_seconds=config.timeout.close)
+                )
+            except OSError as exc:
+                raise ConnectError(f"its command {program!r} could not be started: {exc}", server=config.name) from exc
+            step.detail = f"pid {process.pid}"
+            report.process = process
+        with report.step("load the protocol engine"):
+            engine = await _engine()  # the server boots meanwhile
+
+        def lost(sent: bool) -> ServerError:
+            reason = process.failure or "the process ended"
+            return ConnectionLostError(reason, server=config.name, sent=sent)
+
+        wire = await stack.enter_async_context(engine.channel_wire(process, peer, server=config.name, loss=lost))
+        yield wire, process
+
+
+@asynccontextmanager
+async def _custom(config: ServerConfig, engine: Any) -> AsyncIterator[Any]:
+    if config.transport != "inprocess":
+        factory = _factories.get(config.transport)
+        if factory is None:
+            raise ConfigError(
+                f"transport {config.transport!r} is not registered; call register_transport first",
+                server=config.name,
+                field="transport",
+            )
+        async with factory(config) as opened:
+            yield opened
+        return
+    target = config.server
+    if hasattr(target, "__aenter__") and not hasattr(target, "create_initialization_options"):
+        async with target as opened:
+            yield opened
+        return
+    async with engine.in_process_streams(target) as streams:
+        yield streams
+
+
+@asynccontextmanager
+async def _as_manager(streams: Any) -> AsyncIterator[Any]:
+    yield streams
+
+
+async def _engine() -> Any:
+    # imported in a thread: it takes most of a second, and other servers must not wait for it
+    return await anyio.to_thread.run_sync(importlib.import_module, _ENGINE)
+
+
+def _http_settings(config: ServerConfig) -> Any:
+    http = importlib.import_module("toolweave.connect.http")
+    return http.HttpSettings(
+        url=config.url, headers=_header_source(config), connect_seconds=config.connect_timeout
+    )
+
+
+def _header_source(config: ServerConfig) -> Callable[[], Awaitable[Mapping[str, str]]]:
+    async def headers() -> Mapping[str, str]:
+        configured = config.headers
+        values: Any = configured() if callable(configured) else configured
+        if inspect.isawaitable(values):
+            values = await values
+        made = {name: _reveal(value) for name, value in cast("Mapping[str, str | Secret]", values).items()}
+        if config.auth is not None:
+            made.update(await auth_headers(config.auth))
+        return made
+
+    return headers
+
+
+async def auth_headers(auth: Auth) -> dict[str, str]:
+    """Return the headers that credentials make, evaluated anew (requirements R25, R27)."""
+    token: Any = auth.token
+    if auth.provider is not None:
+        token = auth.provider()
+        if inspect.isawaitable(token):
+            token = await token
+    if isinstance(token, Mapping):
+        return {str(name): _reveal(value) for name, value in cast("Mapping[str, Any]", token).items()}
+    made = {name: _reveal(value) for name, value in auth.headers.items()}
+    if token is not None:
+        text = _reveal(token)
+        made[auth.header] = f"Bearer {text}" if auth.type == "bearer" else text
+    return made
+
+
+def _wants_sse(config: ServerConfig, attempt: Attempt, exc: ProtocolError) -> bool:
+    if attempt.transport != "http" or config.legacy_sse != "auto":
+        return False
+    status = exc.data.get("http_status") if isinstance(exc.data, Mapping) else None
+    return status in _SSE_STATUSES
+
+
+def _reveal(value: Any) -> str:
+    return value.reveal() if isinstance(value, Secret) else str(value)

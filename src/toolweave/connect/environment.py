@@ -1,0 +1,69 @@
+"""What a server process inherits from ours: a safe part of the environment, and which program is started.
+
+Knows nothing of processes. Secrets are not inherited unless the config passes them (requirement R26).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from toolweave.errors import ConnectError
+
+__all__ = ["find_program", "inherited_environment"]
+
+_INHERITED = frozenset(
+    "HOME LANG LANGUAGE LOGNAME PATH SHELL TERM TMPDIR TMP TEMP TZ USER "
+    "SSL_CERT_DIR SSL_CERT_FILE NODE_EXTRA_CA_CERTS REQUESTS_CA_BUNDLE CURL_CA_BUNDLE "
+    "HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy no_proxy "
+    "APPDATA HOMEDRIVE HOMEPATH LOCALAPPDATA PATHEXT PROCESSOR_ARCHITECTURE PROGRAMFILES SYSTEMDRIVE SYSTEMROOT "
+    "USERNAME USERPROFILE WINDIR".split()
+)
+_INHERITED_PREFIXES = ("LC_", "XDG_", "UV_", "PIP_", "NPM_CONFIG_", "npm_config_", "NVM_", "PYENV_", "VOLTA_")
+_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|API_?KEY|PRIVATE", re.IGNORECASE)
+
+_INSTALL_HINTS = {
+    "npx": "install Node.js, which brings npx",
+    "node": "install Node.js",
+    "uvx": "install uv, which brings uvx (pip install uv)",
+    "uv": "install uv (pip install uv)",
+    "docker": "install Docker, and start it",
+    "bunx": "install Bun, which brings bunx",
+}
+
+
+def inherited_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the part of the environment that a server process inherits.
+
+    Paths, locale, certificates, proxies and package manager settings; nothing whose name looks like a secret.
+    """
+    source = os.environ if environ is None else environ
+    return {
+        name: value
+        for name, value in source.items()
+        if name in _INHERITED or (name.startswith(_INHERITED_PREFIXES) and not _SECRET.search(name))
+    }
+
+
+def find_program(command: str, *, env: Mapping[str, str], cwd: str | None, server: str) -> str:
+    """Return the path of the program to start, looked up on the server's own `PATH`.
+
+    Raises:
+        ConnectError: There is no such program, or it is not executable.
+    """
+    if cwd is not None and not Path(cwd).is_dir():
+        raise ConnectError(f"its working directory {cwd!r} does not exist; correct 'cwd'", server=server)
+    has_directory = os.sep in command or (os.altsep is not None and os.altsep in command)
+    found = shutil.which(str(Path(cwd or ".") / command) if has_directory else command, path=env.get("PATH"))
+    if found is not None:
+        return found if not has_directory else str(Path(found).absolute())
+    if has_directory and (Path(cwd or ".") / command).exists():
+        raise ConnectError(f"its command {command!r} is not executable; run chmod +x on it", server=server)
+    if " " in command.strip():
+        hint = "put the program into 'command' and each argument into 'args'"
+    else:
+        hint = _INSTALL_HINTS.get(command, "install it, or give its full path in 'command'")
+    raise ConnectError(f"its command {command!r} was not found; {hint}", server=server)

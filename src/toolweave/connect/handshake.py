@@ -1,0 +1,163 @@
+"""Settles the protocol revision with a server of any era (PROTOCOL 1.3), over a bare `Wire`.
+
+`server/discover` first: a proper answer is a modern server; anything else is a legacy one and gets
+`initialize`. Knows nothing of transports; says by exception when another dial is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Literal
+
+import anyio
+
+from toolweave.connect.report import Report
+from toolweave.connect.session import Agreement, Session, Wire, envelope
+from toolweave.errors import ConnectionLostError, ProtocolError, RequestTimeoutError
+
+__all__ = ["LEGACY_VERSIONS", "MODERN_VERSIONS", "ProbeRefused", "shake_hands"]
+
+LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+"""Revisions with an `initialize` handshake, oldest first."""
+MODERN_VERSIONS = ("2026-07-28",)
+"""Stateless revisions, oldest first."""
+
+UNSUPPORTED_VERSION = -32022
+_CAPABILITIES: Mapping[str, Any] = {}
+
+Era = Literal["auto", "legacy", "modern"]
+
+
+class ProbeRefused(Exception):
+    """The server ended the conversation when it was probed: dial again and go straight to `initialize`."""
+
+
+async def shake_hands(wire: Wire, *, era: str, probe_seconds: float, server: str, report: Report) -> Session:
+    """Settle a revision and return the session.
+
+    `era` is `"auto"`, `"legacy"`, or one revision to insist on.
+
+    Raises:
+        ProbeRefused: Only in era `"auto"`: the server died of the probe.
+        ProtocolError: No common revision, or the server's answer is no MCP.
+        ConnectionLostError: The server went away.
+    """
+    if era == "legacy" or era in LEGACY_VERSIONS:
+        return await _initialize(wire, LEGACY_VERSIONS[-1] if era == "legacy" else era, server, report)
+    wanted = MODERN_VERSIONS[-1] if era in ("auto", "modern") else era
+    if wanted not in MODERN_VERSIONS:
+        raise ProtocolError(
+            f"protocol revision {era!r} is unknown; there are {', '.join(LEGACY_VERSIONS + MODERN_VERSIONS)}",
+            server=server,
+            code=UNSUPPORTED_VERSION,
+        )
+    agreement = await _discover(wire, wanted, None if era != "auto" else probe_seconds, server, report)
+    if agreement is not None:
+        return _modern(wire, agreement)
+    if era != "auto":
+        raise ProtocolError(
+            f"it does not speak protocol revision {wanted}; use protocol='auto'", server=server, code=UNSUPPORTED_VERSION
+        )
+    try:
+        return await _initialize(wire, LEGACY_VERSIONS[-1], server, report)
+    except ProtocolError as exc:
+        # a slow server may have taken the late probe and be modern by now: its own refusal says so
+        if exc.code != UNSUPPORTED_VERSION or not _common(exc.data):
+            raise
+        agreement = await _discover(wire, _common(exc.data)[-1], None, server, report)
+        if agreement is None:
+            raise
+        return _modern(wire, agreement)
+
+
+async def _discover(
+    wire: Wire, wanted: str, seconds: float | None, server: str, report: Report
+) -> Agreement | None:
+    for attempt in range(2):
+        with report.step("discover") as step:
+            try:
+                with anyio.fail_after(seconds):
+                    result = await wire.request(
+                        "server/discover", {"_meta": envelope(wanted, _client_info(), _CAPABILITIES)}
+                    )
+            except TimeoutError:
+                step.outcome, step.detail = "skipped", f"no answer within {seconds} s: taken as a legacy server"
+                return None
+            except ConnectionLostError as exc:
+                if not exc.sent:
+                    raise
+                step.outcome, step.detail = "skipped", "the server ended on the probe: taken as a legacy server"
+                raise ProbeRefused(str(exc)) from exc
+            except RequestTimeoutError:
+                raise
+            except ProtocolError as exc:
+                common = _common(exc.data) if exc.code == UNSUPPORTED_VERSION else []
+                step.outcome, step.detail = "skipped", f"{exc.message}: taken as a legacy server"
+                if common and attempt == 0:
+                    wanted = common[-1]
+                    step.detail = f"the server names {wanted}"
+                    continue
+                return None
+            agreement = _read_discovery(result)
+            step.detail = agreement.version if agreement is not None else "it names no modern revision"
+            return agreement
+    return None
+
+
+async def _initialize(wire: Wire, offered: str, server: str, report: Report) -> Session:
+    with report.step("initialize") as step:
+        result = await wire.request(
+            "initialize",
+            {"protocolVersion": offered, "capabilities": dict(_CAPABILITIES), "clientInfo": _client_info()},
+        )
+        agreed = result.get("protocolVersion")
+        if agreed not in LEGACY_VERSIONS:
+            raise ProtocolError(
+                f"it answered initialize with protocol version {agreed!r}; "
+                f"expected one of {', '.join(LEGACY_VERSIONS)}",
+                server=server,
+                code=UNSUPPORTED_VERSION,
+            )
+        step.detail = str(agreed)
+        await wire.notify("notifications/initialized", {})
+    return Session(wire, _agreement(str(agreed), False, result, result.get("serverInfo")), {})
+
+
+def _modern(wire: Wire, agreement: Agreement) -> Session:
+    return Session(wire, agreement, envelope(agreement.version, _client_info(), _CAPABILITIES))
+
+
+def _read_discovery(result: Mapping[str, Any]) -> Agreement | None:
+    common = _common({"supported": result.get("supportedVersions")})
+    if not common or not isinstance(result.get("capabilities", {}), Mapping):
+        return None
+    meta = result.get("_meta")
+    info = meta.get("io.modelcontextprotocol/serverInfo") if isinstance(meta, Mapping) else None
+    return _agreement(common[-1], True, result, info if info is not None else result.get("serverInfo"))
+
+
+def _agreement(version: str, modern: bool, result: Mapping[str, Any], info: Any) -> Agreement:
+    capabilities, instructions = result.get("capabilities"), result.get("instructions")
+    return Agreement(
+        version=version,
+        modern=modern,
+        server_info=info if isinstance(info, Mapping) else {},
+        capabilities=capabilities if isinstance(capabilities, Mapping) else {},
+        instructions=instructions if isinstance(instructions, str) else None,
+        raw=result,
+    )
+
+
+def _common(data: Any) -> list[str]:
+    supported = data.get("supported") if isinstance(data, Mapping) else None
+    return [name for name in MODERN_VERSIONS if name in supported] if isinstance(supported, list) else []
+
+
+@cache
+def _client_info() -> dict[str, str]:
+    try:
+        return {"name": "toolweave", "version": version("toolweave")}
+    except PackageNotFoundError:  # run from a tree that is not installed
+        return {"name": "toolweave", "version": "0"}

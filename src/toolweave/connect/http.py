@@ -1,0 +1,202 @@
+"""HTTP as MCP connections need it: every fault becomes an answer that says its cause.
+
+An `httpx2` transport that never lets one broken POST reach its neighbours (PROTOCOL 3, "HTTP failure
+isolation"), headers and credentials made anew for every request, proxies from the environment.
+Knows nothing of JSON-RPC beyond the shape of an error.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import secrets
+import urllib.request
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+from toolweave.connect.channel import MAX_MESSAGE_BYTES
+
+__all__ = ["Fault", "HttpFaults", "HttpSettings", "http_client"]
+
+_EXCERPT = 300
+_NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+
+HeaderSource = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+"""Gives the headers of one request; evaluated for every request (requirement R27)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSettings:
+    """How one server is reached over HTTP.
+
+    Attributes:
+        connect_seconds: Bound of TCP and TLS; the other waits are bounded by the caller.
+        max_bytes: The largest answer that is taken.
+    """
+
+    url: str
+    headers: HeaderSource
+    connect_seconds: float = 30.0
+    max_bytes: int = MAX_MESSAGE_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What went wrong with one HTTP request.
+
+    Attributes:
+        status: The HTTP status, or None when there was no answer.
+        text: One sentence with the cause.
+        sent: False when the request provably never reached the server.
+        session_gone: The server has forgotten the session (404 on a request with a session id).
+        retry_after: The `Retry-After` header.
+        challenge: The `WWW-Authenticate` header.
+    """
+
+    status: int | None
+    text: str
+    sent: bool = True
+    session_gone: bool = False
+    retry_after: str | None = None
+    challenge: str | None = None
+
+    def data(self) -> dict[str, Any]:
+        """Return the facts as a JSON object, for `ProtocolError.data`."""
+        facts = {"http_status": self.status, "retry_after": self.retry_after}
+        return {key: value for key, value in facts.items() if value is not None}
+
+
+class HttpFaults:
+    """Faults on their way through the SDK, which only carries JSON-RPC errors.
+
+    Each goes in as an error with a one-time ticket and comes out as itself; no server can guess a ticket.
+    """
+
+    def __init__(self) -> None:
+        self._faults: dict[str, Fault] = {}
+
+    def response(self, request: httpx2.Request, fault: Fault) -> httpx2.Response:
+        """Return the answer that carries a fault through the SDK."""
+        ticket = secrets.token_hex(8)
+        self._faults[ticket] = fault
+        error = {"code": -32603, "message": fault.text, "data": {"ticket": ticket}}
+        body = {"jsonrpc": "2.0", "id": None, "error": error}
+        return httpx2.Response(fault.status or 503, request=request, json=body)
+
+    def take(self, data: Any) -> Fault | None:
+        """Return the fault that an error's `data` stands for, or None when it is the server's own error."""
+        ticket = data.get("ticket") if isinstance(data, Mapping) else None
+        return self._faults.pop(ticket, None) if isinstance(ticket, str) else None
+
+
+class _Isolating(httpx2.AsyncBaseTransport):
+    def __init__(self, inner: httpx2.AsyncBaseTransport, faults: HttpFaults, max_bytes: int) -> None:
+        self._inner = inner
+        self._faults = faults
+        self._max_bytes = max_bytes
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.method != "POST":
+            return await self._inner.handle_async_request(request)
+        try:
+            response = await self._inner.handle_async_request(request)
+            if response.status_code < 400 and not _is_json(response):
+                return response
+            body = await self._read(response)
+        except httpx2.TransportError as exc:
+            return self._faults.response(request, _transport_fault(request, exc))
+        if response.status_code >= 400 and (response.status_code in (401, 403) or not _is_rpc_error(body)):
+            return self._faults.response(request, _status_fault(request, response, body))
+        if response.status_code == 404 and "mcp-session-id" in request.headers:
+            return self._faults.response(request, _status_fault(request, response, body))
+        return httpx2.Response(response.status_code, headers=_plain(response), request=request, content=body)
+
+    async def _read(self, response: httpx2.Response) -> bytes:
+        """Read a whole body here, so that a break in it is a fault of this request alone."""
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            async for chunk in response.aiter_bytes():
+                size += len(chunk)
+                if size > self._max_bytes:
+                    raise httpx2.ReadError(f"the answer is larger than {self._max_bytes} bytes")
+                chunks.append(chunk)
+        finally:
+            await response.aclose()
+        return b"".join(chunks)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _FreshHeaders(httpx2.Auth):
+    """Asks for the configured headers anew for every request (requirements R25, R27)."""
+
+    def __init__(self, source: HeaderSource) -> None:
+        self._source = source
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        made = self._source()
+        headers = await made if inspect.isawaitable(made) else made
+        for name, value in headers.items():
+            request.headers[name] = value
+        yield request
+
+
+def http_client(settings: HttpSettings, faults: HttpFaults) -> httpx2.AsyncClient:
+    """Make the HTTP client of one connection; the caller enters and leaves it."""
+    inner = httpx2.AsyncHTTPTransport(proxy=_proxy_for(settings.url))
+    return httpx2.AsyncClient(
+        transport=_Isolating(inner, faults, settings.max_bytes),
+        auth=_FreshHeaders(settings.headers),
+        timeout=httpx2.Timeout(None, connect=settings.connect_seconds, pool=settings.connect_seconds),
+    )
+
+
+def _proxy_for(url: str) -> str | None:
+    parts = httpx2.URL(url)
+    if urllib.request.proxy_bypass(parts.host):
+        return None
+    proxies = urllib.request.getproxies()
+    return proxies.get(parts.scheme) or proxies.get("all")
+
+
+def _transport_fault(request: httpx2.Request, exc: httpx2.TransportError) -> Fault:
+    where = request.url.copy_with(query=None, userinfo=b"")
+    return Fault(
+        status=None,
+        text=f"no answer from {where}: {type(exc).__name__}{f': {exc}' if str(exc) else ''}",
+        sent=not isinstance(exc, _NOT_SENT),
+    )
+
+
+def _status_fault(request: httpx2.Request, response: httpx2.Response, body: bytes) -> Fault:
+    excerpt = " ".join(body[: _EXCERPT * 4].decode("utf-8", "replace").split())[:_EXCERPT]
+    phrase = f"{response.status_code} {response.reason_phrase}".strip()
+    return Fault(
+        status=response.status_code,
+        text=f"HTTP {phrase}{f': {excerpt}' if excerpt else ''}",
+        session_gone=response.status_code == 404 and "mcp-session-id" in request.headers,
+        retry_after=response.headers.get("retry-after"),
+        challenge=response.headers.get("www-authenticate"),
+    )
+
+
+def _is_json(response: httpx2.Response) -> bool:
+    return response.headers.get("content-type", "").lower().startswith("application/json")
+
+
+def _plain(response: httpx2.Response) -> list[tuple[str, str]]:
+    dropped = ("content-encoding", "content-length", "transfer-encoding")
+    return [(name, value) for name, value in response.headers.multi_items() if name.lower() not in dropped]
+
+
+def _is_rpc_error(body: bytes) -> bool:
+    try:
+        value = json.loads(body)
+    except ValueError:
+        return False
+    return isinstance(value, dict) and isinstance(value.get("error"), dict)

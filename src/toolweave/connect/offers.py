@@ -1,0 +1,206 @@
+"""What a server offers beside tools, as values: resources, templates, prompts, completions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from toolweave.connect.results import content_block
+from toolweave.errors import ProtocolError
+from toolweave.tools.result import ContentBlock, EmbeddedResource
+
+__all__ = [
+    "Completion",
+    "Prompt",
+    "PromptArgument",
+    "PromptMessage",
+    "PromptResult",
+    "Resource",
+    "ResourceTemplate",
+    "completion",
+    "prompt_result",
+    "read_prompts",
+    "read_resources",
+    "read_templates",
+    "resource_contents",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """A resource that can be read; `size` in bytes, when the server says."""
+
+    uri: str
+    name: str = ""
+    title: str | None = None
+    description: str = ""
+    mime_type: str | None = None
+    size: int | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceTemplate:
+    """A family of resources; `uri_template` is an RFC 6570 URI template."""
+
+    uri_template: str
+    name: str = ""
+    title: str | None = None
+    description: str = ""
+    mime_type: str | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptArgument:
+    """One argument of a prompt; its value is always a string."""
+
+    name: str
+    description: str = ""
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """A prompt template of the server."""
+
+    name: str
+    title: str | None = None
+    description: str = ""
+    arguments: tuple[PromptArgument, ...] = ()
+    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptMessage:
+    """One message of a filled-in prompt; `role` is `"user"` or `"assistant"`."""
+
+    role: str
+    content: ContentBlock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptResult:
+    """A filled-in prompt."""
+
+    messages: tuple[PromptMessage, ...]
+    description: str = ""
+    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """Values that complete an argument; `total` in all, when the server says."""
+
+    values: tuple[str, ...]
+    total: int | None = None
+    has_more: bool = False
+
+
+def read_resources(entries: list[Any]) -> tuple[Resource, ...]:
+    """Return the resources of a list; entries without a URI are left out."""
+    return tuple(
+        Resource(
+            uri=entry["uri"],
+            size=size if isinstance(size := entry.get("size"), int) else None,
+            **_described(entry),
+        )
+        for entry in _with(entries, "uri")
+    )
+
+
+def read_templates(entries: list[Any]) -> tuple[ResourceTemplate, ...]:
+    """Return the resource templates of a list; entries without a template are left out."""
+    return tuple(
+        ResourceTemplate(uri_template=entry["uriTemplate"], **_described(entry))
+        for entry in _with(entries, "uriTemplate")
+    )
+
+
+def read_prompts(entries: list[Any]) -> tuple[Prompt, ...]:
+    """Return the prompts of a list; entries without a name are left out."""
+    prompts: list[Prompt] = []
+    for entry in _with(entries, "name"):
+        described = _described(entry)
+        described.pop("mime_type")
+        arguments = entry.get("arguments")
+        prompts.append(
+            Prompt(
+                arguments=tuple(
+                    PromptArgument(
+                        name=item["name"],
+                        description=_string(item.get("description")) or "",
+                        required=item.get("required") is True,
+                    )
+                    for item in _with(arguments if isinstance(arguments, list) else [], "name")
+                ),
+                **described,
+            )
+        )
+    return tuple(prompts)
+
+
+def resource_contents(raw: Mapping[str, Any], *, server: str) -> tuple[EmbeddedResource, ...]:
+    """Return the contents of a `resources/read` result.
+
+    Raises:
+        ProtocolError: It has no list of contents.
+    """
+    contents = raw.get("contents")
+    if not isinstance(contents, list):
+        raise ProtocolError("its answer to resources/read has no list 'contents'", server=server, code=-32603)
+    blocks = [content_block({"type": "resource", "resource": item}) for item in cast("list[Any]", contents)]
+    return tuple(block for block in blocks if isinstance(block, EmbeddedResource))
+
+
+def prompt_result(raw: Mapping[str, Any], *, server: str) -> PromptResult:
+    """Return a `prompts/get` result.
+
+    Raises:
+        ProtocolError: It has no list of messages.
+    """
+    messages = raw.get("messages")
+    if not isinstance(messages, list):
+        raise ProtocolError("its answer to prompts/get has no list 'messages'", server=server, code=-32603)
+    return PromptResult(
+        description=_string(raw.get("description")) or "",
+        messages=tuple(
+            PromptMessage(role=str(item.get("role", "user")), content=content_block(item.get("content")))
+            for item in _with(messages, "role")  # pyright: ignore[reportUnknownArgumentType]
+        ),
+        raw=raw,
+    )
+
+
+def completion(raw: Mapping[str, Any]) -> Completion:
+    """Return a `completion/complete` result; an odd one completes nothing."""
+    inner = raw.get("completion")
+    found: Mapping[str, Any] = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else {}
+    values, total = found.get("values"), found.get("total")
+    return Completion(
+        values=tuple(value for value in cast("list[Any]", values) if isinstance(value, str))
+        if isinstance(values, list)
+        else (),
+        total=total if isinstance(total, int) else None,
+        has_more=found.get("hasMore") is True,
+    )
+
+
+def _with(entries: list[Any], key: str) -> list[Mapping[str, Any]]:
+    mappings = [cast("Mapping[str, Any]", entry) for entry in entries if isinstance(entry, Mapping)]
+    return [entry for entry in mappings if isinstance(entry.get(key), str)]
+
+
+def _described(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "name": _string(entry.get("name")) or "",
+        "title": _string(entry.get("title")),
+        "description": _string(entry.get("description")) or "",
+        "mime_type": _string(entry.get("mimeType")),
+        "raw": entry,
+    }
+
+
+def _string(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

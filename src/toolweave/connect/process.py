@@ -1,0 +1,289 @@
+"""A server process as a `Channel`: newline-delimited JSON on its pipes, its standard error kept.
+
+Owns the process group from spawn to the last grandchild. Knows nothing of MCP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import cast
+
+import anyio
+import anyio.to_thread
+
+from toolweave.connect.channel import MAX_MESSAGE_BYTES
+from toolweave.connect.reaper import reaper
+
+__all__ = ["ServerProcess", "spawn"]
+
+_STDERR_BYTES = 16 * 1024
+_HIGH_WATER = 8 * 1024 * 1024
+_EOF_SHARE, _TERM_SHARE, _KILL_SHARE = 0.4, 0.4, 0.2
+_GROUP_POLL_SECONDS = 0.01
+_CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b.|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class ServerProcess(asyncio.SubprocessProtocol):
+    """A running server: a `Channel`, plus what can be told about the process.
+
+    Attributes:
+        junk_lines: How many lines on standard output were no JSON-RPC message.
+        last_junk: The last such line, at most 200 characters.
+    """
+
+    def __init__(self, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
+        self.junk_lines = 0
+        self.last_junk = ""
+        self._max = max_message_bytes
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._partial = bytearray()
+        self._messages: deque[bytes] = deque()
+        self._queued_bytes = 0
+        self._arrived = anyio.Event()
+        self._eof: str | None = None
+        self._stderr = bytearray()
+        self._stderr_open = True
+        self._exit_code: int | None = None
+        self._exited = anyio.Event()
+        self._writable = anyio.Event()
+        self._writable.set()
+        self._paused_reading = False
+
+    # asyncio.SubprocessProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Remember the transport (asyncio calls this once)."""
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Split standard output into messages; keep the tail of standard error."""
+        if fd == 2:
+            self._stderr += data
+            if len(self._stderr) > 2 * _STDERR_BYTES:
+                del self._stderr[:-_STDERR_BYTES]
+            return
+        start = 0
+        while (end := data.find(b"\n", start)) >= 0:
+            if self._partial:
+                self._partial += data[start:end]
+                line = bytes(self._partial)
+                self._partial.clear()
+            else:
+                line = data[start:end]
+            self._line(line)
+            start = end + 1
+        self._partial += data[start:]
+        if len(self._partial) > self._max:
+            self._end(f"it sent a message of more than {self._max} bytes")
+            self._partial.clear()
+        self._arrived.set()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """Note which pipe ended; the end of standard output is the end of the conversation."""
+        if fd == 1:
+            if self._partial:
+                self._line(bytes(self._partial))
+                self._partial.clear()
+            self._end("it closed its standard output")
+        elif fd == 2:
+            self._stderr_open = False
+        else:
+            self._writable.set()
+
+    def process_exited(self) -> None:
+        """Note the exit; what the pipes still hold is read first."""
+        self._exited.set()
+        if self._transport is not None:
+            asyncio.get_running_loop().call_later(0.2, self._end, "it exited")
+
+    def pause_writing(self) -> None:
+        """Stop senders until the pipe has drained."""
+        self._writable = anyio.Event()
+
+    def resume_writing(self) -> None:
+        """Let senders go on."""
+        self._writable.set()
+
+    # Channel
+
+    async def send(self, message: bytes) -> None:
+        """Write one message; waits while the pipe is full.
+
+        Raises:
+            OSError: The process is gone.
+        """
+        stdin = self._stdin()
+        if stdin is None or stdin.is_closing() or self._exited.is_set():
+            raise BrokenPipeError("the server process is gone")
+        stdin.write(message + b"\n")
+        await self._writable.wait()
+
+    async def receive(self) -> bytes:
+        """Return the next line that is not blank.
+
+        Raises:
+            EOFError: The process ended the conversation.
+        """
+        while not self._messages:
+            if self._eof is not None:
+                raise EOFError(self._eof)
+            self._arrived = anyio.Event()
+            await self._arrived.wait()
+        message = self._messages.popleft()
+        self._queued_bytes -= len(message)
+        if self._paused_reading and self._queued_bytes < _HIGH_WATER // 2:
+            self._paused_reading = False
+            self._with_stdout(lambda pipe: pipe.resume_reading())
+        return message
+
+    # what can be told about the process
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also the id of its process group."""
+        return self._transport.get_pid() if self._transport is not None else 0
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code, negative for a signal, or None while it runs."""
+        return self._transport.get_returncode() if self._transport is not None else None
+
+    def stderr_tail(self, lines: int = 20) -> str:
+        """Return the last lines of the process's standard error, without escapes and control characters; untrusted text."""
+        text = bytes(self._stderr[-_STDERR_BYTES:]).decode("utf-8", "replace")
+        return "\n".join(_CONTROLS.sub("", text).split("\n")[-lines - 1 :]).strip()
+
+    def count_junk(self, line: bytes) -> None:
+        """Count a line that was no JSON-RPC message, and keep it for error messages."""
+        self.junk_lines += 1
+        self.last_junk = line[:200].decode("utf-8", "replace")
+
+    @property
+    def failure(self) -> str | None:
+        """Why the conversation ended, or None while it goes on."""
+        return self._eof
+
+    async def last_words(self, seconds: float = 0.5) -> tuple[int | None, str]:
+        """Return the exit code, None while it runs, and the tail of standard error.
+
+        After the end of the conversation it waits up to `seconds` for both to be complete.
+        """
+        if self._eof is not None and self._exit_code is None:
+            with anyio.move_on_after(seconds, shield=True):
+                await self._exited.wait()
+                while self._stderr_open:
+                    await anyio.sleep(_GROUP_POLL_SECONDS)
+            self._exit_code = self.exit_code
+        return self._exit_code, self.stderr_tail()
+
+    async def stop(self, seconds: float) -> None:
+        """End the process and its group within `seconds`: close stdin, wait, TERM, wait, KILL.
+
+        Grandchildren are ended as well, also when the process itself has exited.
+        """
+        if self._exited.is_set():
+            self._exit_code = self.exit_code  # later codes would be of our own making
+        group = self.pid
+        stdin = self._stdin()
+        if stdin is not None:
+            stdin.close()
+        with anyio.move_on_after(seconds * _EOF_SHARE):
+            await self._exited.wait()
+        if not self._exited.is_set() or _group_lives(group):
+            await self._end_group(group, seconds)
+        if self._transport is not None:
+            self._transport.close()
+        await anyio.to_thread.run_sync(reaper.release, group)
+
+    async def _end_group(self, group: int, seconds: float) -> None:
+        for number, share in ((signal.SIGTERM, _TERM_SHARE), (signal.SIGKILL, _KILL_SHARE)):
+            _signal_group(group, number)
+            with anyio.move_on_after(seconds * share):
+                await self._exited.wait()
+                while _group_lives(group):
+                    await anyio.sleep(_GROUP_POLL_SECONDS)
+                return
+
+    def _line(self, line: bytes) -> None:
+        if line.startswith(b"\xef\xbb\xbf"):
+            line = line[3:]
+        line = line.strip()
+        if not line or self._eof is not None:
+            return
+        if not line.startswith((b"{", b"[")):
+            self.count_junk(line)
+            return
+        self._messages.append(line)
+        self._queued_bytes += len(line)
+        if self._queued_bytes > _HIGH_WATER and not self._paused_reading:
+            self._paused_reading = True
+            self._with_stdout(lambda pipe: pipe.pause_reading())
+
+    def _end(self, reason: str) -> None:
+        if self._eof is None:
+            self._eof = reason
+        self._arrived.set()
+
+    def _stdin(self) -> asyncio.WriteTransport | None:
+        if self._transport is None:
+            return None
+        return cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(0))
+
+    def _with_stdout(self, action: Callable[[asyncio.ReadTransport], None]) -> None:
+        pipe = self._transport.get_pipe_transport(1) if self._transport is not None else None
+        if pipe is not None and not pipe.is_closing():
+            with suppress(RuntimeError):  # already paused or resumed by the event loop's own close
+                action(cast("asyncio.ReadTransport", pipe))
+
+
+@asynccontextmanager
+async def spawn(
+    argv: Sequence[str], *, env: Mapping[str, str], cwd: str | None, stop_seconds: float
+) -> AsyncIterator[ServerProcess]:
+    """Start a server process in a process group of its own, and end the whole group on leaving.
+
+    No shell is involved. `stop_seconds` bounds the end; most of it is the server's to exit by itself.
+
+    Raises:
+        OSError: The program cannot be started.
+    """
+    loop = asyncio.get_running_loop()
+    process = ServerProcess()
+    with anyio.CancelScope(shield=True):  # a cancel in mid-spawn would lose a live process
+        await loop.subprocess_exec(
+            lambda: process, *argv, env=dict(env), cwd=cwd, start_new_session=os.name == "posix"
+        )
+    try:
+        await anyio.to_thread.run_sync(reaper.watch, process.pid)
+        yield process
+    finally:
+        with anyio.CancelScope(shield=True):
+            await process.stop(stop_seconds)
+
+
+def _group_lives(group: int) -> bool:
+    if group <= 0 or os.name != "posix":
+        return False
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _signal_group(group: int, number: int) -> None:
+    if group <= 0:
+        return
+    with suppress(ProcessLookupError, PermissionError):
+        if os.name == "posix":
+            os.killpg(group, number)
+        else:
+            os.kill(group, number)

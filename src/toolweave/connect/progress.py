@@ -1,0 +1,48 @@
+"""Progress of one call on its way to the caller: in order, never after the answer, never fatal."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+from collections.abc import Callable
+
+import anyio
+
+from toolweave.tools.call import Progress, ProgressCallback
+
+__all__ = ["ProgressFeed"]
+
+_log = logging.getLogger("toolweave.connect")
+
+
+class ProgressFeed:
+    """Takes notifications synchronously and hands them to a sync or async callback, one after the other.
+
+    `touch` is called for every notification at once: it is the sign of life that resets a deadline.
+    """
+
+    def __init__(self, callback: ProgressCallback, touch: Callable[[], None]) -> None:
+        self._callback = callback
+        self._touch = touch
+        self._send, self._receive = anyio.create_memory_object_stream[Progress](math.inf)
+
+    def put(self, progress: Progress) -> None:
+        """Take one notification; never waits."""
+        self._touch()
+        self._send.send_nowait(progress)
+
+    def end(self) -> None:
+        """Say that no more will come; `run` returns when the rest is delivered."""
+        self._send.close()
+
+    async def run(self) -> None:
+        """Deliver until `end`."""
+        async with self._receive:
+            async for progress in self._receive:
+                try:
+                    outcome = self._callback(progress)
+                    if inspect.isawaitable(outcome):
+                        await outcome
+                except Exception:  # boundary: user code must not fail the call it watches
+                    _log.exception("a progress callback raised")

@@ -1,0 +1,101 @@
+"""The last defence against orphans: a tiny process that ends our servers when we die in any way.
+
+It holds the reading end of a pipe from us. When the pipe ends, by a crash or SIGKILL too, it
+stops every process group that is still registered. It knows nothing but process group numbers.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+__all__ = ["Reaper", "reaper"]
+
+_PROGRAM = """
+import os, signal, sys, time
+groups = set()
+for line in sys.stdin:
+    (groups.add if line[0] == "+" else groups.discard)(int(line[1:]))
+def send(number):
+    for group in list(groups):
+        try:
+            os.killpg(group, number)
+        except OSError:
+            groups.discard(group)
+send(signal.SIGTERM)
+deadline = time.monotonic() + 2
+while groups and time.monotonic() < deadline:
+    time.sleep(0.05)
+    send(0)
+send(signal.SIGKILL)
+"""
+
+
+class Reaper:
+    """Registers process groups with the watching process, which is started at the first one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner_pid = 0
+        self._groups: set[int] = set()
+
+    def watch(self, group: int) -> None:
+        """End this process group when our process dies."""
+        with self._lock:
+            self._groups.add(group)
+            self._tell(f"+{group}\n")
+
+    def release(self, group: int) -> None:
+        """Forget a process group that has ended; the watching process ends with the last one."""
+        with self._lock:
+            self._groups.discard(group)
+            self._tell(f"-{group}\n")
+            if not self._groups:
+                self._stop()
+
+    def _tell(self, line: str) -> None:
+        if self._process is None or self._owner_pid != os.getpid():
+            self._start()
+            line = "".join(f"+{group}\n" for group in self._groups)
+        process = self._process
+        if process is None or process.stdin is None:
+            return
+        try:
+            process.stdin.write(line.encode())
+            process.stdin.flush()
+        except OSError:  # it was killed by somebody: servers still end by EOF on their stdin
+            self._process = None
+
+    def _start(self) -> None:
+        self._process = None
+        if os.name != "posix" or not sys.executable:
+            return
+        self._owner_pid = os.getpid()
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and program
+            [sys.executable, "-I", "-S", "-c", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None or process.stdin is None or self._owner_pid != os.getpid():
+            return
+        try:
+            process.stdin.close()
+        except OSError:
+            pass
+        try:
+            process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+reaper = Reaper()
+"""The one reaper of this Python process."""

@@ -1,0 +1,133 @@
+"""Wire results as Toolweave's values: `tools/call` results, content blocks. Pure; knows no connection.
+
+Lenient where a server errs without harm: an odd block becomes `UnknownContent`, never a lost result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from toolweave.errors import ErrorKind, ProtocolError, ToolError
+from toolweave.tools.result import (
+    AudioContent,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    ToolResult,
+    UnknownContent,
+)
+
+__all__ = ["content_block", "tool_result"]
+
+_EMPTY_ERROR = "MCP tool execution error"
+
+
+def tool_result(raw: Mapping[str, Any], *, server: str) -> ToolResult:
+    """Return a `tools/call` result as a `ToolResult`.
+
+    Raises:
+        ProtocolError: It is not a complete tool result.
+    """
+    kind = raw.get("resultType", "complete")  # absent in legacy revisions: complete
+    if kind == "input_required":
+        raise ProtocolError(
+            "the tool asks for input that this client did not offer to give", server=server, code=-32021, data=dict(raw)
+        )
+    if kind != "complete":
+        raise ProtocolError(f"it answered with unknown resultType {kind!r}", server=server, code=-32603)
+    content = raw.get("content", [])
+    if not isinstance(content, list):
+        raise ProtocolError("its result's 'content' is no list", server=server, code=-32603)
+    if "content" not in raw and "structuredContent" not in raw and not raw.get("isError"):
+        raise ProtocolError("its result has neither 'content' nor 'structuredContent'", server=server, code=-32603)
+    blocks = tuple(content_block(item) for item in cast("list[Any]", content))
+    is_error = raw.get("isError") is True
+    result = ToolResult(
+        content=blocks,
+        structured_content=raw.get("structuredContent"),
+        is_error=is_error,
+        meta=_mapping(raw.get("_meta")) or {},
+        raw=raw,
+    )
+    if not is_error:
+        return result
+    error = ToolError(result.text or _EMPTY_ERROR, kind=ErrorKind.EXECUTION_FAILED)
+    return ToolResult(
+        content=blocks or (TextContent(text=_EMPTY_ERROR),),
+        structured_content=result.structured_content,
+        is_error=True,
+        error=error,
+        meta=result.meta,
+        raw=raw,
+    )
+
+
+def content_block(item: Any) -> ContentBlock:
+    """Return one content block; what is odd or of an unknown type becomes `UnknownContent`."""
+    if not isinstance(item, Mapping):
+        return UnknownContent(type="malformed", raw={"value": item})
+    block = cast("Mapping[str, Any]", item)
+    make = _MAKERS.get(block.get("type", ""))
+    made = make(block, {"annotations": _mapping(block.get("annotations")), "meta": _mapping(block.get("_meta")) or {}}) if make else None
+    return made if made is not None else UnknownContent(type=str(block.get("type", "malformed")), raw=block)
+
+
+def _text(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
+    text = block.get("text")
+    return TextContent(text=text, raw=block, **common) if isinstance(text, str) else None
+
+
+def _image(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
+    data, mime = block.get("data"), block.get("mimeType", "image/png")
+    if not isinstance(data, str) or not isinstance(mime, str):
+        return None
+    return ImageContent(data=data, mime_type=mime, raw=block, **common)
+
+
+def _audio(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
+    data, mime = block.get("data"), block.get("mimeType", "audio/wav")
+    if not isinstance(data, str) or not isinstance(mime, str):
+        return None
+    return AudioContent(data=data, mime_type=mime, raw=block, **common)
+
+
+def _link(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
+    uri, size = block.get("uri"), block.get("size")
+    if not isinstance(uri, str):
+        return None
+    return ResourceLink(
+        uri=uri,
+        name=_string(block.get("name")) or "",
+        title=_string(block.get("title")),
+        description=_string(block.get("description")),
+        mime_type=_string(block.get("mimeType")),
+        size=size if isinstance(size, int) else None,
+        raw=block,
+        **common,
+    )
+
+
+def _resource(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
+    inner = _mapping(block.get("resource"))
+    if inner is None or not isinstance(inner.get("uri"), str):
+        return None
+    text, blob = _string(inner.get("text")), _string(inner.get("blob"))
+    if text is None and blob is None:
+        return None
+    return EmbeddedResource(
+        uri=inner["uri"], mime_type=_string(inner.get("mimeType")), text=text, blob=blob, raw=block, **common
+    )
+
+
+_MAKERS = {"text": _text, "image": _image, "audio": _audio, "resource_link": _link, "resource": _resource}
+
+
+def _mapping(value: Any) -> Mapping[str, Any] | None:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else None
+
+
+def _string(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,348 @@
+"""The official SDK's client as a `Wire`: its dispatcher over our channels, its transports for HTTP.
+
+The only module of the client side that imports `mcp`; its errors are mapped in `SdkWire._mapped`.
+Imported while a server boots, never at `import toolweave`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, cast
+
+import anyio
+import httpx2
+import mcp_types as types
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.dispatcher import CallOptions, DispatchContext
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    NAME_BEARING_METHODS,
+    encode_header_value,
+    find_invalid_x_mcp_header,
+    mcp_param_headers,
+    x_mcp_header_map,
+)
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.memory import create_client_server_memory_streams
+from mcp.shared.message import SessionMessage
+from mcp.shared.transport_context import TransportContext
+from pydantic import ValidationError
+
+from toolweave.connect.channel import Channel
+from toolweave.connect.http import Fault, HttpFaults, HttpSettings, http_client
+from toolweave.connect.session import METHOD_NOT_FOUND, Peer, Wire
+from toolweave.errors import (
+    AuthRequiredError,
+    ConnectionLostError,
+    ProtocolError,
+    ServerError,
+)
+
+__all__ = ["channel_wire", "http_wire", "sse_wire", "streams_wire", "in_process_streams"]
+
+_log = logging.getLogger("toolweave.connect")
+_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+_UNCANCELLABLE = frozenset({"initialize", "server/discover"})
+_GONE_STREAM = ("SSE stream", "server answered a request with 202")
+
+Loss = Callable[[bool], ServerError]
+"""Makes the error of a lost connection; the argument says whether the request was sent."""
+
+
+class _ReadStream:
+    """A channel as the SDK's read stream, with no task and no queue between."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._pending: list[SessionMessage] = []
+        self._closed = False
+
+    async def receive(self) -> SessionMessage | Exception:
+        try:
+            return await self.__anext__()
+        except StopAsyncIteration:
+            raise anyio.EndOfStream from None
+
+    async def aclose(self) -> None:
+        self._closed = True
+
+    async def __aenter__(self) -> _ReadStream:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.aclose()
+
+    def __aiter__(self) -> _ReadStream:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        while not self._pending:
+            try:
+                line = await self._channel.receive()
+            except EOFError:
+                raise StopAsyncIteration from None
+            self._pending.extend(self._parse(line))
+        return self._pending.pop(0)
+
+    def _parse(self, line: bytes) -> list[SessionMessage]:
+        try:
+            return [SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))]
+        except ValidationError:
+            pass
+        try:
+            value: Any = json.loads(line)
+        except (ValueError, RecursionError):
+            self._junk(line)
+            return []
+        items: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
+        return [SessionMessage(message) for item in items if (message := self._salvage(item, line)) is not None]
+
+    def _salvage(self, item: Any, line: bytes) -> types.JSONRPCMessage | None:
+        """Read one message leniently: a broken answer is an error for its call at once, not a call that hangs."""
+        try:
+            return types.jsonrpc_message_adapter.validate_python(item, by_name=False)
+        except ValidationError:
+            pass
+        entry: Mapping[str, Any] = cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else {}
+        request_id = entry.get("id")
+        if "method" in entry or isinstance(request_id, bool) or not isinstance(request_id, (int, str)):
+            self._junk(line)
+            return None
+        error = types.ErrorData(code=types.INTERNAL_ERROR, message=f"it sent an invalid answer: {str(item)[:200]}")
+        return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
+
+    def _junk(self, line: bytes) -> None:
+        count = getattr(self._channel, "count_junk", None)
+        if count is not None:
+            count(line)
+        _log.debug("a line that is no JSON-RPC message was skipped: %r", line[:200])
+
+
+class _WriteStream:
+    """A channel as the SDK's write stream."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    async def send(self, item: SessionMessage) -> None:
+        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        try:
+            await self._channel.send(text.encode())
+        except OSError:
+            raise anyio.BrokenResourceError from None
+
+    async def aclose(self) -> None:
+        """Nothing to do: the channel's owner closes it."""
+
+    async def __aenter__(self) -> _WriteStream:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        return None
+
+
+class SdkWire:
+    """The SDK's dispatcher as a `Wire`."""
+
+    def __init__(
+        self, dispatcher: JSONRPCDispatcher[TransportContext], *, server: str, loss: Loss, faults: HttpFaults | None
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._server = server
+        self._loss = loss
+        self._faults = faults
+        self._over = anyio.Event()
+        self._mirrors: dict[int, tuple[Mapping[str, Any], dict[tuple[str, ...], str]]] = {}
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+    ) -> dict[str, Any]:
+        """Send a request and return its result as it came; see `Wire.request`."""
+        if self._over.is_set():
+            raise self._loss(False)
+        opts: CallOptions = {"cancel_on_abandon": method not in _UNCANCELLABLE}
+        if request_id is not None:
+            opts["request_id"] = request_id
+        if self._faults is not None:
+            opts["headers"] = self._headers(method, params, schema)
+        try:
+            return await self._dispatcher.send_raw_request(method, params, opts)
+        except MCPError as exc:
+            raise self._mapped(exc) from None
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification; nothing is raised when the server is gone."""
+        await self._dispatcher.notify(method, params or None)
+
+    @property
+    def over(self) -> bool:
+        """Whether the conversation is over."""
+        return self._over.is_set()
+
+    async def ended(self) -> None:
+        """Return when the conversation is over without our doing."""
+        await self._over.wait()
+
+    def end(self) -> None:
+        """Mark the conversation as over."""
+        self._over.set()
+
+    def refusal(self, schema: Mapping[str, Any]) -> str | None:
+        """Return why a tool with this input schema must not be offered over HTTP (SEP-2243), or None."""
+        return find_invalid_x_mcp_header(schema) if self._faults is not None else None
+
+    def _headers(
+        self, method: str, params: Mapping[str, Any], schema: Mapping[str, Any] | None
+    ) -> dict[str, str]:
+        meta = params.get("_meta")
+        revision = meta.get(_VERSION_KEY) if isinstance(meta, Mapping) else None
+        if not isinstance(revision, str):
+            return {}
+        headers = {MCP_PROTOCOL_VERSION_HEADER: revision, MCP_METHOD_HEADER: method}
+        name = params.get(NAME_BEARING_METHODS.get(method, ""))
+        if isinstance(name, str):
+            headers[MCP_NAME_HEADER] = encode_header_value(name)
+        if schema is not None:
+            headers.update(mcp_param_headers(self._mirror(schema), params.get("arguments") or {}))
+        return headers
+
+    def _mirror(self, schema: Mapping[str, Any]) -> dict[tuple[str, ...], str]:
+        known = self._mirrors.get(id(schema))
+        if known is None or known[0] is not schema:
+            known = self._mirrors[id(schema)] = (schema, x_mcp_header_map(schema))
+        return known[1]
+
+    def _mapped(self, exc: MCPError) -> ServerError:
+        """Turn the SDK's error into ours: the one line that foreign errors cross."""
+        code, message, data = exc.error.code, exc.error.message, exc.error.data
+        fault = self._faults.take(data) if self._faults is not None else None
+        if fault is not None:
+            return self._http_error(fault)
+        if code == types.CONNECTION_CLOSED and message == "Connection closed":
+            return self._loss(True)
+        if code in (types.CONNECTION_CLOSED, types.INVALID_REQUEST) and message.startswith(_GONE_STREAM):
+            return ConnectionLostError(f"the answer did not come: {message}", server=self._server, sent=True)
+        return ProtocolError(message, server=self._server, code=code, data=data)
+
+    def _http_error(self, fault: Fault) -> ServerError:
+        if fault.status in (401, 403):
+            return AuthRequiredError(
+                f"{fault.text}; set 'auth' or 'headers' for it, or correct them",
+                server=self._server,
+                status=fault.status,
+                challenge=fault.challenge,
+            )
+        if fault.session_gone:
+            self.end()
+            return ConnectionLostError(f"its session has ended: {fault.text}", server=self._server, sent=False)
+        if fault.status is None:
+            return ConnectionLostError(fault.text, server=self._server, sent=fault.sent)
+        return ProtocolError(fault.text, server=self._server, code=types.INTERNAL_ERROR, data=fault.data())
+
+
+@asynccontextmanager
+async def _running(
+    read: Any, write: Any, peer: Peer, *, server: str, loss: Loss, faults: HttpFaults | None = None
+) -> AsyncIterator[Wire]:
+    """Run a dispatcher over a pair of SDK streams for as long as the block lasts."""
+    dispatcher: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(read, write)
+    wire = SdkWire(dispatcher, server=server, loss=loss, faults=faults)
+
+    async def on_request(
+        _ctx: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        try:
+            return await peer.request(method, params or {})
+        except ProtocolError as exc:
+            raise MCPError(code=METHOD_NOT_FOUND, message=exc.message) from None
+
+    async def on_notify(_ctx: object, _method: str, _params: Mapping[str, Any] | None) -> None:
+        """Nothing is left for the spawned path: `intercept` takes all, in wire order."""
+
+    def intercept(method: str, params: Mapping[str, Any] | None) -> bool:
+        peer.notification(method, params or {})
+        return True
+
+    async def run(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+        try:
+            await dispatcher.run(on_request, on_notify, intercept, task_status=task_status)
+        finally:
+            wire.end()
+
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(run)
+        try:
+            yield wire
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+def channel_wire(
+    channel: Channel, peer: Peer, *, server: str, loss: Loss
+) -> AbstractAsyncContextManager[Wire]:
+    """Open a wire over a channel."""
+    return _running(_ReadStream(channel), _WriteStream(channel), peer, server=server, loss=loss)
+
+
+@asynccontextmanager
+async def streams_wire(
+    transport: AbstractAsyncContextManager[Any], peer: Peer, *, server: str, loss: Loss
+) -> AsyncIterator[Wire]:
+    """Open a wire over one of the SDK's transports: an async context manager that yields `(read, write)`."""
+    async with transport as (read, write), _running(read, write, peer, server=server, loss=loss) as wire:
+        yield wire
+
+
+@asynccontextmanager
+async def http_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Loss) -> AsyncIterator[Wire]:
+    """Open a wire over Streamable HTTP."""
+    faults = HttpFaults()
+    async with (
+        http_client(settings, faults) as client,
+        streamable_http_client(settings.url, http_client=client, max_sse_event_size=settings.max_bytes) as (read, write),
+        _running(read, write, peer, server=server, loss=loss, faults=faults) as wire,
+    ):
+        yield wire
+
+
+@asynccontextmanager
+async def sse_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Loss) -> AsyncIterator[Wire]:
+    """Open a wire over the HTTP+SSE transport of revision 2024-11-05."""
+    faults = HttpFaults()
+
+    def factory(
+        headers: dict[str, str] | None = None, timeout: httpx2.Timeout | None = None, auth: httpx2.Auth | None = None
+    ) -> httpx2.AsyncClient:
+        return http_client(settings, faults)
+
+    async with (
+        sse_client(settings.url, httpx_client_factory=factory) as (read, write),
+        _running(read, write, peer, server=server, loss=loss, faults=faults) as wire,
+    ):
+        yield wire
+
+
+@asynccontextmanager
+async def in_process_streams(server: Any) -> AsyncIterator[tuple[Any, Any]]:
+    """Run an SDK server object, or what wraps one, in this process and yield the client's streams."""
+    # MCPServer and FastMCP keep the low-level server under these names and offer no public one
+    inner = getattr(server, "_lowlevel_server", None) or getattr(server, "_mcp_server", None) or server
+    async with create_client_server_memory_streams() as (ours, theirs):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(inner.run, *theirs, inner.create_initialization_options())
+            try:
+                yield ours
+            finally:
+                tasks.cancel_scope.cancel()

@@ -1,0 +1,174 @@
+"""The port between a connection and the protocol engine below it, and the session that speaks over it.
+
+A `Wire` moves requests and notifications as plain JSON objects; a `Session` is a `Wire` after the
+handshake, which stamps what each era wants (PROTOCOL 1.2). Knows nothing of tools or of restarting.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from toolweave.errors import ProtocolError
+from toolweave.tools.call import Progress
+
+__all__ = ["Agreement", "Peer", "Session", "Wire", "envelope"]
+
+METHOD_NOT_FOUND = -32601
+
+_PREFIX = "io.modelcontextprotocol/"
+_log = logging.getLogger("toolweave.connect")
+
+
+class Wire(Protocol):
+    """Sends requests and notifications to one server; the engine's side of the port."""
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+    ) -> dict[str, Any]:
+        """Send a request and return its result as it came.
+
+        `schema` is the called tool's input schema, for arguments that HTTP mirrors into headers
+        (SEP-2243). Cancelling the await tells the server.
+
+        Raises:
+            ProtocolError: The server answered with an error.
+            ConnectionLostError: The server is gone, or the answer can no longer come.
+            AuthRequiredError: The server wants (other) credentials.
+        """
+        ...
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification; nothing is raised when the server is gone."""
+        ...
+
+    @property
+    def over(self) -> bool:
+        """Whether the conversation is over."""
+        ...
+
+    async def ended(self) -> None:
+        """Return when the conversation is over without our doing."""
+        ...
+
+    def refusal(self, schema: Mapping[str, Any]) -> str | None:
+        """Return why a tool with this input schema must not be offered over this wire, or None."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """What the handshake settled.
+
+    Attributes:
+        version: The protocol revision, such as `"2025-11-25"`.
+        modern: True from revision 2026-07-28 on: stateless, every request carries its envelope.
+        raw: The handshake's result as it came.
+    """
+
+    version: str
+    modern: bool
+    server_info: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    instructions: str | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+
+class Peer:
+    """Our side of the conversation: takes what the server sends by itself.
+
+    Notifications are taken synchronously and in wire order, so nothing overtakes an answer.
+    """
+
+    def __init__(self, on_notification: Callable[[str, Mapping[str, Any]], None]) -> None:
+        self._on_notification = on_notification
+        self._progress: dict[str, Callable[[Progress], None]] = {}
+        self._tokens = itertools.count(1)
+
+    def watch_progress(self, callback: Callable[[Progress], None]) -> str:
+        """Return a progress token whose notifications go to `callback` until `forget_progress`."""
+        token = f"progress-{next(self._tokens)}"
+        self._progress[token] = callback
+        return token
+
+    def forget_progress(self, token: str) -> None:
+        """Drop what still arrives for this token: nothing is reported after completion."""
+        self._progress.pop(token, None)
+
+    def notification(self, method: str, params: Mapping[str, Any]) -> None:
+        """Take one notification; a fault in it costs that notification only."""
+        try:
+            if method == "notifications/progress":
+                self._take_progress(params)
+            else:
+                self._on_notification(method, params)
+        except Exception:  # boundary: whatever a server sends must not end the conversation
+            _log.exception("a notification %r could not be taken", method)
+
+    async def request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer a request of the server: ping; everything else is refused politely.
+
+        Raises:
+            ProtocolError: With code -32601, the answer to any other method.
+        """
+        if method == "ping":
+            return {}
+        raise ProtocolError(f"this client does not offer {method}", server="", code=METHOD_NOT_FOUND)
+
+    def _take_progress(self, params: Mapping[str, Any]) -> None:
+        callback = self._progress.get(str(params.get("progressToken")))
+        progress, total, message = (params.get(key) for key in ("progress", "total", "message"))
+        if callback is None or isinstance(progress, bool) or not isinstance(progress, (int, float)):
+            return
+        callback(
+            Progress(
+                progress=float(progress),
+                total=float(total) if isinstance(total, (int, float)) and not isinstance(total, bool) else None,
+                message=message if isinstance(message, str) else None,
+            )
+        )
+
+
+class Session:
+    """A conversation after its handshake: stamps every request the way its era wants it."""
+
+    def __init__(self, wire: Wire, agreement: Agreement, envelope: Mapping[str, Any]) -> None:
+        self.wire = wire
+        self.agreement = agreement
+        self._meta: Mapping[str, Any] = envelope if agreement.modern else {}
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        schema: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+    ) -> dict[str, Any]:
+        """Send a request and return its result as it came; raises what `Wire.request` raises."""
+        return await self.wire.request(method, self._stamped(params, meta), schema=schema, request_id=request_id)
+
+    def _stamped(self, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> dict[str, Any]:
+        stamped = dict(params or {})
+        if self._meta or meta:
+            # the caller's own keys go first: the envelope is not theirs to replace
+            stamped["_meta"] = {**(meta or {}), **self._meta}
+        return stamped
+
+
+def envelope(version: str, client_info: Mapping[str, Any], capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `_meta` members that every modern request carries (SEP-2575)."""
+    return {
+        f"{_PREFIX}protocolVersion": version,
+        f"{_PREFIX}clientInfo": dict(client_info),
+        f"{_PREFIX}clientCapabilities": dict(capabilities),
+    }

@@ -1,0 +1,335 @@
+"""The whole error tree. Imports nothing of Toolweave.
+
+::
+
+    ToolweaveError
+    ├── ConfigError (ValueError)        a config file or a server entry is wrong
+    ├── SchemaError (ValueError)        a JSON Schema cannot be derived, compiled or resolved
+    ├── DuplicateToolError (ValueError) two local tools want the same name
+    ├── ToolError                       one tool call failed; also a value: `ToolResult.error`
+    │   └── ToolExecutionError          raised by `Tool.call`, carries the `ToolResult`
+    └── ServerError                     something between us and one MCP server
+        ├── ConnectError                the server could not be reached or did not shake hands
+        │   └── AuthRequiredError       the server wants (other) credentials
+        ├── ConnectionClosedError       used after `close()`
+        ├── ConnectionLostError         the process died or the stream broke
+        ├── RequestTimeoutError (TimeoutError)  a wait passed its bound
+        └── ProtocolError               the server answered with a JSON-RPC error, or not with MCP
+
+Every message names the thing it is about, what was expected and what to do next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+__all__ = [
+    "AuthRequiredError",
+    "ConfigError",
+    "ConnectError",
+    "ConnectionClosedError",
+    "ConnectionLostError",
+    "DuplicateToolError",
+    "ErrorKind",
+    "ProtocolError",
+    "RequestTimeoutError",
+    "SchemaError",
+    "ServerError",
+    "ToolError",
+    "ToolExecutionError",
+    "ToolweaveError",
+    "as_tool_error",
+]
+
+
+class ErrorKind(StrEnum):
+    """What went wrong with a tool call, for programs (DESIGN decision 4, requirement C2)."""
+
+    INVALID_INPUT = "invalid_input"
+    """The arguments do not fit the tool's input schema; the model can fix them."""
+    INVALID_OUTPUT = "invalid_output"
+    """The tool's structured content does not fit its output schema."""
+    EXECUTION_FAILED = "execution_failed"
+    """The tool ran and says it failed."""
+    TIMEOUT = "timeout"
+    """No answer within the bound."""
+    NOT_FOUND = "not_found"
+    """No such tool."""
+    NOT_SENT = "not_sent"
+    """The call provably never reached the server; it is safe to send again."""
+    OUTCOME_UNKNOWN = "outcome_unknown"
+    """The connection broke while the call ran; the server may have executed it."""
+    CANCELLED = "cancelled"
+    """The call was cancelled."""
+    CLOSED = "closed"
+    """The connection or toolset is closed."""
+    AUTH_REQUIRED = "auth_required"
+    """The server wants (other) credentials."""
+    PROTOCOL = "protocol"
+    """The server answered with a JSON-RPC error or with something that is not MCP."""
+    TOO_LARGE = "too_large"
+    """A message passed a size limit."""
+
+
+class ToolweaveError(Exception):
+    """The root of every error that Toolweave raises on purpose."""
+
+
+class ConfigError(ToolweaveError, ValueError):
+    """A config file or one server entry in it is wrong.
+
+    Attributes:
+        server: The entry's name, or None when the whole file is at fault.
+        field: The key at fault, dotted (`"auth.token"`), or None.
+        path: The file, or None for a value given in code.
+        line: The 1-based line in `path`, or None.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        server: str | None = None,
+        field: str | None = None,
+        path: str | None = None,
+        line: int | None = None,
+    ) -> None:
+        where = path or ""
+        if line is not None:
+            where = f"{where or 'config'}:{line}"
+        parts = [where, f"server {server!r}" if server is not None else "", message]
+        super().__init__(": ".join(part for part in parts if part))
+        self.message = message
+        self.server = server
+        self.field = field
+        self.path = path
+        self.line = line
+
+
+class SchemaError(ToolweaveError, ValueError):
+    """A JSON Schema cannot be derived, compiled or resolved.
+
+    Attributes:
+        pointer: RFC 6901 JSON pointer to the offending place, `""` for the root.
+    """
+
+    def __init__(self, message: str, *, pointer: str = "") -> None:
+        super().__init__(f"{message} (at {pointer or '#'})")
+        self.message = message
+        self.pointer = pointer
+
+
+class DuplicateToolError(ToolweaveError, ValueError):
+    """Two local tools want the same name (requirement C20)."""
+
+    def __init__(self, name: str, *, where: str = "the registry") -> None:
+        super().__init__(f"tool {name!r} is already in {where}; give one of them another name or use a prefix")
+        self.name = name
+
+
+class ToolError(ToolweaveError):
+    """One tool call failed: raised by handlers, and the value of `ToolResult.error`.
+
+    Attributes:
+        kind: An `ErrorKind`, what a program branches on.
+        code: The JSON-RPC error code or the server's own code, when there is one.
+        message: One sentence for a person or a model.
+        retryable: True when sending the same call again is safe and may help.
+        data: Details as JSON, never a stack trace (requirement R104).
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: ErrorKind | str = ErrorKind.EXECUTION_FAILED,
+        code: int | str | None = None,
+        retryable: bool = False,
+        data: Any = None,  # any JSON value
+    ) -> None:
+        super().__init__(message)
+        self.kind = ErrorKind(kind)
+        self.code = code
+        self.message = message
+        self.retryable = retryable
+        self.data = data
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ToolError):
+            return NotImplemented
+        return self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.code, self.message, self.retryable))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.message!r}, kind={self.kind.value!r}, code={self.code!r})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the error as a JSON object: kind, code, message, retryable and, if set, data."""
+        out: dict[str, Any] = {
+            "kind": self.kind.value,
+            "code": self.code,
+            "message": self.message,
+            "retryable": self.retryable,
+        }
+        if self.data is not None:
+            out["data"] = self.data
+        return out
+
+
+class ToolExecutionError(ToolError):
+    """What `Tool.call` raises for a result that is an error (requirement C2).
+
+    Attributes:
+        result: The whole `ToolResult`, content included.
+        tool: The name of the tool that was called.
+    """
+
+    def __init__(self, error: ToolError, *, result: Any, tool: str) -> None:  # a ToolResult; errors imports nothing
+        super().__init__(
+            error.message, kind=error.kind, code=error.code, retryable=error.retryable, data=error.data
+        )
+        self.result = result
+        self.tool = tool
+
+
+class ServerError(ToolweaveError):
+    """Something between us and one MCP server failed.
+
+    Attributes:
+        server: The server's name in the config, or the name given to `connect_mcp`.
+        message: The text without the leading `server 'NAME': `.
+    """
+
+    kind: ErrorKind = ErrorKind.PROTOCOL
+    retryable: bool = False
+
+    def __init__(self, message: str, *, server: str) -> None:
+        super().__init__(f"server {server!r}: {message}")
+        self.server = server
+        self.message = message
+
+
+class ConnectError(ServerError):
+    """The server could not be reached or did not shake hands (requirement R59).
+
+    Attributes:
+        exit_code: The exit code of the process when it died, negative for a signal.
+        stderr: The last lines of the process's standard error, sanitized.
+        status: The HTTP status, when there was one.
+    """
+
+    kind = ErrorKind.NOT_SENT
+    retryable = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        server: str,
+        exit_code: int | None = None,
+        stderr: str = "",
+        status: int | None = None,
+    ) -> None:
+        super().__init__(_with_process(message, exit_code, stderr), server=server)
+        self.exit_code = exit_code
+        self.stderr = stderr
+        self.status = status
+
+
+class AuthRequiredError(ConnectError):
+    """The server wants (other) credentials: HTTP 401 or 403.
+
+    Attributes:
+        challenge: The `WWW-Authenticate` header, or None.
+    """
+
+    kind = ErrorKind.AUTH_REQUIRED
+    retryable = False
+
+    def __init__(self, message: str, *, server: str, status: int | None = None, challenge: str | None = None) -> None:
+        super().__init__(message, server=server, status=status)
+        self.challenge = challenge
+
+
+class ConnectionClosedError(ServerError):
+    """The connection was used after `close()` (requirement R63)."""
+
+    kind = ErrorKind.CLOSED
+
+
+class ConnectionLostError(ServerError):
+    """The process died or the stream broke while the connection was in use.
+
+    Attributes:
+        sent: False when the call provably never reached the server.
+        exit_code: The exit code of the process when it died, negative for a signal.
+        stderr: The last lines of the process's standard error, sanitized.
+    """
+
+    def __init__(
+        self, message: str, *, server: str, sent: bool, exit_code: int | None = None, stderr: str = ""
+    ) -> None:
+        super().__init__(_with_process(message, exit_code, stderr), server=server)
+        self.sent = sent
+        self.kind = ErrorKind.OUTCOME_UNKNOWN if sent else ErrorKind.NOT_SENT
+        self.retryable = not sent
+        self.exit_code = exit_code
+        self.stderr = stderr
+
+
+class RequestTimeoutError(ServerError, TimeoutError):
+    """A wait for a server passed its bound.
+
+    Attributes:
+        seconds: The bound that was passed.
+    """
+
+    kind = ErrorKind.TIMEOUT
+
+    def __init__(self, message: str, *, server: str, seconds: float) -> None:
+        super().__init__(message, server=server)
+        self.seconds = seconds
+
+
+class ProtocolError(ServerError):
+    """The server answered with a JSON-RPC error, or with something that is not MCP.
+
+    Attributes:
+        code: The JSON-RPC error code.
+        data: The error's `data` member as it came.
+    """
+
+    def __init__(self, message: str, *, server: str, code: int, data: Any = None) -> None:  # any JSON value
+        super().__init__(message, server=server)
+        self.code = code
+        self.data = data
+
+
+def as_tool_error(exc: BaseException) -> ToolError:
+    """Turn any exception of a tool call into the `ToolError` that goes into its result.
+
+    The one place where server errors become tool errors (requirement R65). Texts of
+    unexpected exceptions are kept, stack traces never are.
+    """
+    if isinstance(exc, ToolError):
+        return exc
+    if isinstance(exc, ServerError):
+        code = exc.code if isinstance(exc, ProtocolError) else None
+        data = exc.data if isinstance(exc, ProtocolError) and isinstance(exc.data, Mapping) else None
+        return ToolError(f"MCP error: {exc}", kind=exc.kind, code=code, retryable=exc.retryable, data=data)
+    if isinstance(exc, TimeoutError):
+        return ToolError(str(exc) or "the tool timed out", kind=ErrorKind.TIMEOUT)
+    return ToolError(f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__)
+
+
+def _with_process(message: str, exit_code: int | None, stderr: str) -> str:
+    if exit_code is not None:
+        how = f"exit code {exit_code}" if exit_code >= 0 else f"killed by signal {-exit_code}"
+        message = f"{message} ({how})"
+    if stderr:
+        message = f"{message}; its last words on standard error:\n{stderr}"
+    return message

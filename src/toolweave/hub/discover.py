@@ -1,0 +1,109 @@
+"""One server's tools in one step, over a connection of one's own or a borrowed one (requirements R30-R32)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from types import TracebackType
+from typing import Any
+
+from toolweave.config import server_config
+from toolweave.connect.connection import McpConnection
+from toolweave.hub.hub import Hub
+from toolweave.tools.names import expose
+from toolweave.tools.spec import Tool, ToolList
+from toolweave.tools.toolset import Toolset, tools_of
+from toolweave.tools.wrappers import filtered, renamed
+
+__all__ = ["DiscoveredTools", "discover_mcp_tools"]
+
+
+class DiscoveredTools(ToolList):
+    """The tools that were found, and the connection they use.
+
+    Attributes:
+        connection: The connection behind the tools.
+        borrowed: True when the connection belongs to somebody else, who closes it (requirement R21).
+    """
+
+    __slots__ = ("borrowed", "connection")
+
+    def __init__(self, tools: Iterable[Tool], connection: McpConnection, *, borrowed: bool) -> None:
+        super().__init__(tools)
+        self.connection = connection
+        self.borrowed = borrowed
+
+    async def close(self) -> None:
+        """Close the connection, unless it is borrowed."""
+        if not self.borrowed:
+            await self.connection.close()
+
+
+class _Discovering:
+    def __init__(self, config: Any, client: Hub | McpConnection | None, filters: dict[str, Any]) -> None:
+        self._config = config
+        self._client = client
+        self._filters = filters
+        self._found: DiscoveredTools | None = None
+
+    async def _run(self) -> DiscoveredTools:
+        connection = await self._connection()
+        tools = tools_of(_view(connection, **self._filters))
+        self._found = DiscoveredTools(tools, connection, borrowed=self._client is not None)
+        return self._found
+
+    async def _connection(self) -> McpConnection:
+        if isinstance(self._client, McpConnection):
+            return self._client
+        config = server_config(self._config)
+        if self._client is not None:
+            return await self._client.connect(config.name, config)
+        connection = McpConnection(config)
+        await connection.open()
+        return connection
+
+    def __await__(self) -> Generator[Any, Any, DiscoveredTools]:
+        return self._run().__await__()
+
+    async def __aenter__(self) -> DiscoveredTools:
+        return await self._run()
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._found is not None:
+            await self._found.close()
+
+
+def discover_mcp_tools(
+    config: Any = None,
+    *,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    tool_prefix: str | None = None,
+    client: Hub | McpConnection | None = None,
+) -> _Discovering:
+    """Connect to one server and return its tools: `await` it and close the result, or `async with` it.
+
+    Args:
+        config: Whatever `connect_mcp` takes; not needed when `client` is a connection.
+        include: The only tools to take, by original name; wins over `exclude` (requirement R31). Empty: all.
+        exclude: Tools to leave out, by original name.
+        tool_prefix: Put literally before each name (requirement R39); None keeps the server's names.
+        client: A hub or a connection to use; it is never closed here (requirement R21).
+
+    Raises:
+        ServerError: The server cannot be reached.
+    """
+    filters = {"include": tuple(include), "exclude": tuple(exclude), "tool_prefix": tool_prefix}
+    return _Discovering(config, client, filters)
+
+
+def _view(
+    connection: McpConnection, *, include: tuple[str, ...], exclude: tuple[str, ...], tool_prefix: str | None
+) -> Toolset:
+    view: Toolset = connection
+    if include or exclude:
+        view = filtered(view, include=include, exclude=exclude)
+    if tool_prefix is not None:
+        view = renamed(view, lambda spec: expose(spec.server or "", spec.original_name, tool_prefix))
+    return view

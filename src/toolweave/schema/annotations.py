@@ -1,0 +1,203 @@
+"""What a Python signature asks for: parameters, their annotations, and what the caller fills in itself.
+
+Reads signatures; knows nothing of JSON Schema and imports no pydantic.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import re
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
+
+from toolweave.errors import SchemaError
+
+__all__ = ["Parameter", "SignatureParts", "function_name", "implementation", "read_signature"]
+
+EMPTY = inspect.Parameter.empty
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter that becomes a property.
+
+    Attributes:
+        annotation: The evaluated annotation, `Any` when there is none.
+        default: The default, or `inspect.Parameter.empty`.
+    """
+
+    name: str
+    annotation: Any
+    default: Any = EMPTY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignatureParts:
+    """A signature in parts.
+
+    Attributes:
+        parameters: What the schema describes, in order.
+        injected: Names of the parameters that the caller fills in.
+        returns: The evaluated return annotation, or `inspect.Parameter.empty`.
+        unbound: The function stands in a class body; its `self` is left out and bound later.
+    """
+
+    parameters: tuple[Parameter, ...]
+    injected: tuple[str, ...]
+    returns: Any
+    unbound: bool
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """Return the name of a function, or of what a `functools.partial` or an object with `__call__` stands for."""
+    target: Any = function
+    while isinstance(target, functools.partial):
+        target = cast("functools.partial[Any]", target).func
+    return getattr(target, "__name__", None) or type(target).__name__
+
+
+def implementation(function: Callable[..., Any]) -> Any:  # whatever carries the annotations
+    """Return the function whose annotations count: behind partials, or an object's `__call__`."""
+    target: Any = function
+    while isinstance(target, functools.partial):
+        target = cast("functools.partial[Any]", target).func
+    if isinstance(target, type):
+        return target.__init__
+    return target if inspect.isroutine(target) else type(target).__call__
+
+
+def read_signature(function: Callable[..., Any], *, injected: type | None = None) -> SignatureParts:
+    """Return the parts of a function's signature.
+
+    Args:
+        function: A function, method, `functools.partial` or object with `__call__`.
+        injected: A type; parameters annotated with it, also as an optional or a string, are left out.
+
+    Raises:
+        SchemaError: Naming the function and the parameter that has no place in a JSON object.
+    """
+    name = function_name(function)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        raise SchemaError(f"{name!r} has no signature to derive a schema from; wrap it in a function") from None
+    hints = _hints(implementation(function))
+    found: list[Parameter] = []
+    given: list[str] = []
+    listed = list(signature.parameters.values())
+    unbound = bool(listed) and _is_self(function, listed[0])
+    for parameter in listed[1:] if unbound else listed:
+        annotation = hints.get(parameter.name, Any)
+        if injected is not None and _mentions(annotation, injected):
+            given.append(parameter.name)
+            continue
+        _check(name, parameter, annotation)
+        found.append(Parameter(name=parameter.name, annotation=_modern(annotation), default=parameter.default))
+    returns = hints.get("return", EMPTY)
+    if isinstance(returns, str):
+        returns = EMPTY
+    return SignatureParts(parameters=tuple(found), injected=tuple(given), returns=_modern(returns), unbound=unbound)
+
+
+def _check(name: str, parameter: inspect.Parameter, annotation: Any) -> None:
+    if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
+        stars = "*" if parameter.kind == parameter.VAR_POSITIONAL else "**"
+        raise SchemaError(f"function {name!r} takes {stars}{parameter.name}; name every parameter of a tool")
+    if parameter.kind == parameter.POSITIONAL_ONLY:
+        raise SchemaError(f"function {name!r}: parameter {parameter.name!r} is positional-only; remove the /")
+    if isinstance(annotation, str):
+        raise SchemaError(
+            f"function {name!r}: annotation {annotation!r} of parameter {parameter.name!r} cannot be evaluated; "
+            "import what it names at run time"
+        )
+
+
+def _is_self(function: Callable[..., Any], parameter: inspect.Parameter) -> bool:
+    """Tell whether this is the `self` of a function in a class body, which is bound later."""
+    owner = getattr(function, "__qualname__", "").rpartition(".")[0]
+    in_class = bool(owner) and not owner.endswith("<locals>") and inspect.isfunction(function)
+    return in_class and parameter.name in {"self", "cls"} and parameter.annotation is EMPTY
+
+
+def _hints(target: Any) -> dict[str, Any]:
+    """Return evaluated annotations; one that cannot be evaluated stays a string."""
+    try:
+        return typing.get_type_hints(target, include_extras=True)
+    except Exception:  # noqa: BLE001  # boundary: evaluating annotations runs user code
+        module = inspect.unwrap(target)
+        names = {**getattr(module, "__globals__", {}), **_callers_locals()}
+        raw: Mapping[str, Any] = getattr(target, "__annotations__", {})
+        return {name: _evaluated(annotation, names) for name, annotation in raw.items()}
+
+
+def _evaluated(annotation: Any, names: dict[str, Any]) -> Any:
+    holder = types.SimpleNamespace(__annotations__={"it": annotation})
+    try:
+        return typing.get_type_hints(holder, globalns=names, include_extras=True)["it"]
+    except Exception:  # noqa: BLE001  # boundary: see _hints
+        return annotation
+
+
+def _callers_locals() -> Mapping[str, Any]:
+    """Return the local names of whoever called this package, where a test or a factory defines its types."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] != "toolweave":
+            return frame.f_locals
+        frame = frame.f_back
+    return {}  # pragma: no cover  # there is always a caller
+
+
+def _mentions(annotation: Any, wanted: type) -> bool:
+    """Tell whether an annotation is a type, a union with it, or a string that names it."""
+    if isinstance(annotation, str):
+        return re.search(rf"(?:^|[\s.\[|]){wanted.__name__}(?:$|[\s\]|])", annotation) is not None
+    if isinstance(annotation, type):
+        return issubclass(annotation, wanted)
+    if typing.get_origin(annotation) in {Annotated, typing.Union, types.UnionType}:
+        return any(_mentions(argument, wanted) for argument in typing.get_args(annotation))
+    return False
+
+
+def _modern(annotation: Any) -> Any:
+    """Return an annotation whose TypedDicts pydantic accepts: before Python 3.12 those of typing_extensions."""
+    if sys.version_info >= (3, 12):
+        return annotation
+    if typing.is_typeddict(annotation) and type(annotation).__module__ == "typing":
+        return _modern_typed_dict(annotation)
+    arguments = typing.get_args(annotation)
+    origin = typing.get_origin(annotation)
+    if origin is None or origin is typing.Literal or not arguments:
+        return annotation
+    renewed = tuple(_modern(argument) for argument in arguments)
+    if renewed == arguments:
+        return annotation
+    if origin in {typing.Union, types.UnionType}:
+        return functools.reduce(operator.or_, renewed)
+    if origin is Annotated:
+        return Annotated[renewed]
+    return origin[renewed]
+
+
+@functools.cache
+def _modern_typed_dict(annotation: Any) -> Any:
+    import typing_extensions  # comes with pydantic, which needs it here
+
+    hints = typing.get_type_hints(annotation, include_extras=True)
+    fields: dict[str, Any] = {}
+    for name, hint in hints.items():
+        marker: Any = typing.get_origin(hint)  # says more than __required_keys__, which string annotations mislead
+        if marker in {typing.Required, typing.NotRequired}:
+            hint = typing.get_args(hint)[0]
+        else:
+            marker = typing.Required if name in annotation.__required_keys__ else typing.NotRequired
+        fields[name] = marker[_modern(hint)]
+    renewed: Any = typing_extensions.TypedDict(annotation.__name__, fields)  # pyright: ignore
+    renewed.__doc__ = annotation.__doc__
+    return renewed

@@ -1,0 +1,281 @@
+"""From a Python signature to the JSON Schemas of a tool, and from a JSON object to the call's arguments.
+
+pydantic does the types; this module decides what becomes a property and refuses to know what a tool is.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import typing
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from toolweave.errors import SchemaError
+from toolweave.schema.annotations import (
+    EMPTY,
+    Parameter,
+    SignatureParts,
+    function_name,
+    implementation,
+    read_signature,
+)
+from toolweave.schema.docstring import parse_docstring
+from toolweave.schema.problems import Problem, path_text
+from toolweave.schema.validate import Validator
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+
+__all__ = ["Signature", "derive", "schema_of"]
+
+_log = logging.getLogger("toolweave.schema")
+
+
+class Signature:
+    """What a function takes and gives, derived once. Made by `derive`.
+
+    Attributes:
+        name: The function's name.
+        description: The docstring without its sections on parameters and returns.
+        input_schema: JSON Schema 2020-12 of the arguments object, closed to other properties (C11).
+        output_schema: JSON Schema of the returned object, or None when no object is returned.
+        injected: Names of the parameters that the caller fills in and the schema leaves out.
+        unbound: The function stands in a class body and still wants its `self`.
+    """
+
+    __slots__ = (
+        "_arguments",
+        "_returned",
+        "_validator",
+        "description",
+        "injected",
+        "input_schema",
+        "name",
+        "output_schema",
+        "unbound",
+    )
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        description: str,
+        parts: SignatureParts,
+        arguments: TypeAdapter[dict[str, Any]],
+        returned: TypeAdapter[Any] | None,
+    ) -> None:
+        self.name = name
+        self.description = description
+        self.injected = parts.injected
+        self.unbound = parts.unbound
+        self._arguments = arguments
+        self._returned = returned
+        self.input_schema = _json_schema(arguments, "validation")
+        self.output_schema = _json_schema(returned, "serialization") if returned is not None else None
+        self._validator: Validator | None = None
+
+    def bind(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Problem, ...]]:
+        """Return the call's keyword arguments, converted to the annotated types, and what is wrong with them.
+
+        The JSON Schema decides what is accepted, so that a local tool and a server's behave alike;
+        pydantic converts and runs the validators the annotations carry.
+        """
+        values: Any = arguments if isinstance(arguments, dict) else _as_dict(arguments)
+        validator = self._validator
+        if validator is None:
+            validator = self._validator = Validator(self.input_schema)
+        if not validator.is_valid(values):
+            return {}, validator.problems(values)
+        try:
+            return self._arguments.validate_python(values), ()
+        except ValueError as exc:
+            return {}, _problems(cast("ValidationError", exc))
+
+    def dump(self, value: Any) -> Any:
+        """Return a returned value as JSON, by the return annotation when `output_schema` was derived from it."""
+        if self._returned is None:
+            return value
+        return self._returned.dump_python(value, mode="json", by_alias=True, warnings=False)
+
+
+def derive(function: Callable[..., Any], *, injected: type | None = None, opaque: tuple[type, ...] = ()) -> Signature:
+    """Return what a function takes and gives.
+
+    Args:
+        function: A function, method, `functools.partial` or object with `__call__`, plain or async.
+        injected: A type; parameters annotated with it are left out of the schema.
+        opaque: Return types that have no output schema.
+
+    Raises:
+        SchemaError: Naming the function and the parameter that cannot be described.
+    """
+    name = function_name(function)
+    target = implementation(function)
+    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+        raise SchemaError(f"function {name!r} is a generator; a tool returns one value")
+    parts = read_signature(function, injected=injected)
+    docstring = parse_docstring(_documentation(function))
+    return Signature(
+        name=name,
+        description=docstring.description,
+        parts=parts,
+        arguments=_arguments_adapter(name, parts.parameters, docstring.parameters),
+        returned=_returned_adapter(parts.returns, opaque),
+    )
+
+
+def schema_of(kind: Any, *, serialization: bool = False) -> dict[str, Any]:
+    """Return the JSON Schema of a type: closed objects at every level, no titles on properties (R90).
+
+    Args:
+        kind: A pydantic model, dataclass, TypedDict or any other annotation pydantic understands.
+        serialization: Describe what comes out instead of what goes in.
+
+    Raises:
+        SchemaError: The type has no JSON form.
+    """
+    return _json_schema(_adapter(kind, f"type {kind!r}"), "serialization" if serialization else "validation")
+
+
+def _documentation(function: Callable[..., Any]) -> str | None:
+    target = implementation(function)
+    own = function if inspect.isroutine(function) or inspect.isclass(function) else target
+    doc = inspect.getdoc(own)
+    if doc is None or (own is target and own is not function):
+        doc = inspect.getdoc(target) or inspect.getdoc(type(function))
+    return doc
+
+
+def _arguments_adapter(
+    name: str, parameters: tuple[Parameter, ...], descriptions: Mapping[str, str]
+) -> TypeAdapter[dict[str, Any]]:
+    from pydantic import ConfigDict  # 40 ms; a signature is derived when a tool is defined, not on import
+    from pydantic.errors import PydanticUserError
+    from typing_extensions import TypedDict
+
+    fields = {p.name: _field(p, descriptions.get(p.name)) for p in parameters}
+    shape: Any = TypedDict(name, fields)  # pyright: ignore
+    shape.__pydantic_config__ = ConfigDict(extra="forbid")
+    try:
+        adapter = _adapter(shape, f"function {name!r}")
+        _json_schema(adapter, "validation")
+    except (PydanticUserError, SchemaError):
+        for parameter in parameters:  # find the one at fault
+            _json_schema(_adapter(parameter.annotation, f"function {name!r}: parameter {parameter.name!r}"), "validation")
+        raise
+    return adapter
+
+
+def _field(parameter: Parameter, description: str | None) -> Any:
+    """Return the TypedDict field of a parameter, with its default and its best description."""
+    from pydantic import Field
+    from pydantic.fields import FieldInfo
+
+    annotation, default = parameter.annotation, parameter.default
+    text = _text_of(annotation) or (default.description if isinstance(default, FieldInfo) else None) or description
+    if isinstance(default, FieldInfo):
+        required = default.is_required()
+        annotation = Annotated[annotation, default]
+    else:
+        required = default is EMPTY
+        if not required:
+            annotation = Annotated[annotation, Field(default=default)]
+    if text:
+        annotation = Annotated[annotation, Field(description=text)]
+    return typing.Required[annotation] if required else typing.NotRequired[annotation]
+
+
+def _text_of(annotation: Any) -> str | None:
+    """Return the description inside an `Annotated`: of the last `Field` or `Doc`, else the first bare string."""
+    if typing.get_origin(annotation) is not Annotated:
+        return None
+    extras = typing.get_args(annotation)[1:]
+    for extra in reversed(extras):
+        text = getattr(extra, "description", None) or getattr(extra, "documentation", None)
+        if isinstance(text, str):
+            return text
+    return next((extra for extra in extras if isinstance(extra, str)), None)
+
+
+def _returned_adapter(returns: Any, opaque: tuple[type, ...]) -> TypeAdapter[Any] | None:
+    """Return the adapter of a return type that is always a JSON object, else None."""
+    if returns is EMPTY or returns is Any or returns is None:
+        return None
+    if isinstance(returns, type) and opaque and issubclass(returns, opaque):
+        return None
+    try:
+        adapter = _adapter(returns, "the return type")
+        schema = _json_schema(adapter, "serialization")
+    except SchemaError as exc:
+        _log.debug("no output schema: %s", exc)
+        return None
+    return adapter if schema.get("type") == "object" else None
+
+
+def _adapter(kind: Any, what: str) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+    from pydantic.errors import PydanticUserError
+
+    try:
+        return TypeAdapter(kind)
+    except (PydanticUserError, NameError, TypeError) as exc:
+        raise SchemaError(f"{what} has no JSON form: {str(exc).partition(chr(10))[0]}") from None
+
+
+def _json_schema(adapter: TypeAdapter[Any], mode: typing.Literal["validation", "serialization"]) -> dict[str, Any]:
+    from pydantic.errors import PydanticUserError
+
+    try:
+        schema = adapter.json_schema(mode=mode, schema_generator=_generator())
+    except (PydanticUserError, NameError) as exc:
+        raise SchemaError(f"no JSON form: {str(exc).partition(chr(10))[0]}") from None
+    return _root_inlined(schema)
+
+
+def _root_inlined(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema whose root is no reference: a recursive model's root would be one."""
+    definitions = schema.pop("$defs", {})
+    target = definitions.get(str(schema.get("$ref", "")).removeprefix("#/$defs/"), schema)
+    return {**target, "$defs": definitions} if definitions else schema
+
+
+@cache
+def _generator() -> Any:  # a class of pydantic's, which is imported late
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class ClosedObjects(GenerateJsonSchema):
+        """Every object whose properties are known refuses others, unless its model says `extra="allow"`."""
+
+        ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
+
+        def field_title_should_be_set(self, schema: Any) -> bool:
+            return False
+
+        def model_schema(self, schema: Any) -> Any:
+            return _closed(super().model_schema(schema))
+
+        def dataclass_schema(self, schema: Any) -> Any:
+            return _closed(super().dataclass_schema(schema))
+
+        def typed_dict_schema(self, schema: Any) -> Any:
+            return _closed(super().typed_dict_schema(schema))
+
+    return ClosedObjects
+
+
+def _closed(schema: dict[str, Any]) -> dict[str, Any]:
+    if schema.get("type") == "object":
+        schema.setdefault("properties", {})
+        schema.setdefault("additionalProperties", False)
+    return schema
+
+
+def _as_dict(arguments: Any) -> Any:
+    return dict(cast("Mapping[str, Any]", arguments)) if isinstance(arguments, Mapping) else arguments
+
+
+def _problems(exc: ValidationError) -> tuple[Problem, ...]:
+    """Return pydantic's findings without the values it found them in."""
+    return tuple(Problem(path=path_text(error["loc"]), message=error["msg"]) for error in exc.errors(include_input=False))

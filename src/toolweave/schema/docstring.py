@@ -1,0 +1,114 @@
+"""What a docstring says of a function and of each parameter, in Google, NumPy and Sphinx style.
+
+Reads prose only; knows nothing of annotations.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import dataclass, field
+
+__all__ = ["Docstring", "parse_docstring"]
+
+_PARAMETERS = frozenset({"args", "arguments", "parameters", "params", "other parameters", "keyword args"})
+_DROPPED = frozenset({"returns", "return", "yields", "yield", "raises", "raise", "attributes"})
+_KEPT = frozenset({"example", "examples", "note", "notes", "warning", "warnings", "see also", "references", "usage"})
+_HEADINGS = _PARAMETERS | _DROPPED | _KEPT
+
+_NAME = r"\*{0,2}([^\W\d]\w*)"
+_GOOGLE = re.compile(rf"{_NAME}\s*(?:\((?:[^()]|\([^()]*\))*\))?\s*:(?:\s+(.*))?$")
+_NUMPY = re.compile(rf"({_NAME}(?:\s*,\s*{_NAME})*)\s*(?::.*)?$")
+_SPHINX = re.compile(rf":(param|parameter|arg|argument|key|keyword)\s+(?:[^:]*\s)?{_NAME}\s*:\s*(.*)$")
+_FIELD = re.compile(r":(?:type|return|returns|rtype|raise|raises|yield|yields|except|exception|var|ivar|cvar)\b[^:]*:")
+
+
+@dataclass(slots=True)
+class Docstring:
+    """A docstring in parts.
+
+    Attributes:
+        description: The text without the sections on parameters, returns and raises.
+        parameters: One line of text per parameter that has any.
+    """
+
+    description: str = ""
+    parameters: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def parse_docstring(text: str | None) -> Docstring:
+    """Return the parts of a docstring; never raises, whatever the text."""
+    lines = inspect.cleandoc(text or "").splitlines()
+    kept: list[str] = []
+    found: dict[str, list[str]] = {}
+    position = 0
+    while position < len(lines):
+        line = lines[position]
+        if match := _SPHINX.match(line):
+            body, position = _sphinx_body(lines, position + 1)
+            found.setdefault(match[2], [match[3], *body])
+        elif _FIELD.match(line):
+            _, position = _sphinx_body(lines, position + 1)
+        elif (section := _heading(lines, position)) is not None:
+            name, underlined = section
+            body, end = _section_body(lines, position + 1 + underlined, underlined=bool(underlined))
+            if name in _PARAMETERS:
+                _read_parameters(body, found, _NUMPY if underlined else _GOOGLE)
+            elif name in _KEPT:
+                kept += lines[position:end]
+            position = end
+        else:
+            kept.append(line)
+            position += 1
+    parameters = {name: " ".join(" ".join(body).split()) for name, body in found.items()}
+    description = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
+    return Docstring(description, {name: text for name, text in parameters.items() if text})
+
+
+def _heading(lines: list[str], position: int) -> tuple[str, int] | None:
+    """Return a section's name in lower case and the number of lines under it that underline it."""
+    line = lines[position].strip()
+    following = lines[position + 1] if position + 1 < len(lines) else ""
+    if line.lower() in _HEADINGS and re.fullmatch(r"-{3,}", following.strip()):
+        return line.lower(), 1
+    if line.endswith(":") and line[:-1].lower() in _HEADINGS and (not following or following[:1].isspace()):
+        return line[:-1].lower(), 0
+    return None
+
+
+def _section_body(lines: list[str], start: int, *, underlined: bool) -> tuple[list[str], int]:
+    """Return a section's lines and where the next one starts: an unindented line ends a Google section."""
+    end = start
+    while end < len(lines):
+        line = lines[end]
+        if _heading(lines, end) is not None or (line and not underlined and not line[0].isspace()):
+            break
+        end += 1
+    return lines[start:end], end
+
+
+def _sphinx_body(lines: list[str], start: int) -> tuple[list[str], int]:
+    end = start
+    while end < len(lines) and lines[end][:1].isspace():
+        end += 1
+    return lines[start:end], end
+
+
+def _read_parameters(body: list[str], found: dict[str, list[str]], pattern: re.Pattern[str]) -> None:
+    """Read lines of one indentation as names, and lines below them as their text."""
+    outer = min((_indent(line) for line in body if line.strip()), default=0)
+    texts: list[list[str]] = []
+    for line in body:
+        if line.strip() and _indent(line) == outer:
+            texts = []
+            if match := pattern.match(line.strip()):
+                first = [match[2] or ""] if pattern is _GOOGLE else []
+                names = [match[1]] if pattern is _GOOGLE else re.split(r"\s*,\s*", match[1])
+                texts = [found.setdefault(name.lstrip("*"), list(first)) for name in names]
+        elif line.strip():
+            for text in texts:
+                text.append(line)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())

@@ -1,0 +1,234 @@
+"""What is wrong with a value, in words a model can act on.
+
+Turns the validator's findings into sentences; never shows more than a glimpse of a value, and nothing
+of one whose name says that it is secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeGuard, cast
+
+__all__ = ["MAX_PROBLEMS", "Problem", "describe", "path_text", "problems_of"]
+
+MAX_PROBLEMS = 10
+"""Problems reported at a time; a model that fixes ten will be told of the next."""
+
+_GLIMPSE = 40
+_LISTED = 20
+_SECRET = re.compile(r"passw|secret|token|api[-_]?key|credential|authori[sz]ation|private[-_]?key", re.IGNORECASE)
+_IDENTIFIER = re.compile(r"[^\W\d][\w$-]*")
+
+_LIMITS = {
+    "minimum": "must be at least {limit}",
+    "maximum": "must be at most {limit}",
+    "exclusiveMinimum": "must be greater than {limit}",
+    "exclusiveMaximum": "must be less than {limit}",
+    "multipleOf": "must be a multiple of {limit}",
+    "minLength": "must have at least {limit} characters",
+    "maxLength": "must have at most {limit} characters",
+    "minItems": "must have at least {limit} items",
+    "maxItems": "must have at most {limit} items",
+    "minProperties": "must have at least {limit} properties",
+    "maxProperties": "must have at most {limit} properties",
+    "pattern": "must match the pattern {limit}",
+    "uniqueItems": "must not contain the same item twice",
+    "not": "has a form that is not allowed",
+    "contains": "contains no item of the required form",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that is wrong with a value.
+
+    Attributes:
+        path: Where, as a person writes it: `filters[0].name`; `""` for the value itself.
+        message: What was expected and what came instead.
+    """
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f'"{self.path}": {self.message}' if self.path else self.message
+
+
+def describe(problems: Iterable[Problem]) -> str:
+    """Return problems as one text, a line each when there are several."""
+    lines = [str(problem) for problem in problems]
+    return lines[0] if len(lines) == 1 else "\n".join(f"- {line}" for line in lines)
+
+
+def path_text(parts: Iterable[str | int]) -> str:
+    """Return a path into a JSON value as a person writes it: `filters[0].name`, `headers["X-Id"]`."""
+    text = ""
+    for part in parts:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif _IDENTIFIER.fullmatch(part):
+            text += f".{part}" if text else part
+        else:
+            text += f"[{_quoted(part)}]"
+    return text
+
+
+def problems_of(errors: Sequence[Any], schema: Any) -> tuple[Problem, ...]:
+    """Return the validator's errors as problems, without repeats, at most `MAX_PROBLEMS` and a count of the rest.
+
+    Args:
+        errors: `jsonschema_rs.ValidationError` objects.
+        schema: The schema they were found with.
+    """
+    found: dict[Problem, None] = {}
+    for error in errors:
+        found |= dict.fromkeys(_explain(error, schema))
+    problems = list(found)
+    if len(problems) > MAX_PROBLEMS:
+        more = len(problems) - MAX_PROBLEMS
+        problems[MAX_PROBLEMS:] = [Problem(path="", message=f"... and {more} more problems")]
+    return tuple(problems)
+
+
+def _explain(error: Any, schema: Any) -> list[Problem]:
+    keyword: str = error.kind.name
+    if keyword in {"additionalProperties", "unevaluatedProperties"} and hasattr(error.kind, "unexpected"):
+        return _unknown_properties(error, schema)
+    if keyword in {"anyOf", "oneOf"}:
+        return _no_alternative(error, schema)
+    return [Problem(path=path_text(error.instance_path), message=_sentence(error, keyword, schema))]
+
+
+def _sentence(error: Any, keyword: str, schema: Any) -> str:
+    limit = _at(schema, error.schema_path)
+    if keyword == "required":
+        return f"missing required property {_quoted(error.kind.property)}"
+    if keyword == "type":
+        return f"expected {_types(limit)}, got {_shown(error)}"
+    if keyword == "enum" and _is_list(limit):
+        options = ", ".join(_glimpse(option) for option in limit[:_LISTED])
+        more = f", ... ({len(limit)} in all)" if len(limit) > _LISTED else ""
+        return f"must be one of {options}{more}; got {_shown(error)}"
+    if keyword == "const":
+        return f"must be {_glimpse(limit)}; got {_shown(error)}"
+    if keyword in _LIMITS:
+        shown = f", got {_shown(error)}" if type(error.instance) in {int, float, str} else ""
+        return _LIMITS[keyword].format(limit=_glimpse(limit)) + shown
+    if keyword in {"falseSchema", "false schema"} or limit is False:
+        return "is not allowed here"
+    return f"does not satisfy {keyword!r} of the schema"
+
+
+def _unknown_properties(error: Any, schema: Any) -> list[Problem]:
+    owner = _at(schema, error.schema_path[:-1])
+    declared = owner.get("properties") if isinstance(owner, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    allowed: list[str] = list(cast("dict[str, Any]", declared)) if isinstance(declared, dict) else []
+    path = path_text(error.instance_path)
+    return [Problem(path=path, message=_unknown(name, allowed)) for name in error.kind.unexpected]
+
+
+def _unknown(name: str, allowed: list[str]) -> str:
+    text = f"{_quoted(name)} is not a known property"
+    if not allowed:
+        return f"{text}; none are allowed here"
+    import difflib  # only bad input needs it
+
+    near = difflib.get_close_matches(name, allowed, n=1)
+    hint = f"; did you mean {_quoted(near[0])}?" if near else ""
+    more = ", ..." if len(allowed) > _LISTED else ""
+    return f"{text}{hint} (allowed: {', '.join(sorted(allowed)[:_LISTED])}{more})"
+
+
+def _no_alternative(error: Any, schema: Any) -> list[Problem]:
+    """Explain the alternative that was meant, as far as types and fixed values tell; else all of them."""
+    path = path_text(error.instance_path)
+    branches: list[list[Any]] = getattr(error.kind, "context", [])
+    if not any(branches) or not all(branches):
+        return [Problem(path=path, message="fits more than one of the alternatives, exactly one is wanted")]
+    depth = len(error.instance_path)
+    fitting = [branch for branch in branches if not any(_is_other_kind(found, depth) for found in branch)]
+    if len(fitting) == 1:
+        return [problem for found in fitting[0] for problem in _explain(found, schema)]
+    if fitting:
+        options = [describe(p for found in branch for p in _explain(found, schema)) for branch in fitting[:3]]
+        text = "; or ".join(option.replace("\n", " ") for option in dict.fromkeys(options))
+        return [Problem(path=path, message=f"fits none of {len(branches)} alternatives: {text}")]
+    wanted = [_wanted(branch, schema, depth) for branch in branches]
+    return [Problem(path=path, message=f"expected {' or '.join(dict.fromkeys(wanted))}, got {_shown(error)}")]
+
+
+def _is_other_kind(error: Any, depth: int) -> bool:
+    """Tell whether an error says that this alternative was never meant: another type, or another fixed value."""
+    at_value = len(error.instance_path) == depth and error.kind.name in {"type", "enum", "const"}
+    return at_value or (len(error.instance_path) == depth + 1 and error.kind.name == "const")
+
+
+def _wanted(branch: list[Any], schema: Any, depth: int) -> str:
+    error = next(found for found in branch if _is_other_kind(found, depth))
+    limit = _at(schema, error.schema_path)
+    if error.kind.name == "type":
+        return _types(limit)
+    if error.kind.name == "enum" and _is_list(limit):
+        return "one of " + ", ".join(_glimpse(option) for option in limit[:_LISTED])
+    where = f"{path_text(error.instance_path[depth:])} = " if len(error.instance_path) > depth else ""
+    return where + _glimpse(limit)
+
+
+def _at(schema: Any, path: Iterable[str | int]) -> Any:
+    """Return the subschema or keyword value at a validator's schema path, or None."""
+    node = schema
+    for part in path:
+        if isinstance(node, dict):
+            node = cast("dict[str, Any]", node).get(str(part))
+        elif _is_list(node) and isinstance(part, int) and part < len(node):
+            node = node[part]
+        else:
+            return None
+    return node
+
+
+def _types(types: Any) -> str:
+    names = cast("list[Any]", types) if isinstance(types, list) else [types]
+    return " or ".join(str(name) for name in names)
+
+
+def _shown(error: Any) -> str:
+    """Return the type of the offending value and, for scalars that are no secret, a glimpse of it."""
+    value = error.instance
+    name = _type_name(value)
+    if value is None or isinstance(value, (dict, list)):
+        return name
+    if any(isinstance(part, str) and _SECRET.search(part) for part in error.instance_path):
+        return name
+    return f"{name} {_glimpse(value)}"
+
+
+def _type_name(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    names = {str: "string", int: "integer", dict: "object", list: "array"}
+    return names.get(type(value), "number")
+
+
+def _glimpse(value: Any) -> str:
+    text = _quoted(value) if isinstance(value, str) else _json(value)
+    return text if len(text) <= _GLIMPSE else f"{text[: _GLIMPSE - 3]}..."
+
+
+def _quoted(text: str) -> str:
+    short = text if len(text) <= _GLIMPSE else f"{text[: _GLIMPSE - 3]}..."
+    return _json(short)
+
+
+def _json(value: Any) -> str:
+    import json  # only bad input needs it
+
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _is_list(value: Any) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)

@@ -1,0 +1,166 @@
+"""Names of tools: exposed ones, the aliases they are found by, and the ones that every LLM API accepts.
+
+Pure functions of names. A tool's identity is the pair (server, original name); no name here depends on
+the order in which tools came (requirement C1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from toolweave.tools.spec import ToolSpec
+
+__all__ = ["MAX_WIRE_NAME", "NameMap", "ToolName", "aliases", "expose", "free_name", "selected", "unknown_tool"]
+
+MAX_WIRE_NAME = 64
+"""Characters in a tool name that OpenAI, Anthropic, Gemini and Bedrock all accept."""
+
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
+_FIRST = re.compile(r"[A-Za-z_]")
+
+
+class ToolName(NamedTuple):
+    """A tool's identity and the name it is exposed by."""
+
+    server: str | None
+    tool: str
+    exposed: str
+
+
+def expose(server: str, tool: str, prefix: str | None = None) -> str:
+    """Return the exposed name of a server's tool: `server_tool` (requirements R38, R40).
+
+    A `prefix` is put before the tool's name as it is (requirement R39): `"fs_"` gives
+    `fs_read_file`, `""` the bare name.
+    """
+    return f"{server}_{tool}" if prefix is None else f"{prefix}{tool}"
+
+
+def aliases(server: str, tool: str) -> tuple[str, str]:
+    """Return the names a server's tool is also found by: `server:tool` and `server/tool`."""
+    return f"{server}:{tool}", f"{server}/{tool}"
+
+
+def selected(name: str, *, include: Collection[str], exclude: Collection[str], server: str | None = None) -> bool:
+    """Return whether a tool passes a filter of original names (requirement R31).
+
+    `include` is a whitelist and wins over `exclude`; an empty list filters nothing. Both may also
+    name the tool as `server:tool` or `server/tool`.
+    """
+    names = (name,) if server is None else (name, *aliases(server, name))
+    if include:
+        return any(known in include for known in names)
+    return not any(known in exclude for known in names)
+
+
+def free_name(name: str, server: str | None, taken: Collection[str]) -> str:
+    """Return `name`, or the nearest name to it that is not taken: `server_name`, then `name_2`, `name_3`, ..."""
+    if name not in taken:
+        return name
+    if server is not None and (qualified := expose(server, name)) not in taken:
+        return qualified
+    number = 2
+    while f"{name}_{number}" in taken:
+        number += 1
+    return f"{name}_{number}"
+
+
+def unknown_tool(name: str, known: Iterable[str]) -> str:
+    """Return the sentence for a name that no tool has, with the nearest names that some have."""
+    import difflib  # only a wrong name needs it
+
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if near:
+        return f"no tool {name!r}; did you mean {' or '.join(repr(other) for other in near)}?"
+    some = ", ".join(sorted(names)[:10]) + (", ..." if len(names) > 10 else "")
+    return f"no tool {name!r}; there are {some or 'none'}"
+
+
+class NameMap:
+    """Names for one request to an LLM: legal everywhere, one-to-one, reversible (requirement C1).
+
+    A name that is legal stays. An illegal one is sanitized; it gets a suffix of eight hex digits of
+    the SHA-256 of its identity when it would collide, and always when it must be cut. The result
+    depends on the set of tools alone, so it survives restarts and any order of servers.
+
+    Attributes:
+        wire_names: Exposed names to wire names.
+    """
+
+    __slots__ = ("_exposed", "wire_names")
+
+    def __init__(self, tools: Iterable[ToolSpec | ToolName]) -> None:
+        names = {_tool_name(tool) for tool in tools}
+        repeated = [name for name, times in Counter(name.exposed for name in names).items() if times > 1]
+        if repeated:
+            raise ValueError(f"exposed names must be unique, {sorted(repeated)} are not; use `combined` or a prefix")
+        self.wire_names: Mapping[str, str] = MappingProxyType(_assign(names))
+        self._exposed = {wire: exposed for exposed, wire in self.wire_names.items()}
+
+    def wire(self, exposed: str) -> str:
+        """Return the wire name of an exposed name.
+
+        A name that is not in the map, such as one from an old conversation, is made legal by itself.
+        """
+        known = self.wire_names.get(exposed)
+        if known is not None:
+            return known
+        legal = _sanitized(exposed)
+        if len(legal) <= MAX_WIRE_NAME and legal not in self._exposed:
+            return legal
+        return _with_digest(legal, ToolName(None, exposed, exposed), 8)
+
+    def exposed(self, wire: str) -> str | None:
+        """Return the exposed name behind a wire name, or None; an exposed name stands for itself."""
+        known = self._exposed.get(wire)
+        if known is None and wire in self.wire_names:
+            return wire
+        return known
+
+    def __len__(self) -> int:
+        return len(self._exposed)
+
+    def __repr__(self) -> str:
+        return f"NameMap({dict(self.wire_names)!r})"
+
+
+def _tool_name(tool: ToolSpec | ToolName) -> ToolName:
+    return tool if isinstance(tool, ToolName) else ToolName(tool.server, tool.original_name, tool.name)
+
+
+def _assign(names: set[ToolName]) -> dict[str, str]:
+    candidates = {name: _sanitized(name.exposed) for name in names}
+    wanted = Counter(candidates.values())
+    kept = {
+        name: legal
+        for name, legal in candidates.items()
+        if len(legal) <= MAX_WIRE_NAME and (legal == name.exposed or wanted[legal] == 1)
+    }
+    pending = names - kept.keys()
+    for digits in range(8, MAX_WIRE_NAME, 6):
+        taken = set(kept.values())
+        suffixed = {name: _with_digest(candidates[name], name, digits) for name in pending}
+        wanted = Counter(suffixed.values())
+        kept |= {name: wire for name, wire in suffixed.items() if wanted[wire] == 1 and wire not in taken}
+        pending -= kept.keys()
+        if not pending:
+            break
+    return {name.exposed: wire for name, wire in sorted(kept.items(), key=lambda item: item[0].exposed)}
+
+
+def _sanitized(name: str) -> str:
+    legal = _ILLEGAL.sub("_", name)
+    return legal if _FIRST.match(legal) else f"_{legal}"
+
+
+def _with_digest(legal: str, name: ToolName, digits: int) -> str:
+    from hashlib import sha256  # most names need none
+
+    identity = "\0".join((name.server or "", name.tool, name.exposed))
+    digest = sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:digits]
+    return f"{legal[: MAX_WIRE_NAME - digits - 1]}_{digest}"

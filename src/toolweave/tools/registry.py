@@ -1,0 +1,222 @@
+"""A toolset that grows and shrinks in code: functions and tools under names of its own.
+
+Knows nothing of where a tool runs; toolsets as a whole are joined by `combined`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias
+
+from toolweave.errors import DuplicateToolError, ErrorKind, as_tool_error
+from toolweave.tools.call import NO_CONTEXT, CallContext, ToolCall
+from toolweave.tools.function import tool as function_tool
+from toolweave.tools.names import free_name, unknown_tool
+from toolweave.tools.result import ToolResult
+from toolweave.tools.spec import Tool, ToolList, ToolSpec
+from toolweave.tools.toolset import Listeners, ToolsChanged, ToolSnapshot, Unsubscribe
+
+__all__ = ["Alias", "OnConflict", "ToolRegistry"]
+
+_log = logging.getLogger("toolweave.tools")
+
+OnConflict: TypeAlias = Literal["error", "skip", "rename", "replace"]
+"""What happens to a tool whose name is taken (requirement C20)."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Alias:
+    """Another name of a tool (requirement R102).
+
+    Attributes:
+        name: The other name.
+        target: The name it stands for.
+        deprecated: What to say to whoever still uses it, or None when both names are fine.
+        sunset: The day it goes away, or None.
+        uses: Calls made by this name.
+    """
+
+    name: str
+    target: str
+    deprecated: str | None = None
+    sunset: date | None = None
+    uses: int = 0
+
+
+class ToolRegistry:
+    """A `Toolset` of functions and tools that are added and removed at run time.
+
+    Entering it enters nothing: a connection's tools belong to whoever opened the connection.
+    """
+
+    def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = (), *, on_conflict: OnConflict = "error") -> None:
+        self._on_conflict: OnConflict = on_conflict
+        self._tools: dict[str, tuple[ToolSpec, Tool]] = {}
+        self._aliases: dict[str, Alias] = {}
+        self._listeners = Listeners()
+        self._snapshot = ToolSnapshot()
+        for item in tools:
+            self._insert(item, on_conflict)
+        if self._tools:
+            self._publish()
+
+    def add(self, item: Tool | Callable[..., Any], *, on_conflict: OnConflict | None = None) -> Tool:
+        """Add a tool or a function and return the tool; also a decorator.
+
+        Args:
+            item: A `Tool`, or a function that becomes one as with `@tool`.
+            on_conflict: What happens when the name is taken; the registry's way by default.
+
+        Raises:
+            DuplicateToolError: The name is taken and `on_conflict` is `"error"`.
+            SchemaError: The function's signature cannot be described.
+            TypeError: The item is neither; a whole toolset is joined with `combined(registry, toolset)`.
+        """
+        added = self._insert(item, on_conflict or self._on_conflict)
+        self._publish()
+        return added
+
+    def remove(self, name: str) -> Tool:
+        """Remove a tool and the aliases that stand for it, and return it.
+
+        Raises:
+            KeyError: There is no tool of this name.
+        """
+        if name not in self._tools:
+            raise KeyError(unknown_tool(name, self._tools))
+        removed = self.get(name)
+        assert removed is not None
+        del self._tools[name]
+        self._aliases = {alias.name: alias for alias in self._aliases.values() if alias.target != name}
+        self._publish()
+        return removed
+
+    def get(self, name: str) -> Tool | None:
+        """Return the tool of this name or alias, or None."""
+        spec = self._snapshot.find(name)
+        return None if spec is None else self._tool(spec)
+
+    def list(self) -> ToolList:
+        """Return the tools in the order they were added."""
+        return ToolList(self._tool(spec) for spec in self._snapshot)
+
+    def alias(
+        self, name: str, target: str, *, deprecated: str | bool | None = None, sunset: date | None = None
+    ) -> Alias:
+        """Let a tool be found by another name too (requirement R102).
+
+        Args:
+            name: The other name.
+            target: The tool's name.
+            deprecated: Log a warning at the first use; a text says what to do instead.
+            sunset: The day the other name goes away, told in that warning.
+
+        Raises:
+            DuplicateToolError: The other name is taken.
+            KeyError: There is no tool `target`.
+        """
+        if target not in self._tools:
+            raise KeyError(unknown_tool(target, self._tools))
+        if name in self._tools or name in self._aliases:
+            raise DuplicateToolError(name)
+        reason = f"use {target!r}" if deprecated is True else deprecated or None
+        made = self._aliases[name] = Alias(name=name, target=target, deprecated=reason, sunset=sunset)
+        self._publish()
+        return made
+
+    @property
+    def aliases(self) -> Mapping[str, Alias]:
+        """The aliases by name, with the number of their uses."""
+        return dict(self._aliases)
+
+    async def execute(
+        self, name: str, arguments: Mapping[str, Any] | None = None, ctx: CallContext | None = None
+    ) -> ToolResult:
+        """Run a tool by name; arguments travel as one mapping, so a parameter may have any name (D16)."""
+        call = ToolCall(name=name, arguments={} if arguments is None else arguments)
+        return await self.call(call, NO_CONTEXT if ctx is None else ctx)
+
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        """Run a tool; an unknown name and every fault come back as an error result."""
+        name = call.name
+        if name not in self._tools:
+            spec = self._snapshot.find(name)
+            if spec is None:
+                return ToolResult.failure(unknown_tool(name, self._tools), kind=ErrorKind.NOT_FOUND)
+            if name in self._aliases:
+                self._count(self._aliases[name])
+            name = spec.name
+        tool = self._tools[name][1]
+        if call.name != tool.spec.name:
+            call = replace(call, name=tool.spec.name)
+        try:
+            return await tool.toolset.call(call, ctx)
+        except Exception as exc:  # noqa: BLE001  # boundary: a third-party Toolset may raise where ours returns (C2)
+            return ToolResult.failure(as_tool_error(exc))
+
+    def snapshot(self) -> ToolSnapshot:
+        """Return the definitions in the order they were added."""
+        return self._snapshot
+
+    def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
+        """Call `listener` after every change."""
+        return self._listeners.subscribe(listener)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        return None
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._snapshot.find(name) is not None
+
+    def __repr__(self) -> str:
+        return f"ToolRegistry({list(self._tools)!r})"
+
+    def _insert(self, item: Tool | Callable[..., Any], on_conflict: OnConflict) -> Tool:
+        if not isinstance(item, Tool):
+            if not callable(item):
+                raise TypeError(f"a registry takes tools and functions, not {type(item).__name__}; see `combined`")
+            item = function_tool(item)
+        spec = item.spec
+        if spec.name in self._tools or spec.name in self._aliases:
+            if on_conflict == "error" or (on_conflict == "replace" and spec.name in self._aliases):
+                raise DuplicateToolError(spec.name)
+            if on_conflict == "skip":
+                return item
+            if on_conflict == "rename":
+                spec = replace(spec, name=free_name(spec.name, spec.server, {*self._tools, *self._aliases}))
+        self._tools[spec.name] = (spec, item)
+        return self._tool(spec)
+
+    def _tool(self, spec: ToolSpec) -> Tool:
+        own, tool = self._tools[spec.name]
+        return tool if own is tool.spec else Tool(own, self)
+
+    def _publish(self) -> None:
+        before = self._snapshot
+        also: dict[str, list[str]] = {}
+        for alias in self._aliases.values():
+            also.setdefault(alias.target, []).append(alias.name)
+        specs = [
+            replace(spec, aliases=(*spec.aliases, *also[name])) if name in also else spec
+            for name, (spec, _) in self._tools.items()
+        ]
+        self._snapshot = ToolSnapshot(specs, version=before.version + 1)
+        self._listeners.emit(ToolsChanged.between(before, self._snapshot))
+
+    def _count(self, alias: Alias) -> None:
+        alias.uses += 1
+        if alias.deprecated is not None and alias.uses == 1:
+            until = f" (goes away on {alias.sunset.isoformat()})" if alias.sunset is not None else ""
+            _log.warning("tool name %r is deprecated%s: %s", alias.name, until, alias.deprecated)

@@ -1,0 +1,253 @@
+"""What a tool answers: typed blocks, structured content, an error; and its text for those who want text.
+
+Knows the block types of the MCP specification, not how they travel. Nothing is dropped silently:
+what is no text becomes a visible note in `text` and stays whole in `content` (requirement C17).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeAlias
+
+from toolweave.errors import ErrorKind, ToolError
+from toolweave.schema.problems import Problem, describe
+
+__all__ = [
+    "AudioContent",
+    "ContentBlock",
+    "EmbeddedResource",
+    "ImageContent",
+    "ResourceLink",
+    "TextContent",
+    "ToolResult",
+    "UnknownContent",
+    "invalid_input",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Block:
+    annotations: Mapping[str, Any] | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextContent(_Block):
+    """A block of text. Server text is untrusted."""
+
+    type: ClassVar[str] = "text"
+    text: str
+
+    def render(self) -> str:
+        """Return the text itself."""
+        return self.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageContent(_Block):
+    """An image; `data` is base64 as on the wire."""
+
+    type: ClassVar[str] = "image"
+    data: str
+    mime_type: str
+
+    def decode(self) -> bytes:
+        """Return the image's bytes.
+
+        Raises:
+            ValueError: The server's base64 is broken.
+        """
+        return base64.b64decode(self.data, validate=True)
+
+    def render(self) -> str:
+        """Return the visible note that stands for the image where only text fits."""
+        return f"[image: {self.mime_type}, {_size(self.data)}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AudioContent(_Block):
+    """A sound; `data` is base64 as on the wire."""
+
+    type: ClassVar[str] = "audio"
+    data: str
+    mime_type: str
+
+    def decode(self) -> bytes:
+        """Return the sound's bytes.
+
+        Raises:
+            ValueError: The server's base64 is broken.
+        """
+        return base64.b64decode(self.data, validate=True)
+
+    def render(self) -> str:
+        """Return the visible note that stands for the sound where only text fits."""
+        return f"[audio: {self.mime_type}, {_size(self.data)}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceLink(_Block):
+    """A pointer to a resource of the same server; read it with `read_resource(uri)`."""
+
+    type: ClassVar[str] = "resource_link"
+    uri: str
+    name: str = ""
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    size: int | None = None
+
+    def render(self) -> str:
+        """Return `name (uri)` (requirement C17)."""
+        return f"{self.title or self.name or 'resource'} ({self.uri})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedResource(_Block):
+    """A resource inside the result; exactly one of `text` and `blob` (base64) is set."""
+
+    type: ClassVar[str] = "resource"
+    uri: str
+    mime_type: str | None = None
+    text: str | None = None
+    blob: str | None = None
+
+    def decode(self) -> bytes:
+        """Return the resource's bytes, UTF-8 for text.
+
+        Raises:
+            ValueError: The server's base64 is broken.
+        """
+        if self.blob is not None:
+            return base64.b64decode(self.blob, validate=True)
+        return (self.text or "").encode()
+
+    def render(self) -> str:
+        """Return the text, or a visible note for binary."""
+        if self.text is not None:
+            return self.text
+        return f"[resource: {self.uri}, {self.mime_type or 'application/octet-stream'}, {_size(self.blob or '')}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownContent(_Block):
+    """A block of a type this version does not know, or a malformed one; the whole of it is in `raw`."""
+
+    type: str = "unknown"
+
+    def render(self) -> str:
+        """Return a visible note that names the type."""
+        return f"[{self.type}: content this version cannot show]"
+
+
+ContentBlock: TypeAlias = (
+    TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource | UnknownContent
+)
+"""Any block of a tool result (MCP specification, `ContentBlock`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """The whole answer of one tool call.
+
+    Attributes:
+        content: Typed blocks in the server's order.
+        structured_content: Any JSON value, or None.
+        is_error: The tool, the server or the way to it failed; `error` says how.
+        error: Set exactly when `is_error` is.
+        meta: The result's `_meta`.
+        raw: The result as it came, unknown members and nulls included; None for results made here.
+    """
+
+    content: tuple[ContentBlock, ...] = ()
+    structured_content: Any = None
+    is_error: bool = False
+    error: ToolError | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    raw: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def text(self) -> str:
+        """The result as text: blocks joined by newlines, notes for what is no text (requirements R53, R55).
+
+        Structured content stands in, as JSON, when there are no blocks (requirement C17).
+        """
+        if self.content:
+            return "\n".join(block.render() for block in self.content)
+        if self.structured_content is not None:
+            return json.dumps(self.structured_content, ensure_ascii=False)
+        return self.error.message if self.error is not None else ""
+
+    def require_error(self) -> ToolError:
+        """Return the error of an error result, made from its text when the producer set none."""
+        return self.error or ToolError(self.text or "MCP tool execution error")
+
+    @classmethod
+    def failure(cls, error: ToolError | str, *, kind: ErrorKind | None = None) -> ToolResult:
+        """Make an error result whose text is the error's message (requirement R68)."""
+        if isinstance(error, str):
+            error = ToolError(error, kind=kind or ErrorKind.EXECUTION_FAILED)
+        return cls(content=(TextContent(text=error.message),), is_error=True, error=error)
+
+    @classmethod
+    def of(cls, value: Any, *, fallback: Callable[[Any], Any] = str) -> ToolResult:
+        """Make a result from what a function returned (requirements R54, R84, C18).
+
+        A `ToolResult` passes through; a string is one text block; None is `"null"`; blocks and
+        lists of blocks are taken as they are; every other value becomes structured content with
+        its JSON as text. `fallback` turns what JSON does not know into what it does.
+        """
+        if isinstance(value, ToolResult):
+            return value
+        if isinstance(value, str):
+            return cls(content=(TextContent(text=value),))
+        if isinstance(value, _Block):
+            return cls(content=(value,))  # type: ignore[arg-type]
+        if isinstance(value, (list, tuple)) and value and all(isinstance(item, _Block) for item in value):  # pyright: ignore[reportUnknownVariableType]
+            return cls(content=tuple(value))  # pyright: ignore[reportUnknownArgumentType]
+        return cls.of_json(_as_json(value, fallback))
+
+    @classmethod
+    def of_json(cls, data: Any) -> ToolResult:
+        """Make a result from a JSON value: structured content, and its JSON as text for those who read text."""
+        return cls(content=(TextContent(text=json.dumps(data, ensure_ascii=False)),), structured_content=data)
+
+    def replace_content(self, blocks: Iterable[ContentBlock]) -> ToolResult:
+        """Return the same result with other blocks."""
+        return ToolResult(
+            content=tuple(blocks),
+            structured_content=self.structured_content,
+            is_error=self.is_error,
+            error=self.error,
+            meta=self.meta,
+            raw=self.raw,
+        )
+
+
+def invalid_input(tool: str, problems: Sequence[Problem]) -> ToolResult:
+    """Make the result for arguments that do not fit a tool's schema, for the model to fix (requirement C10)."""
+    text = describe(problems)
+    data = {"problems": [{"path": problem.path, "message": problem.message} for problem in problems]}
+    message = f"invalid arguments for tool {tool!r}:{chr(10) if len(problems) > 1 else ' '}{text}"
+    return ToolResult.failure(ToolError(message, kind=ErrorKind.INVALID_INPUT, data=data))
+
+
+def _as_json(value: Any, fallback: Callable[[Any], Any]) -> Any:
+    import msgspec  # results are made far more often than they need converting
+
+    def dump(item: Any) -> Any:
+        model_dump = getattr(item, "model_dump", None)
+        return model_dump(mode="json") if callable(model_dump) else fallback(item)
+
+    return msgspec.to_builtins(value, enc_hook=dump, str_keys=True)
+
+
+def _size(base64_text: str) -> str:
+    size = len(base64_text) * 3 // 4 - base64_text[-2:].count("=")
+    if size < 1000:
+        return f"{size} B"
+    return f"{size / 1000:.1f} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"

@@ -1,0 +1,109 @@
+"""Imports point down: the table of the rooms in ARCHITECTURE.md, enforced.
+
+Imports inside functions and under TYPE_CHECKING count like any other.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.source import PACKAGE, Module, modules
+
+ARROWS: dict[str, set[str]] = {
+    # room: the rooms it may import beside itself and `errors`
+    "errors": set(),
+    "schema": set(),
+    "config": set(),
+    "state": set(),
+    "components": set(),
+    "tools": {"schema"},
+    "models": {"tools", "schema"},
+    "export": {"tools", "schema"},
+    "agent": {"models", "tools", "schema", "state"},
+    "connect": {"config", "tools", "schema"},
+    "hub": {"connect", "config", "tools", "state"},
+    "serve": {"tools", "schema", "config", "state"},
+    "gateway": {"hub", "serve", "config", "tools", "state"},
+    "testing": {"connect", "serve", "models", "tools"},
+    "compose": {"config", "hub", "models", "agent", "serve", "gateway", "tools", "state"},
+    "sync": {"config", "hub", "models", "agent", "serve", "gateway", "tools", "state", "compose"},
+}
+"""`cli` and the root `__init__` may import anything; nothing may import them."""
+
+TOP = {"", "cli", "__main__"}
+
+SDK_MODULES = {"toolweave.connect.sdk", "toolweave.serve.sdk"}
+"""The only modules that know the MCP SDK, one per side."""
+
+SDK = {"mcp", "mcp_types"}
+
+
+def rooms_imported(module: Module) -> list[tuple[str, int]]:
+    """Return the rooms of ours that a module imports, each with its line."""
+    names = [imported for imported in module.imports() if imported.target.split(".")[0] == PACKAGE]
+    return [(".".join(imported.target.split(".")[1:2]), imported.line) for imported in names]
+
+
+def violations(module: Module) -> list[str]:
+    """Return one line per import that breaks the table."""
+    if module.room in TOP:
+        return []
+    allowed = ARROWS[module.room] | {module.room, "errors"}
+    return [
+        f"{module.name}:{line} imports {room or 'the root'!r}; {module.room} may import {sorted(allowed)}"
+        for room, line in rooms_imported(module)
+        if room not in allowed
+    ]
+
+
+def test_every_room_stands_in_the_table() -> None:
+    rooms = {module.room for module in modules()} - TOP
+
+    assert rooms <= ARROWS.keys(), "add the room to ARROWS and to ARCHITECTURE.md"
+
+
+def test_the_table_itself_has_no_cycle() -> None:
+    done: set[str] = set()
+    while layer := {room for room, targets in ARROWS.items() if room not in done and targets <= done}:
+        done |= layer
+
+    assert done == ARROWS.keys()
+
+
+def test_every_import_follows_the_arrows() -> None:
+    broken = [line for module in modules() for line in violations(module)]
+
+    assert not broken, "\n".join(broken)
+
+
+def test_only_the_sdk_modules_import_the_mcp_sdk() -> None:
+    broken = [
+        f"{module.name}:{imported.line} imports {imported.target}"
+        for module in modules()
+        if module.name not in SDK_MODULES
+        for imported in module.imports()
+        if imported.target.split(".")[0] in SDK
+    ]
+
+    assert not broken, "\n".join(broken)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from toolweave.hub import Hub",
+        "import toolweave.hub.naming",
+        "from toolweave import hub",
+        "from ..hub import Hub",
+        "def late():\n    from toolweave.hub import Hub",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from toolweave.hub import Hub",
+        "import importlib\nimportlib.import_module('toolweave.hub')",
+    ],
+)
+def test_an_arrow_that_points_up_is_found_wherever_it_hides(source: str) -> None:
+    module = Module("toolweave.tools.spec", Path("spec.py"), source, ast.parse(source))
+
+    assert len(violations(module)) == 1

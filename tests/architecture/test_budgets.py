@@ -1,0 +1,114 @@
+"""Size budgets, as a ratchet: a listed exception may only shrink, and leaves the list when it fits."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from tests.architecture.source import Module, modules
+
+BODY = 50
+COMPLEXITY = 10
+PARAMETERS = 8
+LINES = 400
+LINES_AT_MOST = 600
+
+LONG_MODULES: dict[str, int] = {}
+"""Modules over LINES with their exact length, each with the reason beside it."""
+
+MANY_PARAMETERS: dict[str, int] = {}
+"""Functions over PARAMETERS with their exact number, each with the reason beside it."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def functions(module: Module) -> Iterator[tuple[str, Function]]:
+    """Yield every function of a module with a name a person can find."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, Function):
+            yield f"{module.name}:{node.lineno} {node.name}", node
+
+
+def body_lines(function: Function) -> int:
+    """Return the lines of a function's body, its docstring not counted."""
+    body = function.body
+    if ast.get_docstring(function, clean=False) is not None:
+        body = body[1:]
+    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
+def complexity(function: Function) -> int:
+    """Return McCabe's number as ruff's C901 counts it, without the way out that a `noqa` is."""
+    paths = 1
+    for node in ast.walk(function):
+        match node:
+            case ast.If() | ast.For() | ast.AsyncFor() | ast.While() | ast.ExceptHandler() | ast.match_case():
+                paths += 1
+            case ast.Try() | ast.TryStar():
+                paths += bool(node.orelse)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                paths += node is not function
+            case _:
+                pass
+    return paths
+
+
+def parameters(function: Function) -> int:
+    """Return the number of parameters, self and cls not counted."""
+    args = function.args
+    named = [*args.posonlyargs, *args.args, *args.kwonlyargs]
+    named += [star for star in (args.vararg, args.kwarg) if star is not None]
+    return len([arg for arg in named if arg.arg not in {"self", "cls"}])
+
+
+def test_no_function_body_is_longer_than_the_budget() -> None:
+    over = [
+        f"{name}: {lines} lines"
+        for module in modules()
+        for name, function in functions(module)
+        if (lines := body_lines(function)) > BODY
+    ]
+
+    assert not over, "\n".join(over)
+
+
+def test_no_function_is_more_complex_than_the_budget() -> None:
+    over = [
+        f"{name}: {paths}"
+        for module in modules()
+        for name, function in functions(module)
+        if (paths := complexity(function)) > COMPLEXITY
+    ]
+
+    assert not over, "\n".join(over)
+
+
+def test_no_function_takes_more_parameters_than_the_budget() -> None:
+    over = {
+        f"{module.name}.{function.name}": count
+        for module in modules()
+        for _, function in functions(module)
+        if (count := parameters(function)) > PARAMETERS
+    }
+
+    assert over == MANY_PARAMETERS
+
+
+def test_no_module_is_longer_than_the_budget_and_the_exceptions_are_exact() -> None:
+    over = {module.name: lines for module in modules() if (lines := len(module.text.splitlines())) > LINES}
+
+    assert over == LONG_MODULES
+    assert all(lines <= LINES_AT_MOST for lines in over.values())
+
+
+def test_every_module_says_its_job() -> None:
+    silent = [module.name for module in modules() if not ast.get_docstring(module.tree)]
+
+    assert not silent
+
+
+def test_no_module_is_a_dumping_ground() -> None:
+    vague = re.compile(r"(^|_)(utils?|helpers?|misc|common)$")
+
+    assert not [module.name for module in modules() if vague.search(module.name.rsplit(".", 1)[-1])]

@@ -1,0 +1,53 @@
+"""What a module says it offers is what it offers."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+import toolweave
+from tests.architecture.source import modules
+
+NAMES = [module.name for module in modules()]
+ROOT: set[str] = set(getattr(toolweave, "__all__", ()))
+PUBLIC = [name for name in NAMES if not any(part.startswith("_") for part in name.split("."))]
+
+
+def constants_classes_functions(name: str) -> tuple[int, str]:
+    """Sort as ruff's RUF022 does."""
+    kind = 0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2
+    return kind, name
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_module_has_a_sorted_list_of_real_names(name: str) -> None:
+    module = importlib.import_module(name)
+
+    exported = getattr(module, "__all__", None)
+
+    assert exported is not None, f"{name} has no __all__"
+    assert list(exported) == sorted(exported, key=constants_classes_functions), f"{name}.__all__ is not sorted"
+    assert len(set(exported)) == len(exported), f"{name}.__all__ repeats a name"
+    missing = [attribute for attribute in exported if not hasattr(module, attribute)]
+    assert not missing, f"{name}.__all__ names what does not exist"
+
+
+def test_every_name_of_the_root_resolves_and_is_listed_by_dir() -> None:
+    for name in ROOT:
+        assert getattr(toolweave, name) is not None
+        assert name in dir(toolweave)
+
+
+def test_a_name_the_root_does_not_have_is_an_attribute_error() -> None:
+    name = "no_such_name"
+
+    with pytest.raises(AttributeError, match=name):
+        getattr(toolweave, name)
+
+
+def test_the_root_offers_no_name_it_does_not_list() -> None:
+    rooms = {name.split(".")[1] for name in NAMES if "." in name}
+    public = {name for name in vars(toolweave) if not name.startswith("_")} - rooms - {"annotations"}
+
+    assert public <= ROOT

@@ -1,0 +1,61 @@
+"""Habits that a linter does not know, held by a test instead of a page of rules."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from tests.architecture.source import modules
+
+BROAD = {"Exception", "BaseException"}
+
+
+def names_caught(handler: ast.ExceptHandler) -> set[str]:
+    """Return the names a handler catches; a bare `except:` catches BaseException."""
+    match handler.type:
+        case None:
+            return {"BaseException"}
+        case ast.Tuple(elts=parts):
+            return {ast.unparse(part) for part in parts}
+        case one:
+            return {ast.unparse(one)}
+
+
+def test_a_broad_except_reraises_or_says_which_boundary_it_is() -> None:
+    silent: list[str] = []
+    for module in modules():
+        lines = module.text.splitlines()
+        for node in ast.walk(module.tree):
+            if not isinstance(node, ast.ExceptHandler) or BROAD.isdisjoint(names_caught(node)):
+                continue
+            reraises = any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
+            if not reraises and "# boundary" not in lines[node.lineno - 1]:
+                silent.append(f"{module.name}:{node.lineno}")
+
+    assert not silent, "write `# boundary: WHY` on the except line: " + ", ".join(silent)
+
+
+def test_every_exception_class_lives_in_the_one_error_tree() -> None:
+    # a private signal never leaves its room, and the command's own way out is no error of the library
+    ends_in_error = re.compile(r"(Error|Exception)$")
+    strays = [
+        f"{module.name}:{node.lineno} {node.name}"
+        for module in modules()
+        if module.room not in {"errors", "cli"}
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef) and ends_in_error.search(node.name) and not node.name.startswith("_")
+    ]
+
+    assert not strays
+
+
+def test_logging_goes_through_the_one_named_logger_of_the_package() -> None:
+    strays = [
+        f"{module.name}:{node.lineno} {ast.unparse(node)}"
+        for module in modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"logging.getLogger", "getLogger"}
+        if not node.args or not re.match(r"""["']toolweave(\.|["'])|__name__$""", ast.unparse(node.args[0]))
+    ]
+
+    assert not strays

@@ -1,0 +1,62 @@
+"""Writes docs/cli.md from the command's own help; `scripts/docs` runs it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["PAGE", "reference"]
+
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "cli.md"
+INTRODUCTION = """# The command line
+
+What `toolweave --help` and the help of each command print. Rewritten by `scripts/docs`; a test compares it.
+
+Standard output carries only the answer; progress and complaints go to standard error. Exit codes:
+
+| code | meaning |
+|---|---|
+| 0 | it worked; for `tools`: at least one server answered |
+| 1 | the tool answered with an error, or its arguments do not fit |
+| 2 | wrong usage or config, unknown tool or server |
+| 3 | no server could be reached, or a deadline passed; with `--strict`: any server failed |
+| 130 | interrupted |
+"""
+
+
+def help_of(*command: str) -> str:
+    """Return what `toolweave COMMAND --help` prints on a plain terminal of 100 columns."""
+    plain = {
+        name: value for name, value in os.environ.items() if not re.match("FORCE_COLOR|CLICOLOR|TERM|_TYPER", name)
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "toolweave", *command, "--help"],
+        env={**plain, "COLUMNS": "100", "TERMINAL_WIDTH": "100", "TERM": "dumb", "NO_COLOR": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
+
+
+def commands(text: str) -> list[str]:
+    """Return the names under `Commands` of a help text, boxed or plain."""
+    listed = re.split(r"^.*\bCommands\b.*$", text, flags=re.MULTILINE)[-1]
+    return re.findall(r"^(?:\u2502 |  )([a-z][a-z-]*) ", listed, flags=re.MULTILINE)
+
+
+def reference() -> str:
+    """Return the whole page."""
+    root = help_of()
+    parts = [INTRODUCTION, f"```text\n{root}\n```\n"]
+    parts += [f"## toolweave {name}\n\n```text\n{help_of(name)}\n```\n" for name in commands(root)]
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(reference(), encoding="utf-8")

@@ -1,0 +1,79 @@
+"""The pages of the documentation and the fenced blocks in them.
+
+A ```python block and a ```json block name their source in the comment before the fence:
+`<!-- docs_src/connect.py -->`, or `<!-- docs_src/connect.py: call -->` for the lines between `# region call`
+and `# endregion`. A ```text block may name the `.out` file beside a snippet, which holds what it prints.
+A ```console block holds `$ toolweave ...` lines with what they print; `...` stands for anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import NamedTuple
+
+__all__ = ["Block", "blocks", "command_lines", "pages", "source_of"]
+
+CHECKOUT = Path(__file__).resolve().parent.parent.parent
+SNIPPETS = CHECKOUT / "docs_src"
+FENCE = re.compile(
+    r"(?:^<!-- (?P<source>docs_src/[^>]+?) -->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+class Block(NamedTuple):
+    """One fenced block of a page."""
+
+    page: str
+    line: int
+    kind: str
+    source: str | None
+    text: str
+
+    @property
+    def where(self) -> str:
+        """The place to click on."""
+        return f"{self.page}:{self.line}"
+
+
+def pages() -> list[Path]:
+    """Return every page a user reads."""
+    return sorted([*CHECKOUT.glob("*.md"), *(CHECKOUT / "docs").rglob("*.md")])
+
+
+def blocks(kind: str) -> Iterator[Block]:
+    """Yield the blocks of one kind over all pages."""
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        for match in FENCE.finditer(text):
+            if match["kind"] == kind:
+                line = text.count("\n", 0, match.start()) + 1
+                yield Block(str(page.relative_to(CHECKOUT)), line, kind, match["source"], match["text"])
+
+
+def source_of(reference: str) -> str:
+    """Return the text a block must equal: a file under docs_src, or one region of it.
+
+    The module docstring and the `from __future__` line of a snippet are left out of the page.
+    """
+    name, _, region = reference.partition(": ")
+    text = (CHECKOUT / name).read_text(encoding="utf-8")
+    if region:
+        found = re.search(rf"^ *# region {re.escape(region)}\n(.*?)^ *# endregion$", text, re.MULTILINE | re.DOTALL)
+        assert found is not None, f"{name} has no region {region!r}"
+        return dedent(found[1])
+    if name.endswith(".py"):
+        text = re.sub(r'\A""".*?"""\n+', "", text, flags=re.DOTALL)
+        text = re.sub(r"\Afrom __future__ import annotations\n+", "", text)
+        text = re.sub(r"^ *# (region .*|endregion)\n", "", text, flags=re.MULTILINE)
+    return text
+
+
+def command_lines(block: Block) -> Iterator[tuple[str, str]]:
+    """Yield each `$ ` line of a console block with the output that follows it."""
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        command, _, output = part.partition("\n")
+        yield command, output

@@ -1,0 +1,83 @@
+"""Every line of code in the documentation is code that a test runs."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import CHECKOUT, SNIPPETS, Block, blocks, command_lines, pages, source_of
+
+CONSOLE = [
+    pytest.param(block, command, output, id=f"{block.where} {command}")
+    for block in blocks("console")
+    for command, output in command_lines(block)
+]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [*blocks("python"), *blocks("json"), *(block for block in blocks("text") if block.source)],
+    ids=lambda block: block.where,
+)
+def test_a_block_is_the_file_it_names(block: Block) -> None:
+    assert block.source is not None, f"{block.where} names no file of docs_src in a comment before it"
+    assert block.text == source_of(block.source), f"{block.where} and {block.source} differ"
+
+
+@pytest.mark.parametrize("block", list(blocks("json")), ids=lambda block: block.where)
+def test_a_json_block_is_json(block: Block) -> None:
+    json.loads(block.text)
+
+
+@pytest.mark.parametrize(("block", "command", "output"), CONSOLE)
+def test_a_command_prints_what_the_page_shows(block: Block, command: str, output: str, tmp_path: Path) -> None:
+    for example in SNIPPETS.glob("*.json"):
+        shutil.copy(example, tmp_path)
+    assert re.match(r"(\w+=\S+ )*toolweave ", command), f"{block.where}: only `toolweave` is run here"
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+
+    done = subprocess.run(
+        ["/bin/sh", "-c", command],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    checker = doctest.OutputChecker()
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    assert checker.check_output(output, done.stdout, flags), f"{block.where} shows\n{output}\nbut {done.stdout}"
+
+
+def test_every_shell_block_names_scripts_that_exist() -> None:
+    named = {
+        (block.where, script)
+        for kind in ("sh", "console")
+        for block in blocks(kind)
+        for script in re.findall(r"(?<![\w/.])(?:scripts|\.ci)/[\w-]+", block.text)
+    }
+
+    assert not [(where, script) for where, script in named if not os.access(CHECKOUT / script, os.X_OK)]
+
+
+def test_every_link_between_pages_leads_to_a_file() -> None:
+    dead = [
+        f"{page.relative_to(CHECKOUT)}: {target}"
+        for page in pages()
+        for target in re.findall(r"\]\((?!https?://|#|mailto:)([^)#\s]+)", page.read_text(encoding="utf-8"))
+        if not (page.parent / target).exists()
+    ]
+
+    assert not dead

@@ -1,0 +1,54 @@
+"""Each file of docs_src is a whole program that prints what its `.out` file says and uses public names only."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import SNIPPETS, pages
+
+FILES = sorted(SNIPPETS.glob("*.py"))
+
+
+@pytest.mark.parametrize("snippet", FILES, ids=lambda path: path.stem)
+def test_a_snippet_runs_and_prints_what_it_promises(snippet: Path, tmp_path: Path) -> None:
+    for example in SNIPPETS.glob("*.json"):
+        (tmp_path / example.name).write_bytes(example.read_bytes())
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(snippet)],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == snippet.with_suffix(".out").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("snippet", FILES, ids=lambda path: path.stem)
+def test_a_snippet_imports_only_what_is_public(snippet: Path) -> None:
+    for node in ast.walk(ast.parse(snippet.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "toolweave":
+            assert (node.module or "").count(".") <= 1, f"{node.module} is inside a room; import from the room"
+            public = importlib.import_module(node.module or "").__all__
+            assert {alias.name for alias in node.names} <= set(public), ast.unparse(node)
+        elif isinstance(node, ast.Import):
+            assert all(alias.name.count(".") <= 1 for alias in node.names), ast.unparse(node)
+
+
+def test_every_snippet_is_shown_on_a_page() -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages())
+
+    assert not [snippet.name for snippet in FILES if f"docs_src/{snippet.name}" not in text]

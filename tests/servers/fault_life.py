@@ -1,0 +1,157 @@
+"""Faults of the process: how it starts, dies, lingers and floods."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from fault_base import FaultServer, complain, mode
+from stdio_loop import write_all
+from toolset import Call, Json, schema, text_result
+
+__all__: list[str] = []
+
+
+def die(server: FaultServer, *lines: str) -> None:
+    """End the process at once with the code of the command line."""
+    complain(*lines)
+    os._exit(server.code)
+
+
+def linger() -> None:
+    """Stay alive for ten minutes, whatever happens to standard input."""
+    for _ in range(600):
+        time.sleep(1)
+
+
+@mode
+def exits_at_once(server: FaultServer) -> None:
+    """Write two lines to standard error and exit (--code, default 3)."""
+    server.before_start = lambda: die(server, "reading settings", "fatal: no API key in EXAMPLE_TOKEN")
+
+
+@mode
+def dies_at_probe(server: FaultServer) -> None:
+    """Exit at `server/discover`; legacy and well-behaved otherwise."""
+
+    def probed(message: Json) -> bool:
+        complain("unknown method server/discover")
+        os._exit(1)
+
+    server.on("server/discover", probed)
+
+
+@mode
+def dies_at_initialize(server: FaultServer) -> None:
+    """Exit when asked for anything at all."""
+
+    def asked(message: Json) -> bool:
+        die(server, "cannot initialize: no database")
+        return True
+
+    server.on("initialize", asked)
+    server.on("server/discover", asked)
+
+
+@mode
+def dies_after_initialize(server: FaultServer) -> None:
+    """Shake hands, then exit instead of listing."""
+
+    def asked(message: Json) -> bool:
+        die(server, "cannot list")
+        return True
+
+    server.on("tools/list", asked)
+
+
+@mode
+def dies_mid_call(server: FaultServer) -> None:
+    """Exit when `echo` is called; every other tool works."""
+
+    def called(message: Json) -> bool:
+        if message["params"].get("name") == "echo":
+            die(server, "segmentation fault, on purpose")
+        return False
+
+    server.on("tools/call", called)
+
+
+@mode
+def never_answers(server: FaultServer) -> None:
+    """Read everything, answer nothing; exit when standard input ends."""
+    server.respond = lambda message: None
+
+
+@mode
+def slow_start(server: FaultServer) -> None:
+    """Start to read after --seconds."""
+    server.before_start = lambda: time.sleep(server.seconds)
+
+
+@mode
+def ignores_sigterm(server: FaultServer) -> None:
+    """Ignore SIGTERM and the end of standard input; only SIGKILL helps."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    server.after_end = linger
+
+
+@mode
+def ignores_eof(server: FaultServer) -> None:
+    """Ignore the end of standard input; SIGTERM helps."""
+    server.after_end = linger
+
+
+@mode
+def grandchild_holds_pipes(server: FaultServer) -> None:
+    """Leave a child that holds standard output and error when the leader exits; tool `grandchild` tells its id."""
+    child = os.fork()
+    if child == 0:
+        os.close(0)
+        linger()
+        os._exit(0)
+
+    def grandchild(call: Call) -> Json:
+        return text_result(str(child))
+
+    server.peer.tools["grandchild"] = ({"description": "Its process id", "inputSchema": schema()}, grandchild)
+
+
+@mode
+def closes_stdout_but_lives(server: FaultServer) -> None:
+    """Close standard output at the first call; live on, also after the end of standard input."""
+
+    def called(message: Json) -> bool:
+        os.close(1)
+        linger()
+        return True
+
+    server.on("tools/call", called)
+
+
+@mode
+def stderr_flood(server: FaultServer) -> None:
+    """Write --size bytes to standard error at the start and at each call."""
+    line = b"noise " * 12 + b"\n"
+
+    def flood() -> None:
+        write_all(2, line * (server.size // len(line)))
+
+    def called(message: Json) -> bool:
+        flood()
+        return False
+
+    server.before_start = flood
+    server.on("tools/call", called)
+
+
+@mode
+def stdout_flood(server: FaultServer) -> None:
+    """Write --size bytes of lines that are no JSON to standard output before each answer to a call."""
+    line = b"DEBUG something happened " * 4 + b"\n"
+
+    def called(message: Json) -> bool:
+        server.write(line * (server.size // len(line)))
+        return False
+
+    server.on("tools/call", called)
