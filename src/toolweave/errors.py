@@ -189,9 +189,7 @@ class ToolExecutionError(ToolError):
     """
 
     def __init__(self, error: ToolError, *, result: Any, tool: str) -> None:  # a ToolResult; errors imports nothing
-        super().__init__(
-            error.message, kind=error.kind, code=error.code, retryable=error.retryable, data=error.data
-        )
+        super().__init__(error.message, kind=error.kind, code=error.code, retryable=error.retryable, data=error.data)
         self.result = result
         self.tool = tool
 

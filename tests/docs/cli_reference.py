@@ -1,4 +1,4 @@
-"""Writes docs/cli.md from the command's own help; `scripts/docs` runs it."""
+"""The page docs/cli.md, made of the command's own help."""
 
 from __future__ import annotations
 
@@ -56,7 +56,3 @@ def reference() -> str:
     parts = [INTRODUCTION, f"```text\n{root}\n```\n"]
     parts += [f"## toolweave {name}\n\n```text\n{help_of(name)}\n```\n" for name in commands(root)]
     return "\n".join(parts)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(reference(), encoding="utf-8")

@@ -14,7 +14,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import NamedTuple
 
-__all__ = ["Block", "blocks", "command_lines", "pages", "source_of"]
+__all__ = ["Block", "blocks", "command_lines", "filled", "pages", "source_of", "tables"]
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 SNIPPETS = CHECKOUT / "docs_src"
@@ -77,3 +77,26 @@ def command_lines(block: Block) -> Iterator[tuple[str, str]]:
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
         command, _, output = part.partition("\n")
         yield command, output
+
+
+def filled(page: str) -> str:
+    """Return a page with every block that names a source replaced by that source."""
+
+    def fill(match: re.Match[str]) -> str:
+        if match["source"] is None:
+            return match[0]
+        return f"<!-- {match['source']} -->\n```{match['kind']}\n{source_of(match['source'])}```"
+
+    return FENCE.sub(fill, page)
+
+
+def tables(page: str, heading: str | None = None) -> Iterator[list[str]]:
+    """Yield the rows of a page's tables as cells, header rows and rulers left out; `heading` picks one section."""
+    text = (CHECKOUT / page).read_text(encoding="utf-8")
+    if heading is not None:
+        text = re.split(r"^## ", text.split(f"\n## {heading}\n")[1], flags=re.MULTILINE)[0]
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        is_row = line.startswith("| ") and not (lines[number + 1 : number + 2] or [""])[0].startswith("|--")
+        if is_row:
+            yield [cell.strip() for cell in line.strip("|").split(" | ")]

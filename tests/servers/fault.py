@@ -1,4 +1,4 @@
-"""Misbehaving stdio servers: `python -S -E fault.py --mode MODE`; each mode has one fault and is an echo server else."""
+"""Misbehaving stdio servers: `python -S -E fault.py --mode MODE`; one fault each, well-behaved else."""
 
 from __future__ import annotations
 

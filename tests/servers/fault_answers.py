@@ -169,7 +169,7 @@ def ansi_and_bidi(server: FaultServer) -> None:
     server.peer.tools[f"evil{ESC}[31m{RIGHT_TO_LEFT}name"] = (definition, lambda call: text_result("called"))
     server.peer.info.update(name=f"srv{ESC}[1m", title=SMUGGLED)
     server.peer.instructions = SMUGGLED
-    for _, (listing, _) in server.peer.resources.items():
+    for listing, _ in server.peer.resources.values():
         listing["description"] = SMUGGLED
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from protocol import PREFIX, Peer
 from stdio_loop import StdioServer
-from toolset import Call, Json, text_result
+from toolset import Call, Json, members, text_result
 
 __all__ = ["MODES", "FaultServer", "complain", "mode"]
 
@@ -57,7 +57,7 @@ class FaultServer(StdioServer):
 
     def answer(self, message: Json, result: Any) -> None:  # anything, also what no result may be
         """Send a result for a request as it is; a modern request gets the modern members first."""
-        meta = members(message.get("params")).get("_meta") or {}
+        meta = members(members(message.get("params")).get("_meta"))
         if isinstance(result, dict) and f"{PREFIX}protocolVersion" in meta:
             result = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **cast("Json", result)}
         self.send({"jsonrpc": "2.0", "id": message["id"], "result": result})
@@ -77,7 +77,7 @@ class FaultServer(StdioServer):
 
         extra = list(definitions)
         for definition in extra:
-            name = definition.get("name") if isinstance(definition, dict) else None
+            name = members(definition).get("name")
             if isinstance(name, str):
                 self.peer.tools.setdefault(name, ({"inputSchema": {"type": "object"}}, function))
         names = [name for name in self.peer.tools if name in ("echo", "add")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fault_base import FaultServer, mode
-from toolset import Json
+from toolset import Json, members
 
 __all__: list[str] = []
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 __all__ = ["SERVERS", "echo_command", "fault_command", "http_command", "http_server", "running", "sdk_command"]
@@ -57,15 +57,13 @@ def read_line(process: subprocess.Popen[bytes], seconds: float) -> str:
 
 
 @contextlib.contextmanager
-def running(command: Sequence[str], *, seconds: float = START_SECONDS) -> Iterator[int]:
+def running(command: Sequence[str], *, seconds: float = START_SECONDS) -> Generator[int]:
     """Run a server that prints its port as the first line; yield the port.
 
     The process group is killed at the end, whatever happened. Raises `RuntimeError` when no port appears
     within `seconds`.
     """
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-    ) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
         try:
             yield int(read_line(process, seconds))
         finally:
@@ -74,7 +72,7 @@ def running(command: Sequence[str], *, seconds: float = START_SECONDS) -> Iterat
 
 
 @contextlib.contextmanager
-def http_server(*args: object, path: str = "/mcp") -> Iterator[str]:
+def http_server(*args: object, path: str = "/mcp") -> Generator[str]:
     """Run `http_server.py` with these options; yield its URL."""
     with running(http_command(*args)) as port:
         yield f"http://127.0.0.1:{port}{path}"

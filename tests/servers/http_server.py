@@ -20,7 +20,7 @@ from echo import add_peer_arguments, peer_from
 from http_faults import FAULTS
 from http_wire import Exchange, serve
 from protocol import MODERN, PREFIX, Peer, Request, RpcError, Session
-from toolset import Json
+from toolset import Json, members
 
 __all__ = ["main"]
 
@@ -139,10 +139,14 @@ class HttpServer:
             await exchange.respond(202)
             return
         await self.reply(exchange, message, session)
-        if self.options.mode == "gone_session" and self.faults_left > 0:
-            if sum(self.peer.calls.values()) >= self.options.after:
-                self.faults_left -= 1
-                self.sessions.clear()
+        self.forget_sessions()
+
+    def forget_sessions(self) -> None:
+        """Lose every session when the mode says so."""
+        calls = sum(self.peer.calls.values())
+        if self.options.mode == "gone_session" and self.faults_left > 0 and calls >= self.options.after:
+            self.faults_left -= 1
+            self.sessions.clear()
 
     def new_session(self) -> tuple[Session, str]:
         """Open a session with a stream of its own."""
@@ -150,7 +154,11 @@ class HttpServer:
         session = Session()
         queue: asyncio.Queue[Any] = asyncio.Queue()
         loop = asyncio.get_running_loop()
-        session.send = lambda note: loop.call_soon_threadsafe(queue.put_nowait, note) and None
+
+        def send(note: Json) -> None:
+            loop.call_soon_threadsafe(queue.put_nowait, note)
+
+        session.send = send
         self.streams[session] = queue
         self.sessions[f"session-{self.counter}"] = session
         return session, f"session-{self.counter}"
@@ -185,7 +193,12 @@ class HttpServer:
             return
         await exchange.respond(202, b"Accepted")
         send = session.send
-        self.run(message, session, send, exchange, lambda request: None, lambda answer: send(answer) if answer else None)
+
+        def done(answer: Json | None) -> None:
+            if answer is not None:
+                send(answer)
+
+        self.run(message, session, send, exchange, lambda request: None, done)
 
     # -- answers ----------------------------------------------------------------------------
 
@@ -232,34 +245,39 @@ class HttpServer:
         self.run(message, session, push, exchange, requests.append, push)
         while (item := await next_item(queue, exchange)) is not END:
             if "id" in item and "method" not in item:
-                await self.finish(exchange, item, 400 if probe else None, headers)
+                await self.finish(exchange, item, probe, headers)
                 return
             if self.options.answers != "json" or message.get("method") == "subscriptions/listen":
                 if not exchange.streaming:
                     await exchange.start_stream(**headers)
                 await exchange.event(json.dumps(item))
+        await self.unanswered(exchange, requests[0], cancel_with_stream, headers)
+
+    async def unanswered(
+        self, exchange: Exchange, request: Request, cancel_with_stream: bool, headers: dict[str, str]
+    ) -> None:
+        """End an exchange that has no answer: its client left, or cancelled the request."""
         if exchange.reader.gone.is_set():
             if cancel_with_stream:
-                self.peer.cancelled.append(requests[0].id)
-                self.peer.stop(requests[0])
+                self.peer.cancelled.append(request.id)
+                self.peer.stop(request)
             return
         if not exchange.streaming:
             await exchange.start_stream(**headers)
         await exchange.end_stream()
 
-    async def finish(self, exchange: Exchange, answer: Json, status: int | None, headers: dict[str, str]) -> None:
+    async def finish(self, exchange: Exchange, answer: Json, probe: bool, headers: dict[str, str]) -> None:
         """Send the last message of an exchange."""
         if exchange.streaming:
             await exchange.event(json.dumps(answer))
             await exchange.end_stream()
             return
-        code = members(answer.get("error")).get("code")
-        modern = exchange.headers.get("mcp-protocol-version") == MODERN
-        if status is not None and code is not None:
+        code, status = members(answer.get("error")).get("code"), 200
+        if probe and code is not None:
             status = self.options.probe_status
-        elif modern:
-            status = STATUS.get(code, 200)
-        await exchange.respond_json(status or 200, answer, **headers)
+        elif exchange.headers.get("mcp-protocol-version") == MODERN:
+            status = STATUS.get(code or 0, 200)
+        await exchange.respond_json(status, answer, **headers)
 
 
 def check_headers(headers: dict[str, str], message: Json) -> None:
@@ -289,6 +307,12 @@ async def next_item(queue: asyncio.Queue[Any], exchange: Exchange) -> Any:
         return waiting.result()
     waiting.cancel()
     return END
+
+
+def end_with_stdin() -> None:
+    """End the process when standard input ends."""
+    sys.stdin.buffer.read()
+    os._exit(0)
 
 
 def arguments() -> argparse.Namespace:
@@ -328,7 +352,7 @@ async def main() -> None:
     server, port = await serve(HttpServer(peer, options).handle, options.host, options.port)
     print(port, flush=True)
     if options.tied:
-        threading.Thread(target=lambda: sys.stdin.buffer.read() and None or os._exit(0), daemon=True).start()
+        threading.Thread(target=end_with_stdin, daemon=True).start()
     await server.serve_forever()
 
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from toolset import BLOCKING, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Call, Json, Silence, generated_tool
+from toolset import BLOCKING, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Call, Json, Silence, generated_tool, members
 
 __all__ = ["HANDSHAKE", "MODERN", "PREFIX", "Peer", "Request", "RpcError", "Send", "Session"]
 
@@ -214,9 +214,7 @@ class Peer:
         if self.era == "modern":
             if request.method == "initialize":
                 requested = request.params.get("protocolVersion")
-                raise RpcError(
-                    -32022, "Unsupported protocol version", {"supported": [MODERN], "requested": requested}
-                )
+                raise RpcError(-32022, "Unsupported protocol version", {"supported": [MODERN], "requested": requested})
             raise RpcError(-32602, f"_meta must carry {PREFIX}protocolVersion and {PREFIX}clientCapabilities")
         return self._legacy(request)
 
@@ -247,9 +245,7 @@ class Peer:
         if version is None or not isinstance(request.meta.get(PREFIX + "clientCapabilities"), dict):
             raise RpcError(-32602, f"_meta must carry {PREFIX}protocolVersion and {PREFIX}clientCapabilities")
         if version != MODERN:
-            raise RpcError(
-                -32022, "Unsupported protocol version", {"supported": [MODERN], "requested": version}
-            )
+            raise RpcError(-32022, "Unsupported protocol version", {"supported": [MODERN], "requested": version})
 
     def _modern(self, request: Request) -> Json:
         self._check_envelope(request)

@@ -10,7 +10,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, cast
 
 __all__ = ["ENVELOPE", "RawStdio", "post", "raw_stdio"]
@@ -60,10 +60,11 @@ class RawStdio:
         line, _, self.buffer = self.buffer.partition(b"\n")
         return line
 
-    def message(self, seconds: float | None = None) -> dict[str, Any] | None:
-        """Return the next line as JSON, or None when there is none."""
-        line = self.line(seconds)
-        return None if line is None else json.loads(line)
+    def message(self) -> dict[str, Any]:
+        """Return the next line as JSON; raise `TimeoutError` when there is none."""
+        if (line := self.line()) is None:
+            raise TimeoutError(f"no line; exit code {self.process.poll()}")
+        return json.loads(line)
 
     def answer(self, request_id: int) -> dict[str, Any]:
         """Skip everything until the answer to a request; raise `TimeoutError` when it does not come."""
@@ -109,7 +110,7 @@ class RawStdio:
 @contextlib.contextmanager
 def raw_stdio(
     command: Sequence[str], *, modern: bool = False, stderr: int | None = None, seconds: float = 10
-) -> Iterator[RawStdio]:
+) -> Generator[RawStdio]:
     """Run a stdio server; its process group is killed at the end."""
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=stderr, start_new_session=True) as process:
@@ -123,9 +124,18 @@ def raw_stdio(
 
 
 def post(
-    url: str, method: str, *, modern: bool = False, headers: dict[str, str] | None = None, **params: Any
+    url: str,
+    method: str,
+    *,
+    modern: bool = False,
+    headers: dict[str, str] | None = None,
+    timeout_seconds: float = 5,
+    **params: Any,
 ) -> tuple[int, dict[str, str], bytes]:
-    """POST one request with id 1; return status, lower-case headers and body. Follows nothing."""
+    """POST one request with id 1; return status, lower-case headers and body. Follows nothing.
+
+    Raises what `http.client` raises, `TimeoutError` after `timeout_seconds` of silence.
+    """
     host, _, path = url.removeprefix("http://").partition("/")
     sent = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
     if modern:
@@ -134,7 +144,7 @@ def post(
         if method in NAMED:
             sent["Mcp-Name"] = params[NAMED[method]]
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
-    connection = http.client.HTTPConnection(host, timeout=5)
+    connection = http.client.HTTPConnection(host, timeout=timeout_seconds)
     with contextlib.closing(connection):
         connection.request("POST", f"/{path}", body, sent | (headers or {}))
         response = connection.getresponse()

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
-from .fixtures import SERVERS, fault_command
-from .raw import RawStdio, raw_stdio
+from tests.servers.fixtures import SERVERS, fault_command
+from tests.servers.raw import RawStdio, raw_stdio
 
 Check = Callable[[RawStdio], object]
 
@@ -125,7 +125,8 @@ def grandchild_holds_pipes(raw: RawStdio) -> None:
     raw.close_stdin()
     assert raw.process.wait(5) == 0
     assert os.getpgid(child) == raw.process.pid
-    assert raw.process.stdout is not None and raw.line(0.1) is None
+    assert raw.process.stdout is not None
+    assert raw.line(0.1) is None
     os.kill(child, 0)
 
 
@@ -161,8 +162,9 @@ def partial_line_then_hang(raw: RawStdio) -> None:
 
 
 def duplicate_answer(raw: RawStdio) -> None:
-    first, second = json.loads(call_line(raw) or b""), raw.message() or {}
-    assert first["id"] == second["id"] and first["result"] != second["result"]
+    first, second = json.loads(call_line(raw) or b""), raw.message()
+    assert first["id"] == second["id"]
+    assert first["result"] != second["result"]
 
 
 def id_as_string(raw: RawStdio) -> None:
@@ -192,14 +194,14 @@ def ansi_and_bidi(raw: RawStdio) -> None:
 def notification_storm(raw: RawStdio) -> None:
     raw.request("tools/call", name="echo", arguments={"text": "x"})
     count = 0
-    while "id" not in (raw.message() or {"id": 0}):
+    while "id" not in (raw.message()):
         count += 1
     assert count == 20_000
 
 
 def list_changed_storm(raw: RawStdio) -> None:
     assert json.loads(call_line(raw) or b"")["result"]
-    assert all((raw.message() or {})["method"].endswith("list_changed") for _ in range(2_000))
+    assert all(raw.message()["method"].endswith("list_changed") for _ in range(2_000))
 
 
 def server_request_made_up_method(raw: RawStdio) -> None:
@@ -211,7 +213,7 @@ def server_request_made_up_method(raw: RawStdio) -> None:
 def roots_and_sampling_requests(raw: RawStdio) -> None:
     asked = raw.request("tools/call", name="echo", arguments={"text": "x"})
     for method in ("ping", "roots/list", "sampling/createMessage", "elicitation/create"):
-        request = raw.message() or {}
+        request = raw.message()
         assert request["method"] == method
         raw.send({"id": request["id"], "result": {"to": method}})
     assert len(raw.answer(asked)["result"]["structuredContent"]) == 4

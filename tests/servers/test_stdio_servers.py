@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from .fixtures import SERVERS, echo_command
-from .raw import raw_stdio
+from tests.servers.fixtures import SERVERS, echo_command
+from tests.servers.raw import raw_stdio
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
@@ -26,9 +26,12 @@ def test_a_legacy_server_answers_with_its_own_revision_and_its_shapes(version: s
 def test_a_modern_server_wants_the_envelope_and_stamps_results() -> None:
     with raw_stdio(echo_command("--era", "modern"), modern=True) as raw:
         discovered = raw.ask("server/discover")
-        assert discovered["supportedVersions"] == ["2026-07-28"] and discovered["resultType"] == "complete"
+        assert discovered["supportedVersions"] == ["2026-07-28"]
+        assert discovered["resultType"] == "complete"
         page = raw.ask("tools/list")
-        assert page["ttlMs"] == 0 and page["cacheScope"] == "private" and page["resultType"] == "complete"
+        assert page["ttlMs"] == 0
+        assert page["cacheScope"] == "private"
+        assert page["resultType"] == "complete"
         assert raw.call("echo", text="hi")["content"] == [{"type": "text", "text": "hi"}]
         raw.modern = False
         assert raw.ask("tools/list")["error"]["code"] == -32602
@@ -61,7 +64,8 @@ def test_a_refused_probe_leaves_the_handshake_usable(probe: str, code: int) -> N
 def test_a_probe_may_be_fatal_or_silent_or_answered_by_a_legacy_server() -> None:
     with raw_stdio(echo_command("--probe", "exit"), modern=True) as raw:
         raw.request("server/discover")
-        assert raw.line() is None and raw.process.wait(5) == 1
+        assert raw.line() is None
+        assert raw.process.wait(5) == 1
     with raw_stdio(echo_command("--probe", "silent"), modern=True) as raw:
         raw.request("server/discover")
         raw.modern = False
@@ -107,7 +111,8 @@ def test_resources_prompts_and_completion_are_served() -> None:
         assert greeting["messages"][0]["content"]["text"] == "Please greet Ada."
         completed = raw.ask("completion/complete", argument={"name": "name", "value": "al"}, ref={})
         assert completed["completion"]["values"] == ["alice", "albert"]
-        assert raw.ask("ping") == {} and raw.ask("made/up")["error"]["code"] == -32601
+        assert raw.ask("ping") == {}
+        assert raw.ask("made/up")["error"]["code"] == -32601
 
 
 def test_the_process_can_be_looked_into(tmp_path: Path) -> None:
@@ -118,23 +123,25 @@ def test_the_process_can_be_looked_into(tmp_path: Path) -> None:
         assert "LETTER" in raw.call("env")["structuredContent"]["names"]
         assert raw.call("cwd")["content"][0]["text"] == str(tmp_path)
         seen = raw.call("args", a=[1])["structuredContent"]
-        assert seen["arguments"] == {"a": [1]} and seen["argv"][-2:] == ["one", "two"]
+        assert seen["arguments"] == {"a": [1]}
+        assert seen["argv"][-2:] == ["one", "two"]
 
 
 def test_slow_calls_report_progress_and_can_be_held_released_and_cancelled() -> None:
     with raw_stdio(echo_command()) as raw:
         raw.initialize()
         slow = raw.request("tools/call", name="slow", arguments={"seconds": 0, "steps": 2}, _meta={"progressToken": 1})
-        assert [(raw.message() or {})["params"]["progress"] for _ in range(2)] == [1, 2]
+        assert [raw.message()["params"]["progress"] for _ in range(2)] == [1, 2]
         assert raw.answer(slow)["result"]["content"]
         held = raw.request("tools/call", name="hold", arguments={"key": "k"}, _meta={"progressToken": 2})
-        assert (raw.message() or {})["params"]["message"] == "holding"
+        assert raw.message()["params"]["message"] == "holding"
         raw.request("tools/call", name="release", arguments={"key": "k"})
         assert raw.answer(held)["result"]["content"][0]["text"] == "released"
         hanging = raw.request("tools/call", name="hang", arguments={})
         raw.send({"method": "notifications/cancelled", "params": {"requestId": hanging}})
         seen = raw.call("state")["structuredContent"]
-        assert seen["cancelled"] == [hanging] and seen["calls"]["hang"] == 1
+        assert seen["cancelled"] == [hanging]
+        assert seen["calls"]["hang"] == 1
 
 
 def test_a_legacy_list_change_is_pushed() -> None:
@@ -142,7 +149,7 @@ def test_a_legacy_list_change_is_pushed() -> None:
         raw.initialize()
         before = len(raw.tool_list())
         grown = raw.request("tools/call", name="grow", arguments={})
-        assert (raw.message() or {})["method"] == "notifications/tools/list_changed"
+        assert raw.message()["method"] == "notifications/tools/list_changed"
         assert raw.answer(grown)["result"]["content"][0]["text"] == "grown_1"
         assert len(raw.tool_list()) == before + 1
         raw.call("shrink", name="echo")
@@ -152,12 +159,12 @@ def test_a_legacy_list_change_is_pushed() -> None:
 def test_a_modern_list_change_goes_to_listeners_only() -> None:
     with raw_stdio(echo_command("--era", "modern"), modern=True) as raw:
         raw.request("tools/call", name="grow", arguments={})
-        assert "result" in (raw.message() or {})
+        assert "result" in raw.message()
         listening = raw.request("subscriptions/listen", notifications={"toolsListChanged": True})
-        acknowledged = raw.message() or {}
+        acknowledged = raw.message()
         assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
         raw.request("tools/call", name="grow", arguments={})
-        changed = raw.message() or {}
+        changed = raw.message()
         assert changed["method"] == "notifications/tools/list_changed"
         assert changed["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == listening
         raw.send({"method": "notifications/cancelled", "params": {"requestId": listening}})
@@ -169,7 +176,8 @@ def test_crash_exits_with_seven_and_tells_why() -> None:
         raw.initialize()
         raw.request("tools/call", name="crash", arguments={})
         assert raw.process.wait(5) == 7
-        assert raw.process.stderr is not None and b"crashed on purpose" in raw.process.stderr.read()
+        assert raw.process.stderr is not None
+        assert b"crashed on purpose" in raw.process.stderr.read()
 
 
 @pytest.mark.parametrize("name", ["echo.py", "fault.py", "http_server.py"])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from functools import wraps
+from typing import Annotated, Any
 
 import typer
 
@@ -32,20 +33,27 @@ app = typer.Typer(
 )
 
 
-def _add(name: str, function: Callable[..., ExitCode], examples: str, *, adhoc: bool = True) -> None:
-    usage = "[OPTIONS] [-- COMMAND ARGS...]" if adhoc else "[OPTIONS]"
-    epilog = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in examples.strip().splitlines())
-    app.command(name, epilog=epilog, options_metavar=usage)(takes_target(function))
+_AD_HOC = "[OPTIONS] [-- COMMAND ARGS...]"
 
 
-_add("tools", tools.tools, tools.EXAMPLES)
-_add("call", call.call, call.EXAMPLES)
-_add("resources", resources.resources, resources.EXAMPLES)
-_add("prompts", prompts.prompts, prompts.EXAMPLES)
-_add("status", status.status, status.EXAMPLES)
-_add("doctor", doctor.doctor, doctor.EXAMPLES)
-app.command("init", epilog=init.EPILOG)(init.init)
-app.command("demo", epilog=demo.EPILOG)(demo.demo)
+def _epilog(examples: str) -> str:
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in examples.strip().splitlines())
+
+
+def _exits(function: Callable[..., ExitCode]) -> Callable[..., None]:
+    @wraps(function)
+    def command(**values: Any) -> None:  # any option's value
+        raise typer.Exit(int(function(**values)))
+
+    return command
+
+
+for _verb in (tools, call, resources, prompts, status, doctor):
+    _name = _verb.__name__.rpartition(".")[2]
+    _usage = "[OPTIONS]" if _verb in (call, prompts) else _AD_HOC
+    app.command(_name, epilog=_epilog(_verb.EXAMPLES), options_metavar=_usage)(takes_target(getattr(_verb, _name)))
+app.command("init", epilog=_epilog(init.EXAMPLES))(_exits(init.init))
+app.command("demo", epilog=_epilog(demo.EXAMPLES))(_exits(demo.demo))
 
 
 def _version(wanted: bool) -> None:

@@ -5,23 +5,28 @@ Adds to the hub only what a terminal needs: a line that moves meanwhile, rows fo
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
+
+import anyio
 
 from toolweave.cli.advice import advise
-from toolweave.cli.exits import ExitCode, exit_code_of
+from toolweave.cli.exits import ExitCode
 from toolweave.cli.live import starting
-from toolweave.cli.options import Target
 from toolweave.cli.screen import note
-from toolweave.cli.targets import Selection, select
-from toolweave.config import ServerConfig
-from toolweave.connect import McpConnection
-from toolweave.errors import ConfigError
+from toolweave.cli.targets import names_in
+from toolweave.config import LoadedConfig, ServerConfig, merge_loaded, program_name
+from toolweave.connect import ConnectionState, McpConnection, StateChanged
+from toolweave.errors import AuthRequiredError, ConfigError, ServerError, ToolweaveError
 from toolweave.hub import Hub, connect_mcp_servers
 from toolweave.tools import ToolSpec
 
-__all__ = ["Fleet", "open_fleet"]
+__all__ = ["Fleet", "open_fleet", "program_of"]
+
+AnswerT = TypeVar("AnswerT")
+
+_STARTING = frozenset({ConnectionState.IDLE, ConnectionState.CONNECTING})
 
 
 class Fleet:
@@ -32,19 +37,20 @@ class Fleet:
         selection: What was asked for.
     """
 
-    def __init__(self, hub: Hub, selection: Selection) -> None:
+    def __init__(self, hub: Hub, selection: LoadedConfig) -> None:
         self.hub = hub
         self.selection = selection
+        self._begun: Mapping[str, McpConnection] = dict(hub.clients)  # a failed one leaves the hub
 
     @property
     def answered(self) -> list[str]:
         """The names of the servers that answered, in the config's order."""
-        return [name for name in self.selection.names if name in self.hub.clients and name not in self.errors]
+        return [name for name in names_in(self.selection) if name in self.hub.clients and name not in self.errors]
 
     @property
     def errors(self) -> Mapping[str, Exception]:
         """Why a server did not answer, by its name: entries that are wrong and servers that failed."""
-        return {**self.selection.errors, **self.hub.errors}
+        return self.hub.errors
 
     @property
     def specs(self) -> list[ToolSpec]:
@@ -55,68 +61,103 @@ class Fleet:
         """Return the tools of one server."""
         return [spec for spec in self.specs if spec.server == name]
 
-    def connection(self, name: str) -> McpConnection:
-        """Return the connection of a server that answered."""
-        return self.hub.clients[name]
+    def connections(self) -> list[McpConnection]:
+        """Return the connections that answered, in the config's order."""
+        return [self.hub.clients[name] for name in self.answered]
 
     def servers_json(self) -> dict[str, Any]:
         """Return the JSON of every server, by its name."""
-        return {name: self.server_json(name) for name in self.selection.names}
+        return {name: self.server_json(name) for name in names_in(self.selection)}
 
     def server_json(self, name: str) -> dict[str, Any]:
         """Return one server as JSON: what answered, how fast, or why not."""
-        connection = self.hub.clients.get(name)
-        error = self.errors.get(name)
+        connection, error = self._begun.get(name), self.errors.get(name)
         return {
-            "state": str(connection.state) if connection is not None else "failed",
+            "state": _state(connection, error),
             "protocol_version": connection.protocol_version if connection is not None else None,
-            "server_info": dict(connection.server_info) if connection is not None else None,
+            "server_info": (dict(connection.server_info) or None) if connection is not None else None,
             "tools": len(self.specs_of(name)),
             "error": str(error) if error is not None else None,
-            "seconds": round(connection.report.seconds, 3) if connection is not None else None,
+            "seconds": round(connection.report.seconds, 3) if connection is not None else 0.0,
         }
+
+    async def ask(self, question: Callable[[McpConnection], Awaitable[AnswerT]]) -> dict[str, AnswerT]:
+        """Ask every server that answered at once; one that fails is left out, with a note."""
+        answers: dict[str, AnswerT] = {}
+
+        async def one(connection: McpConnection) -> None:
+            try:
+                answers[connection.name] = await question(connection)
+            except ServerError as error:
+                note(f"failed: {error}")
+
+        connections = self.connections()
+        async with anyio.create_task_group() as tasks:
+            for connection in connections:
+                tasks.start_soon(one, connection)
+        return {one.name: answers[one.name] for one in connections if one.name in answers}
+
+    async def add(self, selection: LoadedConfig) -> None:
+        """Open more servers; one that fails is in `errors`."""
+        self.selection = merge_loaded([self.selection, selection])
+        async with anyio.create_task_group() as tasks:
+            for name, config in selection.servers.items():
+                tasks.start_soon(self._add_one, name, config)
+
+    async def _add_one(self, name: str, config: ServerConfig) -> None:
+        try:
+            await self.hub.connect(name, config)
+        except ToolweaveError:
+            return  # the hub keeps it in `errors`
 
     def show_failures(self) -> None:
         """Tell on standard error which servers failed, why, and what to do."""
         for name, error in self.errors.items():
-            config = self.selection.servers.get(name)
             note(f"failed: {error}")
-            hint = advise(error, program=program_of(config))
+            hint = advise(error, program=program_of(self.selection.servers.get(name)))
             if hint is not None:
                 note(f"hint: {hint}")
 
     def exit_code(self, *, strict: bool = False) -> ExitCode:
         """Return `OK` when any server answered, and with `strict` only when all did."""
-        if strict and self.errors:
-            return ExitCode.UNREACHABLE
-        return ExitCode.OK if self.answered else failed_code(self.errors.values())
+        if self.answered and not (strict and self.errors):
+            return ExitCode.OK
+        wrong = [isinstance(error, ConfigError) for error in self.errors.values()]
+        return ExitCode.USAGE if not self.answered and wrong and all(wrong) else ExitCode.UNREACHABLE
 
+    async def settled(self) -> None:
+        """Return when no server is starting any more; a line on the terminal says whom it waits for."""
+        moved = anyio.Event()
+        with starting([name for name, one in self._begun.items() if one.state in _STARTING]) as done:
 
-def failed_code(errors: Iterable[Exception]) -> ExitCode:
-    """Return the code for servers that all failed: `USAGE` when each entry was wrong, else `UNREACHABLE`."""
-    codes = {exit_code_of(error) for error in errors if isinstance(error, ConfigError)}
-    return ExitCode.USAGE if codes == {ExitCode.USAGE} and all(isinstance(e, ConfigError) for e in errors) else (
-        ExitCode.UNREACHABLE
-    )
+            def changed(change: StateChanged) -> None:
+                nonlocal moved
+                if change.state not in _STARTING:
+                    done(change.server)
+                moved.set()
+                moved = anyio.Event()
+
+            for connection in self._begun.values():
+                connection.on("state", changed)
+            while any(connection.state in _STARTING for connection in self._begun.values()):
+                await moved.wait()
 
 
 def program_of(config: ServerConfig | None) -> str:
     """Return the base name of a server's command, `""` when it has none."""
-    from toolweave.config import program_name
-
     return program_name(config.command) if config is not None else ""
 
 
 @asynccontextmanager
-async def open_fleet(target: Target, names: Sequence[str] | None = None) -> AsyncGenerator[Fleet]:
-    """Open the servers a command is about, or those of them in `names`; a failing one stops no other.
+async def open_fleet(selection: LoadedConfig) -> AsyncGenerator[Fleet]:
+    """Open these servers and wait until each is ready or has failed; a failing one stops no other."""
+    async with connect_mcp_servers(selection, wait=0) as hub:
+        fleet = Fleet(hub, selection)
+        await fleet.settled()
+        yield fleet
 
-    Raises:
-        CommandError: There is no config, or no such server.
-        ConfigError: A config file cannot be read.
-    """
-    selection = select(target, names)
-    with starting(list(selection.servers)) as done:
-        hub = await connect_mcp_servers(selection.servers, on_event=lambda event: done(event.server))
-    async with hub:
-        yield Fleet(hub, selection)
+
+def _state(connection: McpConnection | None, error: Exception | None) -> str:
+    if connection is not None:
+        return str(connection.state)
+    return str(ConnectionState.AUTH_REQUIRED if isinstance(error, AuthRequiredError) else ConnectionState.FAILED)

@@ -49,7 +49,11 @@ def call_progress(*names: str) -> Generator[list[Callable[[Progress], None]]]:
     from rich.progress import BarColumn, TextColumn  # as above
     from rich.progress import Progress as Bars
 
-    columns = (TextColumn("{task.fields[label]}", markup=False), BarColumn(), TextColumn("{task.fields[message]}", markup=False))
+    columns = (
+        TextColumn("{task.fields[label]}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[message]}", markup=False),
+    )
     with Bars(*columns, console=console, transient=True) as bars:
         tasks = [bars.add_task("", total=None, label=safe_text(name), message="") for name in names]
 

@@ -39,7 +39,8 @@ class Target:
         url: One HTTP server instead of a config.
         header: `Name: value` lines for `url`.
         bearer_env: The environment variable that holds the bearer token for `url`.
-        timeout: Seconds; bounds connecting and each call.
+        timeout: Seconds for connecting, and without a sign of life for each request.
+        verbose: Tell more on standard error.
         command: One stdio server instead of a config: the words after `--`.
     """
 
@@ -62,10 +63,20 @@ class Target:
     ]
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", metavar="SECONDS", min=0.001, help="Bound for connecting and for each call."),
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=0.001,
+            help="How long to wait for a connection, and for a sign of life of each request.",
+        ),
     ]
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell more on standard error.")]
     command: tuple[str, ...] = ()
+
+    @property
+    def ad_hoc(self) -> bool:
+        """Whether one server is given on the spot instead of a config."""
+        return bool(self.url or self.command)
 
 
 _DEFAULTS: dict[str, Any] = {  # what each option is when it is not given

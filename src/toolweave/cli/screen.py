@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -18,7 +18,17 @@ from toolweave.cli.render.text import safe_json, safe_text
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-__all__ = ["answer", "answer_json", "complain", "errors_to_screen", "note", "show", "stderr_console", "wide"]
+__all__ = [
+    "answer",
+    "answer_bytes",
+    "answer_json",
+    "complain",
+    "errors_to_screen",
+    "note",
+    "show",
+    "stderr_console",
+    "wide",
+]
 
 _PIPED_WIDTH = 160
 """Columns of a table that nobody looks at directly."""
@@ -34,13 +44,19 @@ def answer_json(value: Any) -> None:  # any JSON value
     _write(sys.stdout, safe_json(value) + "\n")
 
 
+def answer_bytes(data: bytes) -> None:
+    """Write bytes to standard output as they are; only ever done when that is no terminal."""
+    sys.stdout.flush()
+    _quietly(sys.stdout, lambda: (sys.stdout.buffer.write(data), sys.stdout.buffer.flush()))
+
+
 def show(*views: RenderableType) -> None:
     """Write views for people to standard output; what is in them was made safe where they were built."""
     console = _console(sys.stdout)
     with console.capture() as capture:
         for view in views:
             console.print(view)
-    _write(sys.stdout, capture.get())
+    _write(sys.stdout, "".join(line.rstrip(" ") + "\n" for line in capture.get().splitlines()))
 
 
 def note(text: str) -> None:
@@ -81,6 +97,11 @@ def errors_to_screen(*, verbose: bool) -> Generator[None]:
 
 
 class _ScreenHandler(logging.Handler):
+    def filter(self, record: logging.LogRecord) -> bool:
+        # servers that failed are shown by the views, with what to do about it
+        failure = record.name == "toolweave.hub" and isinstance(record.args, tuple)
+        return not (failure and any(isinstance(value, Exception) for value in record.args or ()))
+
     def emit(self, record: logging.LogRecord) -> None:
         note(f"{record.levelname.lower()}: {record.getMessage()}")
 
@@ -103,10 +124,14 @@ def _write(stream: TextIO | None, text: str) -> None:
     if stream is None:
         return
     encoding = stream.encoding or "utf-8"
+    text = text.encode(encoding, "backslashreplace").decode(encoding)
+    _quietly(stream, lambda: (stream.write(text), stream.flush()))
+
+
+def _quietly(stream: TextIO, write: Callable[[], object]) -> None:
     try:
-        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        stream.flush()
-    except BrokenPipeError:
+        write()
+    except BrokenPipeError:  # the reader left: the rest goes nowhere, and the exit's flush must not complain
         descriptor = os.open(os.devnull, os.O_WRONLY)
         os.dup2(descriptor, stream.fileno())
         os.close(descriptor)

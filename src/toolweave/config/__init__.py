@@ -6,21 +6,53 @@ no process and opens no connection, and it does not know who will.
 
 from __future__ import annotations
 
+from toolweave.config.accept import parse_command, parse_server, server_config
 from toolweave.config.auth import Auth, AuthType
+from toolweave.config.dialects import Dialect
+from toolweave.config.discover import ConfigFile, default_config, discover_config_files
+from toolweave.config.load import LoadedConfig, load_config, merge_loaded
+from toolweave.config.merge import merge_config, normalize_config
 from toolweave.config.model import HeadersSource, ServerConfig, Source
 from toolweave.config.rules import known_transports, register_transport_name
-from toolweave.config.secret import Secret, reveal
+from toolweave.config.secret import Secret, looks_secret, reveal
+from toolweave.config.shapes import (
+    McpConfig,
+    McpConnectionConfig,
+    McpFullConfig,
+    McpHttpConfig,
+    McpStdioConfig,
+    McpTransport,
+)
 from toolweave.config.timeouts import Timeouts
 
 __all__ = [
     "Auth",
     "AuthType",
+    "ConfigFile",
+    "Dialect",
     "HeadersSource",
+    "LoadedConfig",
+    "McpConfig",
+    "McpConnectionConfig",
+    "McpFullConfig",
+    "McpHttpConfig",
+    "McpStdioConfig",
+    "McpTransport",
     "Secret",
     "ServerConfig",
     "Source",
     "Timeouts",
+    "default_config",
+    "discover_config_files",
     "known_transports",
+    "load_config",
+    "looks_secret",
+    "merge_config",
+    "merge_loaded",
+    "normalize_config",
+    "parse_command",
+    "parse_server",
     "register_transport_name",
     "reveal",
+    "server_config",
 ]

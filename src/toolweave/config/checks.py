@@ -27,7 +27,7 @@ __all__ = [
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_KINDS: dict[type, str] = {
+_KINDS: dict[Any, str] = {
     bool: "true or false",
     int: "a number",
     float: "a number",
@@ -41,7 +41,10 @@ def kind_of(value: Any) -> str:  # Any: whatever a user wrote
     """Name a value's type as the writer of a config file knows it."""
     if value is None:
         return "null"
-    return "an object" if isinstance(value, Mapping) else _KINDS.get(type(value), type(value).__name__)
+    if isinstance(value, Mapping):
+        return "an object"
+    kind = cast("type[Any]", type(value))
+    return _KINDS.get(kind, kind.__name__)
 
 
 def check_text(value: Any, field: str, *, controls: bool = True) -> str:  # Any: whatever a user wrote

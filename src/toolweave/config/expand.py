@@ -103,13 +103,22 @@ class Expander:
         Raises:
             ConfigError: It is unset.
         """
-        value = self._scope.env.get(name)
+        value = self.inherited(name)
         if value is None:
             raise ConfigError(
                 f"environment variable {name} is not set; {field!r} needs it: set it, or write ${{{name}:-default}}",
                 field=field,
             )
-        return self._noted(name, value)
+        return value
+
+    def inherited(self, name: str) -> str | None:
+        """Return an environment variable, or None when it is unset."""
+        value = self._scope.env.get(name)
+        return None if value is None else self._noted(name, value)
+
+    def path(self, text: str) -> Path:
+        """Return a path of the entry, taken from the project's directory when it is relative."""
+        return Path(self._scope.folder) / text
 
     def _braces(self, text: str, field: str, depth: int) -> str:
         out: list[str] = []

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
 from typing import Any
 
-__all__ = ["KeyPath", "key_offsets", "line_at", "parse_json", "strip_comments"]
+__all__ = ["KeyPath", "key_offsets", "parse_json", "strip_comments"]
 
 KeyPath = tuple[str | int, ...]
 """The keys and indexes that lead to a value."""
@@ -27,13 +26,13 @@ def strip_comments(text: str) -> str:
     out: list[str] = []
     start = 0
     while match := _COMMENT_OR_STRING.search(text, start):
-        token, end = match[0], match.end()
+        part, end = match[0], match.end()
         out.append(text[start : match.start()])
-        if token == "/*":
+        if part == "/*":
             closing = text.find("*/", end)
             end = len(text) if closing < 0 else closing + 2
-            token = text[match.start() : end]
-        out.append(token if token.startswith('"') else _blank(token))
+            part = text[match.start() : end]
+        out.append(part if part.startswith('"') else _blank(part))
         start = end
     clean = "".join([*out, text[start:]])
     return _COMMA_OR_STRING.sub(lambda found: " " if found[0] == "," else found[0], clean)
@@ -62,46 +61,31 @@ def key_offsets(text: str) -> dict[KeyPath, list[int]]:
     path: list[str | int | None] = []  # the current key or index in each open object or list
     expecting = True  # the next string in an object is a key
     for match in _TOKEN.finditer(strip_comments(text)):
-        token = match[0]
+        part = match[0]
         inside = path[-1] if path else None
-        if isinstance(inside, int) and expecting and token not in "]},:":
+        if isinstance(inside, int) and expecting and part not in "]},:":
             _note(found, path, match.start())
             expecting = False
-        if token in "{[":
-            path.append(None if token == "{" else 0)
+        if part in "{[":
+            path.append(None if part == "{" else 0)
             expecting = True
-        elif token in "}]":
+        elif part in "}]":
             del path[-1:]
             expecting = False
-        elif token == ",":
+        elif part == ",":
             if isinstance(inside, int):
                 path[-1] = inside + 1
             expecting = True
-        elif token != ":" and expecting and path and not isinstance(inside, int):
-            path[-1] = json.loads(token)
+        elif part != ":" and expecting and path and not isinstance(inside, int):
+            path[-1] = json.loads(part)
             _note(found, path, match.start())
             expecting = False
     return found
 
 
-def line_at(text: str, offset: int, _cache: dict[int, list[int]] | None = None) -> int:
-    """Return the 1-based line of an offset."""
-    return text.count("\n", 0, offset) + 1
-
-
-def line_starts(text: str) -> list[int]:
-    """Return the offset of each line's first character, for `bisect`."""
-    return [0, *(match.end() for match in re.finditer("\n", text))]
-
-
-def line_of(starts: list[int], offset: int) -> int:
-    """Return the 1-based line of an offset."""
-    return bisect_right(starts, offset)
-
-
 def _note(found: dict[KeyPath, list[int]], path: list[str | int | None], offset: int) -> None:
     if len(path) <= _MAX_DEPTH:
-        found.setdefault(tuple(part for part in path if part is not None), []).append(offset)
+        found.setdefault(tuple(key for key in path if key is not None), []).append(offset)
 
 
 def _blank(comment: str) -> str:

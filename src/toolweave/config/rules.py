@@ -6,6 +6,7 @@ Knows the transports by name only. Raises `ConfigError` without server and place
 from __future__ import annotations
 
 import base64
+import inspect
 import re
 import warnings
 from collections.abc import Callable, Mapping
@@ -39,6 +40,7 @@ __all__ = [
     "known_transports",
     "normalised",
     "register_transport_name",
+    "warn_deprecated",
 ]
 
 BUILT_IN_TRANSPORTS = ("stdio", "http", "sse", "inprocess")
@@ -93,10 +95,20 @@ def canonical_transport(name: str) -> str:
     return _SYNONYMS.get(plain.lower(), plain.lower() if plain.lower() in BUILT_IN_TRANSPORTS else name)
 
 
+def warn_deprecated(message: str) -> None:
+    """Warn whoever called into the package, however deep we are."""
+    level = 1
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("toolweave."):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, DeprecationWarning, stacklevel=level)
+
+
 def _transport(config: ServerConfig, out: Mapping[str, Any]) -> str:
     name = check_text(config.transport, "transport")
     if name == "websocket" and name not in _registered:
-        warnings.warn(WEBSOCKET_DEPRECATED, DeprecationWarning, stacklevel=5)  # who made the config
+        warn_deprecated(WEBSOCKET_DEPRECATED)
         return "http"
     if name:
         return name if name in _registered else canonical_transport(name)

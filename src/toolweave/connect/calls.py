@@ -90,7 +90,9 @@ class Caller:
         junk = getattr(process, "junk_lines", 0)
         hint = f"; it wrote {junk} lines that are no JSON-RPC, the last {process.last_junk!r}" if junk else ""  # type: ignore[union-attr]
         return RequestTimeoutError(
-            f"no answer to {what} within {seconds:g} s{self._config.redact(hint)}", server=self._config.name, seconds=seconds
+            f"no answer to {what} within {seconds:g} s{self._config.redact(hint)}",
+            server=self._config.name,
+            seconds=seconds,
         )
 
     async def _send(
@@ -103,7 +105,11 @@ class Caller:
             if self._config.restart == "never" or not (not lost.sent or _repeatable(spec)):
                 raise lost from None
         # provably not sent, or declared harmless to repeat: once more (DESIGN decision 3)
-        return await self._send_once(await self.line(), params, spec, ctx)
+        line = await self.line()
+        try:
+            return await self._send_once(line, params, spec, ctx)
+        except ConnectionLostError as exc:
+            raise await self._explained(line, exc) from None
 
     async def _send_once(
         self, line: Line, params: dict[str, Any], spec: ToolSpec | None, ctx: CallContext
@@ -173,7 +179,11 @@ class Caller:
         validator = self._catalog.validator(spec, "output")
         if validator is None or ("structuredContent" in result.raw and validator.is_valid(result.structured_content)):
             return result
-        said = describe(validator.problems(result.structured_content)) if "structuredContent" in result.raw else "it is missing"
+        said = (
+            describe(validator.problems(result.structured_content))
+            if "structuredContent" in result.raw
+            else "it is missing"
+        )
         text = f"tool {spec.name!r} broke its output schema: structured content: {said}"
         if policy == "warn":
             _log.warning("server %r: %s", self._config.name, text)

@@ -13,8 +13,8 @@ from typing import Any
 import anyio
 
 from toolweave.config import ServerConfig
-from toolweave.connect.listing import list_all, read_tools
-from toolweave.errors import SchemaError
+from toolweave.connect.listing import Listing, list_all, read_tools
+from toolweave.errors import ProtocolError, SchemaError
 from toolweave.schema.validate import Validator
 from toolweave.tools.names import aliases, selected
 from toolweave.tools.spec import ToolSpec
@@ -121,7 +121,12 @@ class Catalog:
 
     async def _fetch(self, request: Request, refusal: Refusal | None) -> None:
         server = self._config.name
-        listing = await list_all(request, "tools/list", "tools", server=server)
+        try:
+            listing = await list_all(request, "tools/list", "tools", server=server)
+        except ProtocolError as exc:
+            if exc.code != _METHOD_NOT_FOUND:
+                raise
+            listing = Listing()  # a server without tools, such as one of prompts only
         read = read_tools(listing.entries, server=server, refusal=refusal)
         self._adopt(read.specs)
         self.pages, self.ttl_seconds = listing.pages, listing.ttl_seconds

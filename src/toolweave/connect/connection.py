@@ -5,7 +5,6 @@ Puts the owner, the catalog and the session together. Knows nothing of other ser
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
@@ -19,6 +18,7 @@ from toolweave.connect.catalog import Catalog
 from toolweave.connect.connecting import Connecting
 from toolweave.connect.dial import Line
 from toolweave.connect.events import EventName, Events
+from toolweave.connect.follow import Follower
 from toolweave.connect.listing import list_all
 from toolweave.connect.offers import (
     Completion,
@@ -35,7 +35,7 @@ from toolweave.connect.offers import (
 )
 from toolweave.connect.owner import Owner
 from toolweave.connect.report import Report
-from toolweave.connect.session import Peer
+from toolweave.connect.session import Agreement, Peer
 from toolweave.connect.state import ConnectionState, StateChanged
 from toolweave.errors import ConnectionClosedError, ErrorKind, ProtocolError, ServerError, as_tool_error
 from toolweave.tools.call import CallContext, ProgressCallback, ToolCall
@@ -47,10 +47,6 @@ from toolweave.tools.wrappers import prefixed
 
 __all__ = ["McpConnection", "connect_mcp"]
 
-_log = logging.getLogger("toolweave.connect")
-_CHANGED = "notifications/tools/list_changed"
-_DEBOUNCE_SECONDS = 0.05
-_RELISTEN_SECONDS = 1.0
 
 ListenerT = TypeVar("ListenerT", bound=Callable[[Any], Any])
 
@@ -67,9 +63,13 @@ class McpConnection:
         self._entered = 0
         self._events = Events(config.name)
         self._catalog = Catalog(config)
-        self._stale = anyio.Event()
+        self._follower = Follower(config.name, expire=self._catalog.expire, refresh=self._refresh)
         self._owner = Owner(
-            config, Peer(self._notified), settle=self._settle, attend=self._attend, on_state=self._state_changed
+            config,
+            Peer(self._notified),
+            settle=self._settle,
+            attend=self._follower.attend,
+            on_state=self._state_changed,
         )
         self._caller = Caller(config, self._owner, self._catalog)
 
@@ -93,26 +93,22 @@ class McpConnection:
     @property
     def protocol_version(self) -> str | None:
         """The negotiated protocol revision, such as `"2025-11-25"`; None before the handshake."""
-        line = self._last_line
-        return line.session.agreement.version if line else None
+        return self._agreement.version if self._agreement else None
 
     @property
     def server_info(self) -> Mapping[str, Any]:
         """The server's `Implementation` object as it came: name, version, title, ...; empty before the handshake."""
-        line = self._last_line
-        return line.session.agreement.server_info if line else {}
+        return self._agreement.server_info if self._agreement else {}
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
         """The server's capabilities as they came; empty before the handshake."""
-        line = self._last_line
-        return line.session.agreement.capabilities if line else {}
+        return self._agreement.capabilities if self._agreement else {}
 
     @property
     def instructions(self) -> str | None:
         """The server's instructions for a model, or None; untrusted."""
-        line = self._last_line
-        return line.session.agreement.instructions if line else None
+        return self._agreement.instructions if self._agreement else None
 
     @property
     def report(self) -> Report:
@@ -303,8 +299,9 @@ class McpConnection:
     # inside
 
     @property
-    def _last_line(self) -> Line | None:
-        return self._caller.last_line
+    def _agreement(self) -> Agreement | None:
+        line = self._caller.last_line
+        return line.session.agreement if line else None
 
     async def _list(self, capability: str, method: str, key: str) -> list[Any]:
         line = await self._caller.line()
@@ -337,6 +334,8 @@ class McpConnection:
             try:
                 await self._refresh(line)
             except ServerError as exc:
+                if line.session.wire.over:
+                    raise
                 step.outcome, step.detail = "failed", str(exc)
                 self._owner.degrade(exc)
                 return
@@ -344,45 +343,8 @@ class McpConnection:
             if self._catalog.problems:
                 step.detail += "; " + "; ".join(self._catalog.problems)
 
-    async def _attend(self, line: Line) -> None:
-        """Keep the tools in step with the server for as long as the line holds (requirement D28)."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._follow, line)
-            tools = line.session.agreement.capabilities.get("tools")
-            if line.session.agreement.modern and isinstance(tools, Mapping) and tools.get("listChanged"):
-                tasks.start_soon(self._listen, line)
-
-    async def _follow(self, line: Line) -> None:
-        while True:
-            await self._stale.wait()
-            await anyio.sleep(_DEBOUNCE_SECONDS)
-            self._stale = anyio.Event()
-            try:
-                await self._refresh(line)
-            except ServerError as exc:
-                _log.warning("%s", exc)
-
-    async def _listen(self, line: Line) -> None:
-        """Hold a `subscriptions/listen` stream open (SEP-2575); nothing is replayed, so re-list after a break."""
-        number = 0
-        while not line.session.wire.over:
-            number += 1
-            try:
-                await line.session.request(
-                    "subscriptions/listen", {"notifications": {"toolsListChanged": True}}, request_id=f"listen-{number}"
-                )
-            except ProtocolError as exc:
-                _log.info("server %r: no subscription to tool changes: %s", self.name, exc.message)
-                return
-            except ServerError as exc:
-                _log.info("%s", exc)
-            await anyio.sleep(_RELISTEN_SECONDS)
-            self._stale.set()
-
     def _notified(self, method: str, params: Mapping[str, Any]) -> None:
-        if method == _CHANGED:
-            self._catalog.expire()
-            self._stale.set()
+        self._follower.notified(method)
         self._events.emit("notification", (method, params))
 
     def _state_changed(self, change: StateChanged) -> None:

@@ -76,9 +76,7 @@ def register_transport(name: str, factory: TransportFactory) -> None:
 
 
 @asynccontextmanager
-async def open_session(
-    config: ServerConfig, attempt: Attempt, peer: Peer, report: Report
-) -> AsyncIterator[Line]:
+async def open_session(config: ServerConfig, attempt: Attempt, peer: Peer, report: Report) -> AsyncIterator[Line]:
     """Open a conversation with a server and shake hands.
 
     Raises:
@@ -94,7 +92,7 @@ async def open_session(
             raise Redial(replace(attempt, era="legacy"), str(exc)) from exc
         except ProtocolError as exc:
             if _wants_sse(config, attempt, exc):
-                raise Redial(Attempt(transport="sse", era="legacy"), str(exc)) from exc
+                raise Redial(Attempt(transport="sse", era="legacy"), exc.message) from exc
             raise
         yield Line(session, process)
 
@@ -128,9 +126,7 @@ async def _open_wire(
 
 
 @asynccontextmanager
-async def _stdio(
-    config: ServerConfig, peer: Peer, report: Report
-) -> AsyncIterator[tuple[Wire, ServerProcess | None]]:
+async def _stdio(config: ServerConfig, peer: Peer, report: Report) -> AsyncIterator[tuple[Wire, ServerProcess | None]]:
     env = inherited_environment() | config.env_values()
     with report.step("find the command") as step:
         step.detail = program = find_program(config.command, env=env, cwd=config.cwd, server=config.name)
@@ -189,9 +185,7 @@ async def _engine() -> Any:
 
 def _http_settings(config: ServerConfig) -> Any:
     http = importlib.import_module("toolweave.connect.http")
-    return http.HttpSettings(
-        url=config.url, headers=_header_source(config), connect_seconds=config.connect_timeout
-    )
+    return http.HttpSettings(url=config.url, headers=_header_source(config), connect_seconds=config.connect_timeout)
 
 
 def _header_source(config: ServerConfig) -> Callable[[], Awaitable[Mapping[str, str]]]:

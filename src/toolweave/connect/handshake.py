@@ -58,7 +58,9 @@ async def shake_hands(wire: Wire, *, era: str, probe_seconds: float, server: str
         return _modern(wire, agreement)
     if era != "auto":
         raise ProtocolError(
-            f"it does not speak protocol revision {wanted}; use protocol='auto'", server=server, code=UNSUPPORTED_VERSION
+            f"it does not speak protocol revision {wanted}; use protocol='auto'",
+            server=server,
+            code=UNSUPPORTED_VERSION,
         )
     try:
         return await _initialize(wire, LEGACY_VERSIONS[-1], server, report)
@@ -72,9 +74,7 @@ async def shake_hands(wire: Wire, *, era: str, probe_seconds: float, server: str
         return _modern(wire, agreement)
 
 
-async def _discover(
-    wire: Wire, wanted: str, seconds: float | None, server: str, report: Report
-) -> Agreement | None:
+async def _discover(wire: Wire, wanted: str, seconds: float | None, server: str, report: Report) -> Agreement | None:
     for attempt in range(2):
         with report.step("discover") as step:
             try:

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx2
+import msgspec
 
 from toolweave.connect.channel import MAX_MESSAGE_BYTES
 
-__all__ = ["Fault", "HttpFaults", "HttpSettings", "http_client"]
+__all__ = ["Fault", "HttpFaults", "HttpSettings", "http_client", "status_fault", "transport_fault"]
 
 _EXCERPT = 300
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
@@ -84,7 +85,7 @@ class HttpFaults:
         self._faults[ticket] = fault
         error = {"code": -32603, "message": fault.text, "data": {"ticket": ticket}}
         body = {"jsonrpc": "2.0", "id": None, "error": error}
-        return httpx2.Response(fault.status or 503, request=request, json=body)
+        return httpx2.Response(max(fault.status or 503, 400), request=request, json=body)
 
     def take(self, data: Any) -> Fault | None:
         """Return the fault that an error's `data` stands for, or None when it is the server's own error."""
@@ -107,11 +108,14 @@ class _Isolating(httpx2.AsyncBaseTransport):
                 return response
             body = await self._read(response)
         except httpx2.TransportError as exc:
-            return self._faults.response(request, _transport_fault(request, exc))
+            return self._faults.response(request, transport_fault(request, exc))
         if response.status_code >= 400 and (response.status_code in (401, 403) or not _is_rpc_error(body)):
-            return self._faults.response(request, _status_fault(request, response, body))
+            return self._faults.response(request, status_fault(request, response, body))
         if response.status_code == 404 and "mcp-session-id" in request.headers:
-            return self._faults.response(request, _status_fault(request, response, body))
+            return self._faults.response(request, status_fault(request, response, body))
+        if response.status_code < 400 and not _is_well_formed(body):
+            fault = Fault(status=response.status_code, text=f"its answer is not valid JSON: {_excerpt(body)}")
+            return self._faults.response(request, fault)
         return httpx2.Response(response.status_code, headers=_plain(response), request=request, content=body)
 
     async def _read(self, response: httpx2.Response) -> bytes:
@@ -164,7 +168,8 @@ def _proxy_for(url: str) -> str | None:
     return proxies.get(parts.scheme) or proxies.get("all")
 
 
-def _transport_fault(request: httpx2.Request, exc: httpx2.TransportError) -> Fault:
+def transport_fault(request: httpx2.Request, exc: httpx2.TransportError) -> Fault:
+    """Return what a request without an answer is."""
     where = request.url.copy_with(query=None, userinfo=b"")
     return Fault(
         status=None,
@@ -173,8 +178,9 @@ def _transport_fault(request: httpx2.Request, exc: httpx2.TransportError) -> Fau
     )
 
 
-def _status_fault(request: httpx2.Request, response: httpx2.Response, body: bytes) -> Fault:
-    excerpt = " ".join(body[: _EXCERPT * 4].decode("utf-8", "replace").split())[:_EXCERPT]
+def status_fault(request: httpx2.Request, response: httpx2.Response, body: bytes) -> Fault:
+    """Return what an answer with an HTTP error status is."""
+    excerpt = _excerpt(body)
     phrase = f"{response.status_code} {response.reason_phrase}".strip()
     return Fault(
         status=response.status_code,
@@ -183,6 +189,19 @@ def _status_fault(request: httpx2.Request, response: httpx2.Response, body: byte
         retry_after=response.headers.get("retry-after"),
         challenge=response.headers.get("www-authenticate"),
     )
+
+
+def _excerpt(body: bytes) -> str:
+    text = body[: _EXCERPT * 4].decode("utf-8", "replace")
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:_EXCERPT]
+
+
+def _is_well_formed(body: bytes) -> bool:
+    try:
+        msgspec.json.decode(body, type=msgspec.Raw)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 def _is_json(response: httpx2.Response) -> bool:

@@ -29,7 +29,6 @@ from toolweave.errors import (
     ConnectionLostError,
     RequestTimeoutError,
     ServerError,
-    ToolweaveError,
 )
 
 __all__ = ["Owner"]
@@ -166,7 +165,11 @@ class Owner:
 
     def _next_delay(self, failures: int, error: Exception) -> float | None:
         # a server that never came up is not tried for ever behind its user's back
-        if self.config.restart == "never" or not self._ever_ready or isinstance(error, (AuthRequiredError, ConfigError)):
+        if (
+            self.config.restart == "never"
+            or not self._ever_ready
+            or isinstance(error, (AuthRequiredError, ConfigError))
+        ):
             return None
         return self._policy.delay(failures, random.random())  # noqa: S311 - spreads retries, guards nothing
 
@@ -175,27 +178,28 @@ class Owner:
         deadline = anyio.current_time() + self.config.connect_timeout
         self.report = Report()
         self._opened = None
+        attempt, refused = self._attempt, ""
         for _ in range(_MAX_REDIALS):
             try:
-                await self._dial(deadline)
+                await self._dial(attempt, deadline)
             except Exception as exc:  # boundary: whatever ends a connection is told to its users
                 error = _sole_cause(exc)
                 if isinstance(error, Redial):
                     _log.info("server %r: dialling again: %s", self.config.name, error)
-                    self._attempt = error.attempt
+                    refused = str(error) if error.attempt.transport != attempt.transport else ""
+                    attempt = error.attempt
                     continue
-                error = await self._explained(error)
                 held = None if self._opened is None else time.monotonic() - self._opened
-                return held, error
+                return held, await self._explained(error, refused)
             break
         return None, ConnectError("it refused every way to connect", server=self.config.name)
 
-    async def _dial(self, deadline: float) -> None:
+    async def _dial(self, attempt: Attempt, deadline: float) -> None:
         seconds = self.config.connect_timeout
         with anyio.CancelScope(deadline=deadline) as self._scope:
-            async with open_session(self.config, self._attempt, self.peer, self.report) as line:
+            async with open_session(self.config, attempt, self.peer, self.report) as line:
                 self._scope.deadline = math.inf
-                self._attempt = _learned(self._attempt, line)
+                self._attempt = _learned(attempt, line)
                 await self._use(line)
                 self._scope.deadline = anyio.current_time() + self.config.timeout.close + _TEARDOWN_SECONDS
         if self._scope.cancelled_caught and not self._stopping and self._opened is None:
@@ -233,26 +237,25 @@ class Owner:
         if lost and not self._stopping:
             raise ConnectionLostError("the connection ended", server=self.config.name, sent=False)
 
-    async def _explained(self, error: Exception) -> Exception:
-        """Add what the process left behind to the error that ended the connection."""
-        process = self.report.process
+    async def _explained(self, error: Exception, refused: str) -> Exception:
+        """Add to the error that ended the connection what the process left behind, or what was refused before."""
         name = self.config.name
-        if isinstance(error, ConnectionLostError) and process is not None:
-            code, stderr = await process.last_words()
+        if isinstance(error, ConnectionLostError) and self.report.process is not None:
+            code, stderr = await self.report.process.last_words()
             stderr = self.config.redact(stderr)
             if self._opened is None:
-                return ConnectError(
-                    "it ended before it had shaken hands; run its command by hand to see why",
-                    server=name,
-                    exit_code=code,
-                    stderr=stderr,
-                )
-            return ConnectionLostError("its process ended", server=name, sent=False, exit_code=code, stderr=stderr)
-        if isinstance(error, ToolweaveError):
-            if self._opened is None and isinstance(error, ServerError) and not isinstance(error, (ConnectError, TimeoutError)):
-                return ConnectError(error.message, server=name)
+                text = "its process ended while connecting; run its command by hand to see why"
+                return ConnectError(text, server=name, exit_code=code, stderr=stderr)
+            text = "its process ended" if code is not None else error.message
+            return ConnectionLostError(text, server=name, sent=False, exit_code=code, stderr=stderr)
+        if isinstance(error, (ConnectError, TimeoutError, ConfigError)) or (
+            self._opened is not None and isinstance(error, ServerError)
+        ):
             return error
-        return ConnectError(f"{type(error).__name__}: {error}", server=name)
+        text = error.message if isinstance(error, ServerError) else f"{type(error).__name__}: {error}"
+        if refused:
+            text = f"{refused}; nor does it answer as a server of the older HTTP+SSE transport: {text}"
+        return ConnectError(text, server=name)
 
     def _set(self, state: ConnectionState, error: Exception | None = None, *, retry_in: float | None = None) -> None:
         previous, self.state = self.state, state
@@ -261,9 +264,7 @@ class Owner:
         changed.set()
         if state is not previous:
             self._on_state(
-                StateChanged(
-                    server=self.config.name, state=state, previous=previous, error=error, retry_in=retry_in
-                )
+                StateChanged(server=self.config.name, state=state, previous=previous, error=error, retry_in=retry_in)
             )
 
 

@@ -155,7 +155,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         return self._transport.get_returncode() if self._transport is not None else None
 
     def stderr_tail(self, lines: int = 20) -> str:
-        """Return the last lines of the process's standard error, without escapes and control characters; untrusted text."""
+        """Return the last lines of the process's standard error without control characters; untrusted text."""
         text = bytes(self._stderr[-_STDERR_BYTES:]).decode("utf-8", "replace")
         return "\n".join(_CONTROLS.sub("", text).split("\n")[-lines - 1 :]).strip()
 
@@ -256,9 +256,7 @@ async def spawn(
     loop = asyncio.get_running_loop()
     process = ServerProcess()
     with anyio.CancelScope(shield=True):  # a cancel in mid-spawn would lose a live process
-        await loop.subprocess_exec(
-            lambda: process, *argv, env=dict(env), cwd=cwd, start_new_session=os.name == "posix"
-        )
+        await loop.subprocess_exec(lambda: process, *argv, env=dict(env), cwd=cwd, start_new_session=os.name == "posix")
     try:
         await anyio.to_thread.run_sync(reaper.watch, process.pid)
         yield process

@@ -74,7 +74,7 @@ class Reaper:
         if os.name != "posix" or not sys.executable:
             return
         self._owner_pid = os.getpid()
-        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and program
+        self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

@@ -71,7 +71,11 @@ def content_block(item: Any) -> ContentBlock:
         return UnknownContent(type="malformed", raw={"value": item})
     block = cast("Mapping[str, Any]", item)
     make = _MAKERS.get(block.get("type", ""))
-    made = make(block, {"annotations": _mapping(block.get("annotations")), "meta": _mapping(block.get("_meta")) or {}}) if make else None
+    made = (
+        make(block, {"annotations": _mapping(block.get("annotations")), "meta": _mapping(block.get("_meta")) or {}})
+        if make
+        else None
+    )
     return made if made is not None else UnknownContent(type=str(block.get("type", "malformed")), raw=block)
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, cast
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any, Self, cast
 
 import anyio
 import httpx2
@@ -36,7 +37,7 @@ from mcp.shared.transport_context import TransportContext
 from pydantic import ValidationError
 
 from toolweave.connect.channel import Channel
-from toolweave.connect.http import Fault, HttpFaults, HttpSettings, http_client
+from toolweave.connect.http import Fault, HttpFaults, HttpSettings, http_client, status_fault, transport_fault
 from toolweave.connect.session import METHOD_NOT_FOUND, Peer, Wire
 from toolweave.errors import (
     AuthRequiredError,
@@ -45,11 +46,14 @@ from toolweave.errors import (
     ServerError,
 )
 
-__all__ = ["channel_wire", "http_wire", "sse_wire", "streams_wire", "in_process_streams"]
+__all__ = ["channel_wire", "http_wire", "in_process_streams", "sse_wire", "streams_wire"]
 
 _log = logging.getLogger("toolweave.connect")
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _UNCANCELLABLE = frozenset({"initialize", "server/discover"})
+_ANSWER_ID = re.compile(
+    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(?:(\d{1,18})|"([\x20-\x7e]{1,80}?)")\s*,'
+)
 _GONE_STREAM = ("SSE stream", "server answered a request with 202")
 
 Loss = Callable[[bool], ServerError]
@@ -73,7 +77,7 @@ class _ReadStream:
     async def aclose(self) -> None:
         self._closed = True
 
-    async def __aenter__(self) -> _ReadStream:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
@@ -98,11 +102,25 @@ class _ReadStream:
             pass
         try:
             value: Any = json.loads(line)
-        except (ValueError, RecursionError):
-            self._junk(line)
-            return []
+        except UnicodeDecodeError:
+            return self._unreadable(line, "is not valid UTF-8")
+        except RecursionError:
+            return self._unreadable(line, "is nested too deeply")
+        except ValueError:
+            return self._unreadable(line, "is not valid JSON")
         items: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
         return [SessionMessage(message) for item in items if (message := self._salvage(item, line)) is not None]
+
+    def _unreadable(self, line: bytes, why: str) -> list[SessionMessage]:
+        """Fail the call that an unreadable answer belongs to, if the answer still says which one that is."""
+        found = _ANSWER_ID.match(line)
+        self._junk(line)
+        if found is None:
+            return []
+        number, text = found.groups()
+        error = types.ErrorData(code=types.PARSE_ERROR, message=f"its answer {why}")
+        answer = types.JSONRPCError(jsonrpc="2.0", id=int(number) if number else text.decode("ascii"), error=error)
+        return [SessionMessage(answer)]
 
     def _salvage(self, item: Any, line: bytes) -> types.JSONRPCMessage | None:
         """Read one message leniently: a broken answer is an error for its call at once, not a call that hangs."""
@@ -141,7 +159,7 @@ class _WriteStream:
     async def aclose(self) -> None:
         """Nothing to do: the channel's owner closes it."""
 
-    async def __aenter__(self) -> _WriteStream:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
@@ -203,9 +221,7 @@ class SdkWire:
         """Return why a tool with this input schema must not be offered over HTTP (SEP-2243), or None."""
         return find_invalid_x_mcp_header(schema) if self._faults is not None else None
 
-    def _headers(
-        self, method: str, params: Mapping[str, Any], schema: Mapping[str, Any] | None
-    ) -> dict[str, str]:
+    def _headers(self, method: str, params: Mapping[str, Any], schema: Mapping[str, Any] | None) -> dict[str, str]:
         meta = params.get("_meta")
         revision = meta.get(_VERSION_KEY) if isinstance(meta, Mapping) else None
         if not isinstance(revision, str):
@@ -229,27 +245,30 @@ class SdkWire:
         code, message, data = exc.error.code, exc.error.message, exc.error.data
         fault = self._faults.take(data) if self._faults is not None else None
         if fault is not None:
-            return self._http_error(fault)
+            if fault.session_gone:
+                self.end()
+            return http_error(fault, server=self._server)
         if code == types.CONNECTION_CLOSED and message == "Connection closed":
             return self._loss(True)
         if code in (types.CONNECTION_CLOSED, types.INVALID_REQUEST) and message.startswith(_GONE_STREAM):
             return ConnectionLostError(f"the answer did not come: {message}", server=self._server, sent=True)
         return ProtocolError(message, server=self._server, code=code, data=data)
 
-    def _http_error(self, fault: Fault) -> ServerError:
-        if fault.status in (401, 403):
-            return AuthRequiredError(
-                f"{fault.text}; set 'auth' or 'headers' for it, or correct them",
-                server=self._server,
-                status=fault.status,
-                challenge=fault.challenge,
-            )
-        if fault.session_gone:
-            self.end()
-            return ConnectionLostError(f"its session has ended: {fault.text}", server=self._server, sent=False)
-        if fault.status is None:
-            return ConnectionLostError(fault.text, server=self._server, sent=fault.sent)
-        return ProtocolError(fault.text, server=self._server, code=types.INTERNAL_ERROR, data=fault.data())
+
+def http_error(fault: Fault, *, server: str) -> ServerError:
+    """Return the error that one HTTP fault is."""
+    if fault.status in (401, 403):
+        return AuthRequiredError(
+            f"{fault.text}; set 'auth' or 'headers' for it, or correct them",
+            server=server,
+            status=fault.status,
+            challenge=fault.challenge,
+        )
+    if fault.session_gone:
+        return ConnectionLostError(f"its session has ended: {fault.text}", server=server, sent=False)
+    if fault.status is None:
+        return ConnectionLostError(fault.text, server=server, sent=fault.sent)
+    return ProtocolError(fault.text, server=server, code=types.INTERNAL_ERROR, data=fault.data())
 
 
 @asynccontextmanager
@@ -289,9 +308,7 @@ async def _running(
             tasks.cancel_scope.cancel()
 
 
-def channel_wire(
-    channel: Channel, peer: Peer, *, server: str, loss: Loss
-) -> AbstractAsyncContextManager[Wire]:
+def channel_wire(channel: Channel, peer: Peer, *, server: str, loss: Loss) -> AbstractAsyncContextManager[Wire]:
     """Open a wire over a channel."""
     return _running(_ReadStream(channel), _WriteStream(channel), peer, server=server, loss=loss)
 
@@ -311,7 +328,10 @@ async def http_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Lo
     faults = HttpFaults()
     async with (
         http_client(settings, faults) as client,
-        streamable_http_client(settings.url, http_client=client, max_sse_event_size=settings.max_bytes) as (read, write),
+        streamable_http_client(settings.url, http_client=client, max_sse_event_size=settings.max_bytes) as (
+            read,
+            write,
+        ),
         _running(read, write, peer, server=server, loss=loss, faults=faults) as wire,
     ):
         yield wire
@@ -327,11 +347,14 @@ async def sse_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Los
     ) -> httpx2.AsyncClient:
         return http_client(settings, faults)
 
-    async with (
-        sse_client(settings.url, httpx_client_factory=factory) as (read, write),
-        _running(read, write, peer, server=server, loss=loss, faults=faults) as wire,
-    ):
-        yield wire
+    async with AsyncExitStack() as stack:
+        try:
+            read, write = await stack.enter_async_context(sse_client(settings.url, httpx_client_factory=factory))
+        except httpx2.HTTPStatusError as exc:
+            raise http_error(status_fault(exc.request, exc.response, b""), server=server) from exc
+        except httpx2.TransportError as exc:
+            raise http_error(transport_fault(exc.request, exc), server=server) from exc
+        yield await stack.enter_async_context(_running(read, write, peer, server=server, loss=loss, faults=faults))
 
 
 @asynccontextmanager
@@ -339,10 +362,9 @@ async def in_process_streams(server: Any) -> AsyncIterator[tuple[Any, Any]]:
     """Run an SDK server object, or what wraps one, in this process and yield the client's streams."""
     # MCPServer and FastMCP keep the low-level server under these names and offer no public one
     inner = getattr(server, "_lowlevel_server", None) or getattr(server, "_mcp_server", None) or server
-    async with create_client_server_memory_streams() as (ours, theirs):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(inner.run, *theirs, inner.create_initialization_options())
-            try:
-                yield ours
-            finally:
-                tasks.cancel_scope.cancel()
+    async with create_client_server_memory_streams() as (ours, theirs), anyio.create_task_group() as tasks:
+        tasks.start_soon(inner.run, *theirs, inner.create_initialization_options())
+        try:
+            yield ours
+        finally:
+            tasks.cancel_scope.cancel()

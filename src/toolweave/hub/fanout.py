@@ -12,9 +12,7 @@ __all__ = ["for_each"]
 ItemT = TypeVar("ItemT")
 
 
-async def for_each(
-    items: Iterable[ItemT], work: Callable[[ItemT], Awaitable[object]]
-) -> list[tuple[ItemT, Exception]]:
+async def for_each(items: Iterable[ItemT], work: Callable[[ItemT], Awaitable[object]]) -> list[tuple[ItemT, Exception]]:
     """Do `work` for all items concurrently; return those that failed with their errors, in the items' order.
 
     A failure costs nobody else anything; cancellation reaches all of them.

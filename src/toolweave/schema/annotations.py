@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import operator
 import re
 import sys
 import types
@@ -129,7 +128,7 @@ def _hints(target: Any) -> dict[str, Any]:
     """Return evaluated annotations; one that cannot be evaluated stays a string."""
     try:
         return typing.get_type_hints(target, include_extras=True)
-    except Exception:  # noqa: BLE001  # boundary: evaluating annotations runs user code
+    except Exception:  # boundary: evaluating annotations runs user code
         module = inspect.unwrap(target)
         names = {**getattr(module, "__globals__", {}), **_callers_locals()}
         raw: Mapping[str, Any] = getattr(target, "__annotations__", {})
@@ -140,7 +139,7 @@ def _evaluated(annotation: Any, names: dict[str, Any]) -> Any:
     holder = types.SimpleNamespace(__annotations__={"it": annotation})
     try:
         return typing.get_type_hints(holder, globalns=names, include_extras=True)["it"]
-    except Exception:  # noqa: BLE001  # boundary: see _hints
+    except Exception:  # boundary: see _hints
         return annotation
 
 
@@ -179,7 +178,7 @@ def _modern(annotation: Any) -> Any:
     if renewed == arguments:
         return annotation
     if origin in {typing.Union, types.UnionType}:
-        return functools.reduce(operator.or_, renewed)
+        return typing.Union[renewed]  # noqa: UP007  # of a tuple
     if origin is Annotated:
         return Annotated[renewed]
     return origin[renewed]
@@ -198,6 +197,6 @@ def _modern_typed_dict(annotation: Any) -> Any:
         else:
             marker = typing.Required if name in annotation.__required_keys__ else typing.NotRequired
         fields[name] = marker[_modern(hint)]
-    renewed: Any = typing_extensions.TypedDict(annotation.__name__, fields)  # pyright: ignore
+    renewed: Any = typing_extensions.TypedDict(annotation.__name__, fields)  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues]
     renewed.__doc__ = annotation.__doc__
     return renewed

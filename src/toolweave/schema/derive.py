@@ -82,14 +82,13 @@ class Signature:
         The JSON Schema decides what is accepted, so that a local tool and a server's behave alike;
         pydantic converts and runs the validators the annotations carry.
         """
-        values: Any = arguments if isinstance(arguments, dict) else _as_dict(arguments)
         validator = self._validator
         if validator is None:
             validator = self._validator = Validator(self.input_schema)
-        if not validator.is_valid(values):
-            return {}, validator.problems(values)
+        if not validator.is_valid(arguments):
+            return {}, validator.problems(arguments)
         try:
-            return self._arguments.validate_python(values), ()
+            return self._arguments.validate_python(arguments), ()
         except ValueError as exc:
             return {}, _problems(cast("ValidationError", exc))
 
@@ -126,17 +125,18 @@ def derive(function: Callable[..., Any], *, injected: type | None = None, opaque
     )
 
 
-def schema_of(kind: Any, *, serialization: bool = False) -> dict[str, Any]:
+def schema_of(kind: Any, *, serialization: bool = False, what: str = "the type") -> dict[str, Any]:
     """Return the JSON Schema of a type: closed objects at every level, no titles on properties (R90).
 
     Args:
         kind: A pydantic model, dataclass, TypedDict or any other annotation pydantic understands.
         serialization: Describe what comes out instead of what goes in.
+        what: How an error names the type.
 
     Raises:
         SchemaError: The type has no JSON form.
     """
-    return _json_schema(_adapter(kind, f"type {kind!r}"), "serialization" if serialization else "validation")
+    return _json_schema(_adapter(kind, what), "serialization" if serialization else "validation", what)
 
 
 def _documentation(function: Callable[..., Any]) -> str | None:
@@ -156,14 +156,14 @@ def _arguments_adapter(
     from typing_extensions import TypedDict
 
     fields = {p.name: _field(p, descriptions.get(p.name)) for p in parameters}
-    shape: Any = TypedDict(name, fields)  # pyright: ignore
+    shape: Any = TypedDict(name, fields)  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues]
     shape.__pydantic_config__ = ConfigDict(extra="forbid")
     try:
         adapter = _adapter(shape, f"function {name!r}")
         _json_schema(adapter, "validation")
     except (PydanticUserError, SchemaError):
-        for parameter in parameters:  # find the one at fault
-            _json_schema(_adapter(parameter.annotation, f"function {name!r}: parameter {parameter.name!r}"), "validation")
+        for parameter in parameters:  # name the one at fault
+            schema_of(parameter.annotation, what=f"function {name!r}: parameter {parameter.name!r}")
         raise
     return adapter
 
@@ -224,13 +224,15 @@ def _adapter(kind: Any, what: str) -> TypeAdapter[Any]:
         raise SchemaError(f"{what} has no JSON form: {str(exc).partition(chr(10))[0]}") from None
 
 
-def _json_schema(adapter: TypeAdapter[Any], mode: typing.Literal["validation", "serialization"]) -> dict[str, Any]:
+def _json_schema(
+    adapter: TypeAdapter[Any], mode: typing.Literal["validation", "serialization"], what: str = "the type"
+) -> dict[str, Any]:
     from pydantic.errors import PydanticUserError
 
     try:
         schema = adapter.json_schema(mode=mode, schema_generator=_generator())
     except (PydanticUserError, NameError) as exc:
-        raise SchemaError(f"no JSON form: {str(exc).partition(chr(10))[0]}") from None
+        raise SchemaError(f"{what} has no JSON form: {str(exc).partition(chr(10))[0]}") from None
     return _root_inlined(schema)
 
 
@@ -272,10 +274,7 @@ def _closed(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _as_dict(arguments: Any) -> Any:
-    return dict(cast("Mapping[str, Any]", arguments)) if isinstance(arguments, Mapping) else arguments
-
-
 def _problems(exc: ValidationError) -> tuple[Problem, ...]:
     """Return pydantic's findings without the values it found them in."""
-    return tuple(Problem(path=path_text(error["loc"]), message=error["msg"]) for error in exc.errors(include_input=False))
+    errors = exc.errors(include_input=False, include_url=False, include_context=False)
+    return tuple(Problem(path=path_text(error["loc"]), message=error["msg"]) for error in errors)

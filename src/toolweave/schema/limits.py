@@ -61,7 +61,11 @@ def check_schema(schema: Any) -> None:  # any JSON value, and whatever else a ca
 
 def measure(instance: Any) -> int:  # any JSON value
     """Return the number of values inside a value, or -1 when it is nested too deeply."""
-    if not isinstance(instance, (dict, list)):
+    if isinstance(instance, dict):
+        level = [item for item in cast("dict[str, Any]", instance).values() if isinstance(item, (dict, list))]
+        if not level:  # what nearly all arguments are
+            return len(cast("dict[str, Any]", instance))
+    elif not isinstance(instance, list):
         return 0
     size = 0
     level: list[Any] = [instance]
@@ -92,12 +96,11 @@ def local_target(root: dict[str, Any], ref: object) -> Any:  # any JSON value
 
 
 def _containers(level: Iterable[Any]) -> list[Any]:
-    return [
-        item
-        for node in level
-        for item in (node.values() if isinstance(node, dict) else node)
-        if isinstance(item, (dict, list))
-    ]
+    return [item for node in level for item in _values(node) if isinstance(item, (dict, list))]
+
+
+def _values(node: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return node.values() if isinstance(node, dict) else node
 
 
 def _check_combinations(root: dict[str, Any], schemas: list[dict[str, Any]]) -> None:
@@ -118,7 +121,9 @@ def _check_combinations(root: dict[str, Any], schemas: list[dict[str, Any]]) -> 
                 total += sum(count(branch) for branch in cast("list[Any]", branches))
         total += sum(count(schema.get(keyword)) for keyword in _IN_PLACE)
         if total > MAX_COMBINATIONS:
-            raise SchemaError(f"more than {MAX_COMBINATIONS} subschemas apply to one value; simplify allOf, anyOf, $ref")
+            raise SchemaError(
+                f"more than {MAX_COMBINATIONS} subschemas apply to one value through allOf, anyOf or $ref"
+            )
         counts[id(schema)] = total
         return total
 

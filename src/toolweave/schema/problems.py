@@ -210,8 +210,8 @@ def _type_name(value: Any) -> str:
         return "null"
     if isinstance(value, bool):
         return "boolean"
-    names = {str: "string", int: "integer", dict: "object", list: "array"}
-    return names.get(type(value), "number")
+    names: dict[type, str] = {str: "string", int: "integer", dict: "object", list: "array"}
+    return next((name for kind, name in names.items() if isinstance(value, kind)), "number")
 
 
 def _glimpse(value: Any) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from toolweave.errors import SchemaError
 from toolweave.schema.limits import MAX_INSTANCE_DEPTH, check_schema, measure
@@ -53,6 +53,8 @@ class Validator:
 
     def is_valid(self, instance: Any) -> bool:
         """Tell whether a JSON value fits; what is no JSON value does not."""
+        if type(instance) is not dict:
+            instance = _plain(instance)
         if measure(instance) < 0:
             return False
         try:
@@ -62,6 +64,7 @@ class Validator:
 
     def problems(self, instance: Any) -> tuple[Problem, ...]:
         """Return what is wrong with a value, in words a model can act on; empty when it fits."""
+        instance = _plain(instance)
         size = measure(instance)
         if size < 0:
             return (Problem(path="", message=f"is nested deeper than {MAX_INSTANCE_DEPTH} levels"),)
@@ -90,13 +93,13 @@ class Validator:
 def _compile(schema: Mapping[str, Any] | bool) -> jsonschema_rs.Validator:
     import jsonschema_rs  # loading its 10 MB takes 20 ms, and few runs validate
 
-    check_schema(schema)
     if isinstance(schema, bool):
         return jsonschema_rs.Draft202012Validator(schema)
     if not isinstance(schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # strangers send anything
         raise SchemaError(f"a schema is an object or a boolean, not {type(schema).__name__}")
     draft = getattr(jsonschema_rs, _dialect(schema))
     body = {key: value for key, value in schema.items() if key != "$schema"}
+    check_schema(body)
     refused: list[str] = []
 
     def refuse(uri: str) -> Any:
@@ -112,6 +115,10 @@ def _compile(schema: Mapping[str, Any] | bool) -> jsonschema_rs.Validator:
         raise SchemaError(f"not a valid schema: {_cut(exc.message)}", pointer=pointer) from None
     except ValueError as exc:  # no JSON value
         raise SchemaError(f"not a valid schema: {_cut(str(exc))}") from None
+
+
+def _plain(instance: Any) -> Any:
+    return dict(cast("Mapping[str, Any]", instance)) if isinstance(instance, Mapping) else instance
 
 
 def _dialect(schema: Mapping[str, Any]) -> str:

@@ -172,7 +172,7 @@ class _FunctionToolset:
                 return invalid_input(name, problems)
             value = await (self._run(kwargs, ctx) if ctx.timeout is None else self._run_bounded(kwargs, ctx))
             return self._result(value)
-        except Exception as exc:  # noqa: BLE001  # boundary: user code
+        except Exception as exc:  # boundary: user code
             _log.debug("tool %r failed", name, exc_info=exc)
             return ToolResult.failure(as_tool_error(exc))
 

@@ -155,7 +155,7 @@ class ToolRegistry:
             call = replace(call, name=tool.spec.name)
         try:
             return await tool.toolset.call(call, ctx)
-        except Exception as exc:  # noqa: BLE001  # boundary: a third-party Toolset may raise where ours returns (C2)
+        except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns (C2)
             return ToolResult.failure(as_tool_error(exc))
 
     def snapshot(self) -> ToolSnapshot:

@@ -144,9 +144,7 @@ class UnknownContent(_Block):
         return f"[{self.type}: content this version cannot show]"
 
 
-ContentBlock: TypeAlias = (
-    TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource | UnknownContent
-)
+ContentBlock: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource | UnknownContent
 """Any block of a tool result (MCP specification, `ContentBlock`)."""
 
 

@@ -142,7 +142,7 @@ class Tool:
         call = ToolCall(name=self.spec.name, arguments={} if arguments is None else arguments)
         try:
             return await self.toolset.call(call, NO_CONTEXT if ctx is None else ctx)
-        except Exception as exc:  # noqa: BLE001  # boundary: a third-party Toolset may raise where ours returns (C2)
+        except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns (C2)
             return ToolResult.failure(as_tool_error(exc))
 
     async def call(self, arguments: Mapping[str, Any] | None = None, ctx: CallContext | None = None) -> ToolResult:

@@ -13,9 +13,9 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from toolweave.errors import DuplicateToolError, ErrorKind
+from toolweave.errors import DuplicateToolError, ErrorKind, as_tool_error
 from toolweave.tools.call import CallContext, ToolCall
-from toolweave.tools.names import aliases, free_name, unknown_tool
+from toolweave.tools.names import free_name, selected, unknown_tool
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.toolset import ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
@@ -29,6 +29,9 @@ _log = logging.getLogger("toolweave.tools")
 
 _Source: TypeAlias = tuple[Toolset, str]
 """Where a tool of a view comes from: the toolset, and the tool's name there."""
+
+_Run: TypeAlias = Callable[[Toolset, ToolCall, CallContext, ToolSpec], Awaitable[ToolResult]]
+"""Makes a call; the call carries the tool's name in the toolset, the definition is the exposed one."""
 
 
 def prefixed(toolset: Toolset, prefix: str, separator: str = "_") -> Toolset:
@@ -61,8 +64,7 @@ def filtered(
     wanted, unwanted = frozenset(include), frozenset(exclude)
 
     def keep(spec: ToolSpec) -> ToolSpec | None:
-        names = {spec.original_name, *(aliases(spec.server, spec.original_name) if spec.server else ())}
-        named = not wanted.isdisjoint(names) if wanted else unwanted.isdisjoint(names)
+        named = selected(spec.original_name, include=wanted, exclude=unwanted, server=spec.server)
         return spec if named and (predicate is None or predicate(spec)) else None
 
     return _View(toolset, keep)
@@ -126,23 +128,26 @@ def combined(*toolsets: Toolset, on_conflict: Literal["rename", "skip", "error"]
     Args:
         *toolsets: What is joined.
         on_conflict: `"rename"` exposes the later one as `server_name` or `name_2`, `"skip"` leaves
-            it out, `"error"` raises `DuplicateToolError`, here and at each later `snapshot`.
+            it out, `"error"` raises. Tools that arrive later are renamed rather than raised for.
 
     Raises:
         DuplicateToolError: Two tools have one name now and `on_conflict` is `"error"`.
     """
     view = _Combined(toolsets, on_conflict)
     view.snapshot()
+    if on_conflict == "error":
+        view.on_conflict = "rename"
     return view
 
 
 class _Joined:
     """What all wrappers share: a cached view of the snapshots beneath, and the forwarding."""
 
-    __slots__ = ("_seen", "_sources", "_toolsets", "_view")
+    __slots__ = ("_run", "_seen", "_sources", "_toolsets", "_view")
 
-    def __init__(self, toolsets: tuple[Toolset, ...]) -> None:
+    def __init__(self, toolsets: tuple[Toolset, ...], run: _Run | None = None) -> None:
         self._toolsets = toolsets
+        self._run = run
         self._seen: tuple[ToolSnapshot, ...] | None = None
         self._view = ToolSnapshot()
         self._sources: dict[str, _Source] = {}
@@ -188,10 +193,10 @@ class _Joined:
             return ToolResult.failure(unknown_tool(call.name, view.by_name), kind=ErrorKind.NOT_FOUND)
         toolset, name = self._sources[spec.name]
         inner = call if call.name == name else replace(call, name=name)
-        return await self._run(toolset, inner, ctx, spec)
-
-    async def _run(self, toolset: Toolset, call: ToolCall, ctx: CallContext, spec: ToolSpec) -> ToolResult:
-        return await toolset.call(call, ctx)
+        try:
+            return await (toolset.call(inner, ctx) if self._run is None else self._run(toolset, inner, ctx, spec))
+        except Exception as exc:  # boundary: user code, and third-party toolsets that raise (C2)
+            return ToolResult.failure(as_tool_error(exc))
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as entered:
@@ -202,10 +207,58 @@ class _Joined:
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        async with AsyncExitStack() as leaving:
-            for toolset in self._toolsets:
-                leaving.push_async_exit(toolset)
+    ) -> bool | None:
+        leaving = AsyncExitStack()
+        for toolset in self._toolsets:
+            leaving.push_async_exit(toolset)
+        return await leaving.__aexit__(exc_type, exc, traceback)
 
     def __repr__(self) -> str:
         return f"<toolset of {', '.join(repr(toolset) for toolset in self._toolsets)}>"
+
+
+class _View(_Joined):
+    """One toolset whose definitions go through `spec` (None hides) and whose calls go through `run`."""
+
+    __slots__ = ("_change",)
+
+    def __init__(
+        self, toolset: Toolset, spec: Callable[[ToolSpec], ToolSpec | None] | None = None, run: _Run | None = None
+    ) -> None:
+        super().__init__((toolset,), run)
+        self._change = spec
+
+    def _specs(self, snapshots: tuple[ToolSnapshot, ...]) -> Iterable[tuple[ToolSpec, _Source]]:
+        taken: set[str] = set()
+        for inner in snapshots[0]:
+            spec = inner if self._change is None else self._change(inner)
+            if spec is None:
+                continue
+            if spec.name in taken:
+                spec = replace(spec, name=free_name(spec.name, spec.server, taken))
+            taken.add(spec.name)
+            yield spec, (self._toolsets[0], inner.name)
+
+
+class _Combined(_Joined):
+    """Several toolsets as one."""
+
+    __slots__ = ("on_conflict",)
+
+    def __init__(self, toolsets: tuple[Toolset, ...], on_conflict: str) -> None:
+        super().__init__(toolsets)
+        self.on_conflict = on_conflict
+
+    def _specs(self, snapshots: tuple[ToolSnapshot, ...]) -> Iterable[tuple[ToolSpec, _Source]]:
+        taken: set[str] = set()
+        for toolset, snapshot in zip(self._toolsets, snapshots, strict=True):
+            for inner in snapshot:
+                spec = inner
+                if inner.name in taken:
+                    if self.on_conflict == "skip":
+                        continue
+                    if self.on_conflict == "error":
+                        raise DuplicateToolError(inner.name, where="an earlier toolset")
+                    spec = replace(inner, name=free_name(inner.name, inner.server, taken))
+                taken.add(spec.name)
+                yield spec, (toolset, inner.name)

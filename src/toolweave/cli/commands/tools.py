@@ -34,13 +34,17 @@ def tools(
     strict: StrictOption = False,
     schema: Annotated[bool, typer.Option("--schema", help="Show each tool's input schema too.")] = False,
 ) -> ExitCode:
-    """List the tools of every server, and what their definitions cost in tokens."""
+    """List the tools of every server.
+
+    With each server, about how many tokens its definitions take in a model's prompt.
+    """
 
     async def body() -> ExitCode:
         from toolweave.cli.completion import remember_tools  # imports are late: --help imports this module
         from toolweave.cli.fleet import open_fleet
+        from toolweave.cli.targets import select
 
-        async with open_fleet(target) as fleet:
+        async with open_fleet(select(target)) as fleet:
             if as_json:
                 answer_json({"servers": fleet.servers_json(), "tools": [_tool_json(spec) for spec in fleet.specs]})
             else:
@@ -55,7 +59,9 @@ def tools(
 
 def approximate_tokens(specs: Sequence[ToolSpec]) -> int:
     """Return about how many tokens these definitions take in a prompt: a quarter of their JSON's bytes."""
-    return sum(len(json.dumps(dict(spec.raw), ensure_ascii=False, separators=(",", ":")).encode()) for spec in specs) // 4
+    return (
+        sum(len(json.dumps(dict(spec.raw), ensure_ascii=False, separators=(",", ":")).encode()) for spec in specs) // 4
+    )
 
 
 def _tool_json(spec: ToolSpec) -> Mapping[str, Any]:

@@ -1,0 +1,192 @@
+"""The leanest server that every client here can talk to: answers are bytes made beforehand. Standard library only.
+
+`python -S -E echo_server.py [--era legacy|modern] [--tools N] [--page P] [--http] [--hang]`; with `--http` it prints
+its port as the first line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from functools import cache
+from typing import Any
+
+__all__: list[str] = []
+
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
+INFO = {"name": "bench", "version": "1"}
+CAPABILITIES = {"tools": {}}
+SESSION = b"Mcp-Session-Id: bench\r\n"
+ROW: dict[str, Any] = {
+    "type": "object",
+    "properties": {"id": {"type": "integer"}, "name": {"type": "string"}, "score": {"type": "number"}},
+    "required": ["id", "name"],
+}
+OUTPUT = {"type": "object", "properties": {"rows": {"type": "array", "items": ROW}}, "required": ["rows"]}
+INPUT = {"type": "object", "properties": {"size": {"type": "integer", "minimum": 0}}, "required": ["size"]}
+
+
+class Answers:
+    """Bytes of results by method and parameters."""
+
+    def __init__(self, era: str, tools: int, page: int) -> None:
+        self.modern = era == "modern"
+        self.page = page
+        listed: list[dict[str, Any]] = [
+            {"name": "payload", "description": "Return `size` bytes", "inputSchema": INPUT},
+            {"name": "rows", "description": "Return rows", "inputSchema": {"type": "object"}, "outputSchema": OUTPUT},
+        ]
+        listed += [filler(number) for number in range(tools)]
+        self.pages = [listed[start : start + page] for start in range(0, len(listed), page)]
+        self.encoded: dict[Any, bytes] = {}
+
+    def result(self, value: dict[str, Any], **cacheable: Any) -> bytes:
+        """Encode a result for the era."""
+        if self.modern:
+            stamp = {"io.modelcontextprotocol/serverInfo": INFO}
+            value = {"resultType": "complete", **value, **cacheable, "_meta": stamp}
+        return json.dumps(value, separators=(",", ":")).encode()
+
+    def error(self, code: int) -> bytes:
+        """Encode the error member of an answer."""
+        return json.dumps({"code": code, "message": "no"}).encode()
+
+    def answer(self, message: dict[str, Any]) -> bytes | None:
+        """Return the answer's bytes, None for a notification."""
+        if "id" not in message:
+            return None
+        ident = json.dumps(message["id"]).encode()
+        params = message.get("params") or {}
+        key = (message["method"], params.get("cursor"), params.get("name"), (params.get("arguments") or {}).get("size"))
+        body = self.encoded.get(key)
+        if body is None:
+            body = self.encoded[key] = self.make(message["method"], params)
+        return b'{"jsonrpc":"2.0","id":' + ident + b"," + body + b"}"
+
+    def make(self, method: str, params: dict[str, Any]) -> bytes:
+        """Return `"result":...` or `"error":...`."""
+        cacheable: dict[str, Any] = {"ttlMs": 0, "cacheScope": "private"}
+        if method == "initialize" and not self.modern:
+            handshake = {"protocolVersion": LEGACY, "capabilities": CAPABILITIES, "serverInfo": INFO}
+            return b'"result":' + self.result(handshake)
+        if method == "server/discover" and self.modern:
+            return b'"result":' + self.result(
+                {"supportedVersions": [MODERN], "capabilities": CAPABILITIES}, **cacheable
+            )
+        if method == "tools/list":
+            number = int(params.get("cursor") or 0)
+            more = {"nextCursor": str(number + 1)} if number + 1 < len(self.pages) else {}
+            return b'"result":' + self.result({"tools": self.pages[number], **more}, **cacheable)
+        if method == "tools/call" and params["name"] == "payload":
+            return b'"result":' + self.result(
+                {"content": [{"type": "text", "text": "x" * params["arguments"]["size"]}]}
+            )
+        if method == "tools/call" and params["name"] == "rows":
+            rows = {"rows": [{"id": number, "name": f"row {number}", "score": number / 2} for number in range(20)]}
+            text = [{"type": "text", "text": json.dumps(rows)}]
+            return b'"result":' + self.result({"content": text, "structuredContent": rows})
+        return b'"error":' + self.error(-32601)
+
+
+@cache
+def filler_schema() -> dict[str, Any]:
+    """Return an input schema of about 1.4 kB."""
+    kinds = ({"type": "string"}, {"type": "integer", "minimum": 0}, {"type": "array", "items": {"type": "string"}})
+    properties = {
+        f"argument_{number:02}": {**kinds[number % 3], "description": f"What argument number {number} is good for."}
+        for number in range(13)
+    }
+    return {"type": "object", "properties": properties, "required": ["argument_00"], "additionalProperties": False}
+
+
+def filler(number: int) -> dict[str, Any]:
+    """Return one of many tools, 1.7 kB as JSON."""
+    description = f"Tool number {number}. ".ljust(330, "d")
+    return {"name": f"tool_{number:05}", "description": description, "inputSchema": filler_schema()}
+
+
+def write_all(data: bytes) -> None:
+    """Write to standard output."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(1, view) :]
+
+
+def serve_stdio(answers: Answers) -> None:
+    """Answer line by line."""
+    for line in sys.stdin.buffer:
+        answer = answers.answer(json.loads(line))
+        if answer is not None:
+            write_all(answer + b"\n")
+
+
+def serve_http(answers: Answers) -> None:
+    """Answer POSTs with JSON on kept connections."""
+    import asyncio
+
+    class Connection(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            assert isinstance(transport, asyncio.Transport)
+            self.transport = transport
+            self.buffer = b""
+
+        def data_received(self, data: bytes) -> None:
+            self.buffer += data
+            while (end := self.buffer.find(b"\r\n\r\n")) >= 0:
+                head = self.buffer[:end].lower()
+                length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0] or 0)
+                if len(self.buffer) < end + 4 + length:
+                    return
+                body, self.buffer = self.buffer[end + 4 : end + 4 + length], self.buffer[end + 4 + length :]
+                self.respond(head, body)
+
+        def respond(self, head: bytes, body: bytes) -> None:
+            if not head.startswith(b"post"):
+                status = b"405 Method Not Allowed" if head.startswith(b"get") else b"200 OK"
+                self.transport.write(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n")
+                return
+            message = json.loads(body)
+            answer = answers.answer(message)
+            if answer is None:
+                self.transport.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
+                return
+            refused = message["method"] == "server/discover" and not answers.modern
+            status = b"400 Bad Request" if refused else b"200 OK"
+            session = SESSION if message["method"] == "initialize" else b""
+            self.transport.write(
+                b"HTTP/1.1 %b\r\nContent-Type: application/json\r\n%bContent-Length: %d\r\n\r\n"
+                % (status, session, len(answer))
+                + answer
+            )
+
+    async def serve() -> None:
+        server = await asyncio.get_running_loop().create_server(Connection, "127.0.0.1", 0)
+        print(server.sockets[0].getsockname()[1], flush=True)
+        await server.serve_forever()
+
+    asyncio.run(serve())
+
+
+def main() -> None:
+    """Read the command line and serve."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--era", choices=["legacy", "modern"], default="legacy")
+    parser.add_argument("--tools", type=int, default=0)
+    parser.add_argument("--page", type=int, default=100)
+    parser.add_argument("--http", action="store_true")
+    parser.add_argument("--hang", action="store_true", help="read everything, answer nothing")
+    options = parser.parse_args()
+    if options.hang:
+        sys.stdin.buffer.read()
+        return
+    answers = Answers(options.era, options.tools, options.page)
+    if options.http:
+        serve_http(answers)
+    else:
+        serve_stdio(answers)
+
+
+if __name__ == "__main__":
+    main()

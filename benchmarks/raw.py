@@ -1,0 +1,238 @@
+"""The baselines: hand-written asyncio clients with msgspec and no features.
+
+No timeouts, no cancellation, no validation, no negotiation beyond one handshake: the practical limit of one Python
+process, against which everything else is a ratio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+__all__ = ["RawHttp", "RawInProcess", "RawStdio", "Tool"]
+
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
+ENVELOPE: dict[str, Any] = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "0"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+class Text(msgspec.Struct):
+    """A text block."""
+
+    type: str
+    text: str
+
+
+class Result(msgspec.Struct, rename="camel"):
+    """What a tool returned."""
+
+    content: list[Text]
+    structured_content: Any = None  # any JSON value
+    is_error: bool = False
+
+
+class Tool(msgspec.Struct, rename="camel"):
+    """A listed tool."""
+
+    name: str
+    input_schema: dict[str, Any]
+    description: str = ""
+    output_schema: dict[str, Any] | None = None
+
+
+class Page(msgspec.Struct, rename="camel"):
+    """One page of tools."""
+
+    tools: list[Tool]
+    next_cursor: str | None = None
+
+
+class Answer(msgspec.Struct):
+    """An answer whose result is left as bytes."""
+
+    id: int
+    result: msgspec.Raw = msgspec.Raw()
+
+
+encode = msgspec.json.Encoder().encode
+decode_answer = msgspec.json.Decoder(Answer).decode
+decode_result = msgspec.json.Decoder(Result).decode
+decode_page = msgspec.json.Decoder(Page).decode
+
+
+class RawClient:
+    """What both transports share; a transport sends one request and returns its result's bytes."""
+
+    def __init__(self, *, modern: bool) -> None:
+        self.modern = modern
+        self.next_id = 0
+
+    async def exchange(self, ident: int, method: str, params: dict[str, Any]) -> msgspec.Raw:
+        """Send a request, return the result."""
+        raise NotImplementedError
+
+    def notify(self, method: str) -> None:
+        """Send a notification."""
+        raise NotImplementedError
+
+    async def request(self, method: str, params: dict[str, Any]) -> msgspec.Raw:
+        """Number and stamp a request."""
+        self.next_id += 1
+        if self.modern:
+            params["_meta"] = ENVELOPE
+        return await self.exchange(self.next_id, method, params)
+
+    async def handshake(self) -> None:
+        """Begin in the way of the era."""
+        if self.modern:
+            await self.request("server/discover", {})
+            return
+        client = {"name": "raw", "version": "0"}
+        await self.request("initialize", {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": client})
+        self.notify("notifications/initialized")
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> Result:
+        """Call a tool."""
+        return decode_result(await self.request("tools/call", {"name": name, "arguments": arguments}))
+
+    async def list_tools(self) -> list[Tool]:
+        """List the tools of all pages."""
+        page = decode_page(await self.request("tools/list", {}))
+        tools = page.tools
+        while page.next_cursor is not None:
+            page = decode_page(await self.request("tools/list", {"cursor": page.next_cursor}))
+            tools += page.tools
+        return tools
+
+
+class RawStdio(RawClient, asyncio.SubprocessProtocol):
+    """A client of one server process."""
+
+    def __init__(self, *, modern: bool = False) -> None:
+        super().__init__(modern=modern)
+        self.pending: dict[int, asyncio.Future[msgspec.Raw]] = {}
+        self.pieces: list[bytes] = []
+        self.ended = asyncio.Event()
+
+    async def start(self, command: Sequence[str]) -> None:
+        """Start the server and shake hands."""
+        loop = asyncio.get_running_loop()
+        self.transport, _ = await loop.subprocess_exec(lambda: self, *command, stderr=None)
+        pipe = self.transport.get_pipe_transport(0)
+        assert isinstance(pipe, asyncio.WriteTransport)
+        self.stdin = pipe
+        await self.handshake()
+
+    def pipe_data_received(self, fd: int, data: bytes | str) -> None:
+        """Take what the server wrote."""
+        assert isinstance(data, bytes)
+        if b"\n" not in data:
+            self.pieces.append(data)
+            return
+        *lines, rest = b"".join([*self.pieces, data]).split(b"\n")
+        self.pieces = [rest] if rest else []
+        for line in lines:
+            answer = decode_answer(line)
+            self.pending.pop(answer.id).set_result(answer.result)
+
+    def process_exited(self) -> None:
+        """Note the end."""
+        self.ended.set()
+
+    async def exchange(self, ident: int, method: str, params: dict[str, Any]) -> msgspec.Raw:
+        """Write a line, wait for its answer."""
+        future: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
+        self.pending[ident] = future
+        self.stdin.write(encode({"jsonrpc": "2.0", "id": ident, "method": method, "params": params}) + b"\n")
+        return await future
+
+    def notify(self, method: str) -> None:
+        """Write a line."""
+        self.stdin.write(encode({"jsonrpc": "2.0", "method": method}) + b"\n")
+
+    async def close(self) -> None:
+        """End the server by the end of its input."""
+        self.stdin.close()
+        await self.ended.wait()
+        self.transport.close()
+
+
+class RawHttp(RawClient, asyncio.Protocol):
+    """A client on one kept HTTP/1.1 connection; one request at a time."""
+
+    def __init__(self, url: str, *, modern: bool = False) -> None:
+        super().__init__(modern=modern)
+        parts = urlsplit(url)
+        self.host, self.port = str(parts.hostname), int(parts.port or 80)
+        self.common = (
+            f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\n"
+            "Accept: application/json, text/event-stream\r\n"
+        ).encode()
+        self.session = b"" if modern else b"MCP-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: bench\r\n"
+        self.pieces: list[bytes] = []
+        self.missing = 0
+        self.waiting: asyncio.Future[bytes] | None = None
+
+    async def start(self) -> None:
+        """Connect and shake hands."""
+        self.transport, _ = await asyncio.get_running_loop().create_connection(lambda: self, self.host, self.port)
+        await self.handshake()
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a response."""
+        if not self.pieces:
+            head, _, data = data.partition(b"\r\n\r\n")
+            self.missing = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
+        self.pieces.append(data)
+        self.missing -= len(data)
+        if self.missing <= 0 and self.waiting is not None:
+            body, self.pieces = b"".join(self.pieces), []
+            self.waiting.set_result(body)
+
+    async def post(self, method: str, name: str, message: dict[str, Any]) -> bytes:
+        """Send one message, return the response's body."""
+        body = encode(message)
+        extra = b""
+        if self.modern:
+            extra = f"MCP-Protocol-Version: {MODERN}\r\nMcp-Method: {method}\r\n".encode()
+            extra += f"Mcp-Name: {name}\r\n".encode() if name else b""
+        self.waiting = asyncio.get_running_loop().create_future()
+        self.transport.write(self.common + self.session + extra + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        return await self.waiting
+
+    async def exchange(self, ident: int, method: str, params: dict[str, Any]) -> msgspec.Raw:
+        """Post a request."""
+        message = {"jsonrpc": "2.0", "id": ident, "method": method, "params": params}
+        return decode_answer(await self.post(method, params.get("name", ""), message)).result
+
+    async def handshake(self) -> None:
+        """Shake hands; the notification is a request of its own on HTTP."""
+        await super().handshake()
+        if not self.modern:
+            await self.post("notifications/initialized", "", {"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def notify(self, method: str) -> None:
+        """Nothing here: `handshake` posts it."""
+
+    async def close(self) -> None:
+        """Close the connection."""
+        self.transport.close()
+
+
+class RawInProcess:
+    """The same JSON in and out, with no wire between."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> Result:
+        """Encode and decode a request and its answer."""
+        params = {"name": name, "arguments": arguments}
+        request = msgspec.json.decode(encode({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}))
+        text = "x" * request["params"]["arguments"]["size"]
+        answer = encode({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": text}]}})
+        return decode_result(decode_answer(answer).result)

@@ -1,0 +1,75 @@
+"""`toolweave init`: a first mcp.json, new or taken from an editor."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from toolweave.cli.exits import CommandError, ExitCode
+from toolweave.cli.render.text import safe_json
+from toolweave.cli.screen import note
+
+__all__ = ["EXAMPLES", "Editor", "init"]
+
+EXAMPLES = """
+toolweave init
+toolweave init --from cursor
+toolweave init servers.json --force
+"""
+
+_STARTER: dict[str, Any] = {
+    "mcpServers": {
+        "time": {"command": "uvx", "args": ["mcp-server-time"]},
+        "files": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "."]},
+    }
+}
+
+
+class Editor(StrEnum):
+    """Where servers can be taken from."""
+
+    CLAUDE = "claude"
+    CURSOR = "cursor"
+    VSCODE = "vscode"
+
+
+def init(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("mcp.json"),
+    editor: Annotated[Editor | None, typer.Option("--from", help="Take the servers of this editor.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+) -> ExitCode:
+    """Write a first config file.
+
+    With two servers to start with, or with those of an editor.
+    """
+    if file.exists() and not force:
+        raise CommandError(f"{str(file)!r} exists", hint="--force replaces it; or name another file")
+    content = _STARTER if editor is None else _taken_from(editor)
+    _write(file, safe_json(content) + "\n")
+    names = ", ".join(next(iter(content.values())))
+    note(f"wrote {file} with {names}; next: toolweave tools" + ("" if file.name == "mcp.json" else f" --config {file}"))
+    return ExitCode.OK
+
+
+def _taken_from(editor: Editor) -> dict[str, Any]:
+    raise NotImplementedError
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a file as a whole or not at all, readable by its owner alone: entries may hold secrets."""
+    try:
+        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            Path(name).replace(file)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as exc:
+        raise CommandError(f"cannot write {str(file)!r}: {exc.strerror or exc}") from None

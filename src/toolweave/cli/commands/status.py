@@ -1,0 +1,89 @@
+"""`toolweave status`: one line for each server: does it answer, how fast, what is it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from toolweave.cli.exits import ExitCode
+from toolweave.cli.options import JsonOption, StrictOption, Target
+from toolweave.cli.runner import run
+from toolweave.cli.screen import answer_json, show
+
+if TYPE_CHECKING:
+    from toolweave.cli.fleet import Fleet
+    from toolweave.connect import McpConnection
+
+__all__ = ["EXAMPLES", "status"]
+
+EXAMPLES = """
+toolweave status
+toolweave status --config mcp.json --strict
+toolweave status --json --url https://example.org/mcp
+"""
+
+
+def status(target: Target, as_json: JsonOption = False, strict: StrictOption = False) -> ExitCode:
+    """Show which servers answer, and how fast.
+
+    For each server: its state, protocol revision, response time, restarts and tools.
+    """
+
+    async def body() -> ExitCode:
+        from toolweave.cli.fleet import open_fleet  # imports are late: --help imports this module
+        from toolweave.cli.targets import names_in, select
+
+        async with open_fleet(select(target)) as fleet:
+            pings: dict[str, float | None] = {}
+            async with anyio.create_task_group() as tasks:
+                for connection in fleet.connections():
+                    tasks.start_soon(_ping, connection, pings)
+            rows = {name: _row(fleet, name, pings) for name in names_in(fleet.selection)}
+            if as_json:
+                answer_json({"servers": rows})
+            else:
+                _show(rows)
+                fleet.show_failures()
+            return fleet.exit_code(strict=strict)
+
+    return run(body, verbose=target.verbose)
+
+
+async def _ping(connection: McpConnection, pings: dict[str, float | None]) -> None:
+    from toolweave.errors import ServerError  # late, as above
+
+    started = time.monotonic()
+    try:
+        await connection.ping()
+    except ServerError:
+        pings[connection.name] = None  # it answered before: its state says more than a missed ping
+    else:
+        pings[connection.name] = round(time.monotonic() - started, 6)
+
+
+def _row(fleet: Fleet, name: str, pings: dict[str, float | None]) -> dict[str, Any]:
+    client = fleet.hub.clients.get(name)
+    row = fleet.server_json(name)
+    return {**row, "ping_seconds": pings.get(name), "restarts": client.restarts if client is not None else 0}
+
+
+def _show(rows: dict[str, dict[str, Any]]) -> None:
+    from toolweave.cli.render.views import seconds_text, table  # late, as above
+
+    columns = ["server", "state", "protocol", "answers in", "started in", "tools", "restarts", "software"]
+    cells = [
+        (
+            name,
+            row["state"],
+            row["protocol_version"] or "",
+            seconds_text(row["ping_seconds"]),
+            seconds_text(row["seconds"]),
+            str(row["tools"]),
+            str(row["restarts"]),
+            " ".join(str((row["server_info"] or {}).get(key, "")) for key in ("name", "version")).strip(),
+        )
+        for name, row in rows.items()
+    ]
+    show(table(columns, cells, right=("answers in", "started in", "tools", "restarts")))

@@ -1,0 +1,110 @@
+"""From the shared options to server entries: config files, the default places, or one server made on the spot."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from toolweave.cli.exits import CommandError
+from toolweave.cli.options import Target
+from toolweave.config import LoadedConfig, Timeouts, default_config, load_config, merge_loaded, server_config
+from toolweave.tools.names import aliases, expose
+
+__all__ = ["configured_names", "names_in", "select", "servers_named_by"]
+
+
+def select(target: Target) -> LoadedConfig:
+    """Return the servers a command is about, as a config of just them.
+
+    Raises:
+        CommandError: There is no config, no server in it, or the options contradict each other.
+        ConfigError: A file cannot be read, there is no such server, or the one made on the spot cannot be right.
+    """
+    if target.ad_hoc:
+        return _timed(_on_the_spot(target), target.timeout)
+    if target.header or target.bearer_env:
+        raise CommandError("--header and --bearer-env go with --url; in a config use `headers` and `auth`")
+    loaded = merge_loaded([load_config(path) for path in target.config]) if target.config else default_config()
+    if target.server:
+        loaded = loaded.select(target.server)
+    elif not names_in(loaded):
+        raise _nothing_to_start(target, loaded)
+    return _timed(loaded, target.timeout)
+
+
+def names_in(loaded: LoadedConfig) -> list[str]:
+    """Return the names of all servers of a config that are to start, wrong entries last."""
+    return [*loaded.servers, *loaded.errors]
+
+
+def servers_named_by(tool: str, loaded: LoadedConfig) -> list[str]:
+    """Return the servers whose prefix a tool's name begins with; none for a bare name."""
+    prefixes = {name: (*aliases(name, ""), expose(name, "")) for name in names_in(loaded)}
+    for name, config in loaded.servers.items():
+        if config.tool_prefix:
+            prefixes[name] = (*prefixes[name], config.tool_prefix)
+    return [name for name, starts in prefixes.items() if tool.startswith(starts)]
+
+
+def configured_names() -> list[str]:
+    """Return the names of the servers in the default places."""
+    return names_in(default_config())
+
+
+def _nothing_to_start(target: Target, loaded: LoadedConfig) -> CommandError:
+    if loaded.paths or target.config:
+        kept = f"; switched off: {', '.join(loaded.disabled)}" if loaded.disabled else ""
+        where = ", ".join(str(path) for path in loaded.paths)
+        return CommandError(f"{where}: no server to start{kept}", hint="toolweave init writes a first mcp.json")
+    return CommandError(
+        "no config was found: looked for ./mcp.json, .mcp.json, .vscode/mcp.json, [tool.toolweave] in "
+        "pyproject.toml, and your editors' files",
+        hint="toolweave init writes a first mcp.json; or use --config FILE, --url URL, or -- COMMAND ARGS...",
+    )
+
+
+def _on_the_spot(target: Target) -> LoadedConfig:
+    if target.config:
+        raise CommandError("--config and a server given on the spot exclude each other")
+    if target.url and target.command:
+        raise CommandError("--url and -- COMMAND exclude each other")
+    if target.command and (target.header or target.bearer_env):
+        raise CommandError("--header and --bearer-env go with --url")
+    if len(target.server) > 1:
+        raise CommandError("a server given on the spot has one name; give --server once")
+    options: dict[str, Any] = {"name": target.server[0] if target.server else None}
+    if target.url:
+        options["headers"] = dict(_header(line) for line in target.header) or None
+        options["auth"] = _token(target.bearer_env)
+    config = server_config(target.url or list(target.command), **options)
+    return LoadedConfig(servers={config.name: config})
+
+
+def _header(line: str) -> tuple[str, str]:
+    name, colon, value = line.partition(":")
+    if not colon or not name.strip():
+        raise CommandError(f"header {name!r}: expected 'Name: value'")
+    return name.strip(), value.strip()
+
+
+def _token(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    token = os.environ.get(variable)
+    if not token:
+        raise CommandError(f"environment variable {variable!r} is not set; --bearer-env names the one with the token")
+    return token
+
+
+def _timed(loaded: LoadedConfig, seconds: float | None) -> LoadedConfig:
+    if seconds is None:
+        return loaded
+    bounds = Timeouts.of(seconds)
+    servers = {name: config.replace(timeout=bounds) for name, config in loaded.servers.items()}
+    return LoadedConfig(
+        servers=servers,
+        errors=loaded.errors,
+        warnings=loaded.warnings,
+        disabled=loaded.disabled,
+        paths=loaded.paths,
+    )

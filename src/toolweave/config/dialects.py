@@ -1,0 +1,389 @@
+"""One server's entry, in whatever dialect it was written, as the arguments of a `ServerConfig`.
+
+Knows the keys of the editors and of the frameworks (requirements R1-R5, R8) and no files. Keys are
+read in camelCase, snake_case and kebab-case alike. The units of a bare `timeout` differ:
+
+================  =================================================================================
+generic           seconds for the handshake, listings, calls and reads; 1000 or more is milliseconds
+Gemini CLI        milliseconds for calls
+opencode          milliseconds for the handshake and listings
+Codex             `startup_timeout_sec`, `startup_timeout_ms`, `tool_timeout_sec`
+================  =================================================================================
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any, Literal, cast
+
+from toolweave.config.checks import check_text, kind_of
+from toolweave.config.expand import Expander, Scope
+from toolweave.config.model import ServerConfig, Source
+from toolweave.config.rules import WEBSOCKET_DEPRECATED, canonical_transport
+from toolweave.config.secret import Secret
+from toolweave.config.timeouts import Timeouts
+from toolweave.errors import ConfigError
+
+__all__ = [
+    "Dialect",
+    "Reading",
+    "canonical_key",
+    "flattened",
+    "is_disabled",
+    "looks_like_entry",
+    "read_arguments",
+    "read_entry",
+]
+
+Dialect = Literal["generic", "gemini", "opencode", "codex"]
+"""Whose rules decide where dialects contradict each other."""
+
+SSE_DEPRECATED = "transport 'sse' is deprecated by the protocol; 'http' falls back to it where a server needs it"
+
+_FIELDS = (
+    *("name", "transport", "command", "args", "env", "cwd", "url", "headers", "auth", "disabled", "timeout"),
+    *("include", "exclude", "tool_prefix", "restart", "legacy_sse", "protocol", "validate_input", "validate_output"),
+    *("max_concurrency", "on_conflict", "options", "server"),
+)
+_SYNONYMS = {
+    "server_name": "name",
+    "type": "transport",
+    "transport_type": "transport",
+    "server_url": "url",
+    "environment": "env",
+    "http_headers": "headers",
+    "working_directory": "cwd",
+    "enabled_tools": "include",
+    "include_tools": "include",
+    "allowed_tools": "include",
+    "tools": "include",
+    "disabled_tools": "exclude",
+    "exclude_tools": "exclude",
+    "excluded_tools": "exclude",
+    "is_active": "enabled",
+}
+_TIMEOUT_KEYS = {  # the bound they set, and their unit in seconds
+    "startup_timeout_ms": ("connect", 0.001),
+    "startup_timeout_sec": ("connect", 1),
+    "tool_timeout_sec": ("call", 1),
+}
+_SPECIAL = (
+    *("enabled", "http_url", "bearer_token_env_var", "env_http_headers", "env_vars", "env_file"),
+    *_TIMEOUT_KEYS,
+)
+_IGNORED = frozenset(
+    {
+        *("always_allow", "auto_approve", "trust", "description", "icon", "icons", "gallery", "version", "title"),
+        *("note", "notes", "comment", "source", "dev", "required", "tags", "metadata", "default_tools_approval_mode"),
+        *("supports_parallel_tool_calls", "sandbox_enabled", "sandbox", "$schema"),
+    }
+)
+_TRANSPORTS = {"local": "stdio", "remote": "http"}
+_MILLISECONDS_FROM = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What came out of one entry: the config, and what its writer should know."""
+
+    config: ServerConfig
+    notes: list[str]
+
+
+@dataclass(slots=True)
+class _Entry:
+    """An entry in the making: its known keys by field, the rest, and remarks."""
+
+    known: dict[str, Any] = field(default_factory=dict[str, Any])
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    notes: list[str] = field(default_factory=list[str])
+
+
+def read_entry(
+    name: str, entry: Mapping[str, Any], *, dialect: Dialect, scope: Scope, source: Source | None = None
+) -> Reading:
+    """Read one entry, expand its variables and check it.
+
+    Raises:
+        ConfigError: With the server's name and place.
+    """
+    try:
+        arguments, notes = read_arguments(entry, dialect=dialect, scope=scope)
+        arguments["name"] = name or arguments.get("name", "")
+        config = ServerConfig(**arguments, source=source)
+    except ConfigError as error:
+        path, line = (source.path, source.line) if source else (None, None)
+        raise ConfigError(error.message, server=name or None, field=error.field, path=path, line=line) from None
+    if config.auth and config.transport == "stdio":
+        notes.append("'auth' has no effect on a stdio server; give the credential in 'env'")
+    if config.transport == "sse" and dialect != "gemini":
+        notes.append(SSE_DEPRECATED)
+    return Reading(config, notes)
+
+
+def read_arguments(
+    entry: Mapping[str, Any], *, dialect: Dialect = "generic", scope: Scope
+) -> tuple[dict[str, Any], list[str]]:
+    """Read the fields an entry gives, be it whole or not, and the remarks about it.
+
+    Raises:
+        ConfigError: Without the server's name and place.
+    """
+    expander = Expander(scope)
+    flat = flattened(entry)
+    dialect = "gemini" if "http_url" in flat.known else dialect
+    values = {key: _expanded(expander, value, key, dialect) for key, value in flat.known.items()}
+    arguments = _arguments(values, expander, dialect, flat.notes)
+    if flat.options or "options" in arguments:
+        options = cast("dict[str, Any]", expander.value(flat.options, "options"))
+        arguments["options"] = {**options, **arguments.get("options", {})}
+    arguments["sensitive"] = tuple(expander.sensitive)
+    return arguments, flat.notes
+
+
+def looks_like_entry(value: Any) -> bool:  # Any: whatever a user wrote
+    """Tell whether a value is one server's entry rather than a collection of them."""
+    if not isinstance(value, Mapping):
+        return False
+    entry = cast("Mapping[Any, Any]", value)
+    for key in ("command", "url", "httpUrl", "http_url", "serverUrl", "server_url"):
+        if isinstance(entry.get(key), (str, list)):
+            return True
+    transport = entry.get("transport")
+    return (
+        "server" in entry
+        or isinstance(transport, str)
+        or (isinstance(transport, Mapping) and "type" in transport)
+        or ("connection" in entry and ("serverName" in entry or "server_name" in entry))
+    )
+
+
+def is_disabled(entry: Mapping[str, Any], scope: Scope) -> bool:
+    """Tell whether an entry is switched off, without looking at the rest of it.
+
+    Raises:
+        ConfigError: The switch itself is wrong.
+    """
+    known = flattened(entry).known
+    expander = Expander(scope)
+    if "disabled" in known:
+        return _flag(expander.value(known["disabled"], "disabled"), "disabled")
+    return "enabled" in known and not _flag(expander.value(known["enabled"], "enabled"), "enabled")
+
+
+def canonical_key(key: Any) -> str:  # Any: a YAML key may be a number
+    """Return the field or dialect word that a key means, in snake_case."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(key)).replace("-", "_").lower()
+    return _SYNONYMS.get(words, words)
+
+
+def flattened(entry: Mapping[str, Any]) -> _Entry:
+    """Lay the layers of an entry over each other: `connection`, a `transport` object, the entry itself."""
+    flat = _Entry()
+    _layer(flat, entry)
+    return flat
+
+
+def _layer(flat: _Entry, layer: Mapping[Any, Any], *, within: str = "") -> None:
+    for key, value in layer.items():
+        word = canonical_key(key)
+        if value is None or word in _IGNORED or str(key).startswith(("x-", "_", "//")):
+            continue
+        if word == "transport" and isinstance(value, Mapping):
+            _layer(flat, cast("Mapping[Any, Any]", value), within="transport")
+        elif word == "connection":
+            if not isinstance(value, Mapping):
+                raise ConfigError(f"'connection' must be an object, not {kind_of(value)}", field="connection")
+            _layer(flat, cast("Mapping[Any, Any]", value), within="connection")
+        elif word == "command" and isinstance(value, Mapping):  # Zed
+            command = cast("Mapping[Any, Any]", value)
+            _layer(flat, {("command" if key == "path" else key): item for key, item in command.items()}, within=word)
+        elif word == "include" and isinstance(value, Mapping):  # Codex: approval per tool
+            continue
+        elif word in _FIELDS or word in _SPECIAL:
+            _put(flat, word, value, str(key))
+        else:
+            flat.options[str(key)] = value
+            if within != "connection":
+                flat.notes.append(f"unknown key {str(key)!r}{_did_you_mean(word)}; kept in 'options'")
+
+
+def _put(flat: _Entry, word: str, value: Any, key: str) -> None:
+    before = flat.known.get(word)
+    if word == "headers" and isinstance(before, Mapping) and isinstance(value, Mapping):
+        flat.known[word] = {**cast("Mapping[str, Any]", before), **cast("Mapping[str, Any]", value)}
+    elif before is None or key == word:
+        flat.known[word] = value
+
+
+def _did_you_mean(word: str) -> str:
+    close = difflib.get_close_matches(word, [*_FIELDS, *_SYNONYMS, *_SPECIAL], n=1, cutoff=0.8)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _expanded(expander: Expander, value: Any, key: str, dialect: Dialect) -> Any:
+    if key in ("server", "name"):
+        return value
+    if dialect == "opencode":
+        value = _from_opencode(value)
+    return expander.value(value, key)
+
+
+def _from_opencode(value: Any) -> Any:
+    if isinstance(value, str):
+        return re.sub(r"\{env:(\w+)\}", r"${\1:-}", value)
+    if isinstance(value, Mapping):
+        return {key: _from_opencode(item) for key, item in cast("Mapping[str, Any]", value).items()}
+    return [_from_opencode(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def _arguments(values: dict[str, Any], expander: Expander, dialect: Dialect, notes: list[str]) -> dict[str, Any]:
+    out = {key: _READERS.get(key, _as_is)(value, key) for key, value in values.items() if key in _FIELDS}
+    if isinstance(out.get("command"), list):
+        command, *first = cast("list[str]", out["command"]) or [""]
+        out.update(command=command, args=[*first, *cast("list[str]", out.get("args", []))])
+    if "http_url" in values:
+        out.update(url=values["http_url"], transport="http")
+    elif dialect == "gemini" and "url" in out and "transport" not in out:
+        out["transport"] = "sse"
+    if "enabled" in values and "disabled" not in out:
+        out["disabled"] = not _flag(values["enabled"], "enabled")
+    if "transport" in out:
+        out["transport"] = _transport(out["transport"], notes)
+    if any(key in values for key in ("timeout", *_TIMEOUT_KEYS)):
+        out["timeout"] = _timeouts(values, dialect, notes)
+    _read_environment(out, values, expander)
+    return out
+
+
+def _transport(value: Any, notes: list[str]) -> str:
+    name = check_text(value, "transport")
+    if name == "websocket":
+        notes.append(WEBSOCKET_DEPRECATED)
+        return "http"
+    return _TRANSPORTS.get(name, canonical_transport(name) if name else "")
+
+
+def _read_environment(out: dict[str, Any], values: Mapping[str, Any], expander: Expander) -> None:
+    """Fill in what an entry takes from our own environment by a variable's name."""
+    if "bearer_token_env_var" in values and "auth" not in out:
+        name = check_text(values["bearer_token_env_var"], "bearer_token_env_var")
+        out["auth"] = {"type": "bearer", "token": Secret(expander.variable(name, "bearer_token_env_var"))}
+    named = values.get("env_http_headers", {})
+    if not isinstance(named, Mapping):
+        raise ConfigError(f"'env_http_headers' must be an object, not {kind_of(named)}", field="env_http_headers")
+    if named:
+        pairs = cast("Mapping[str, Any]", named).items()
+        found = {
+            key: expander.variable(check_text(name, "env_http_headers"), "env_http_headers") for key, name in pairs
+        }
+        out["headers"] = {**found, **out.get("headers", {})}
+    if "env_vars" in values:
+        names = _texts(values["env_vars"], "env_vars")
+        inherited = {name: expander.inherited(name) for name in names}
+        out["env"] = {**{k: v for k, v in inherited.items() if v is not None}, **out.get("env", {})}
+
+
+def _timeouts(values: Mapping[str, Any], dialect: Dialect, notes: list[str]) -> Timeouts:
+    value = values.get("timeout")
+    if isinstance(value, Timeouts):
+        timeouts = value
+    elif isinstance(value, Mapping):
+        timeouts = Timeouts.of(_timeout_object(cast("Mapping[Any, Any]", value)))
+    else:
+        timeouts = _bare_timeout(_number(value, "timeout"), dialect, notes)
+    for key, (bound, unit) in _TIMEOUT_KEYS.items():
+        if key in values:
+            seconds = Timeouts.of(_number(values[key], key)).call * unit
+            timeouts = timeouts.updated(**{bound: seconds})
+    return timeouts
+
+
+def _timeout_object(value: Mapping[Any, Any]) -> dict[str, Any]:
+    return {canonical_key(key): _number(item, f"timeout.{key}") for key, item in value.items()}
+
+
+def _bare_timeout(value: Any, dialect: Dialect, notes: list[str]) -> Timeouts:
+    bounds = Timeouts.of(value)  # refuses what is no positive number
+    if value is None:
+        return bounds
+    if dialect == "gemini":
+        return Timeouts(call=bounds.call / 1000)
+    if dialect == "opencode":
+        return Timeouts(connect=bounds.call / 1000, list=bounds.call / 1000)
+    if bounds.call >= _MILLISECONDS_FROM:
+        notes.append(f"'timeout' {value:g} is read as milliseconds; write seconds, or {{'call': {value:g}}}")
+        return Timeouts.of(bounds.call / 1000)
+    return bounds
+
+
+def _as_is(value: Any, key: str) -> Any:
+    return value
+
+
+def _text(value: Any, key: str) -> Any:
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _number(value: Any, key: str) -> Any:
+    """Read a number that a variable may have made a string."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(value) if "." in value else int(value)
+    except ValueError:
+        raise ConfigError(f"{key!r} must be a number, not a string", field=key) from None
+
+
+def _flag(value: Any, key: str) -> bool:
+    """Read a boolean that a variable may have made a string."""
+    if isinstance(value, bool):
+        return value
+    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False, "": False}
+    if not isinstance(value, str) or value.lower() not in words:
+        raise ConfigError(f"{key!r} must be true or false, not {kind_of(value)}", field=key)
+    return words[value.lower()]
+
+
+def _texts(value: Any, key: str) -> Any:
+    """Read a list of strings in which numbers stand for themselves."""
+    if not isinstance(value, (list, tuple)):
+        raise ConfigError(f"{key!r} must be a list of strings, not {kind_of(value)}", field=key)
+    items = cast("list[Any]", value)
+    return [str(item) if isinstance(item, (int, float)) and not isinstance(item, bool) else item for item in items]
+
+
+def _names(value: Any, key: str) -> Any:
+    names = [value] if isinstance(value, str) else _texts(value, key)
+    return [] if names == ["*"] else names
+
+
+def _pairs(value: Any, key: str) -> Any:
+    """Read an object of strings in which numbers and booleans stand for themselves and null for nothing."""
+    if not isinstance(value, Mapping):
+        return value
+    out: dict[Any, Any] = {}
+    for name, item in cast("Mapping[Any, Any]", value).items():
+        if isinstance(item, bool):
+            out[name] = str(item).lower()
+        elif item is not None:
+            out[name] = str(item) if isinstance(item, (int, float)) else _text(item, key)
+    return out
+
+
+_READERS: dict[str, Callable[[Any, str], Any]] = {
+    "command": lambda value, key: _texts(value, key) if isinstance(value, list) else value,
+    "args": _texts,
+    "env": _pairs,
+    "headers": _pairs,
+    "disabled": _flag,
+    "include": _names,
+    "exclude": _names,
+    "protocol": _text,
+    "validate_input": _flag,
+    "max_concurrency": _number,
+}

@@ -1,0 +1,146 @@
+"""Where in a document the servers are. Knows the files' outlines (requirement R8, F3), not the entries' keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from toolweave.config.checks import kind_of
+from toolweave.config.dialects import Dialect, looks_like_entry
+from toolweave.config.jsonc import KeyPath
+from toolweave.errors import ConfigError
+
+__all__ = ["SECTIONS", "Found", "Item", "find_servers"]
+
+SECTIONS: tuple[KeyPath, ...] = (
+    ("mcpServers",),
+    ("mcp_servers",),
+    ("servers",),
+    ("context_servers",),
+    ("mcp", "servers"),
+    ("mcp", "mcpServers"),
+    ("mcp",),
+    ("services", "mcp"),
+    ("tools", "mcp_servers"),
+    ("tool", "toolweave", "servers"),
+    ("tool", "toolweave", "mcpServers"),
+    ("tool", "toolweave", "mcp_servers"),
+    ("amp.mcpServers",),
+)
+"""The paths under which servers are looked for, in this order."""
+
+_DIALECTS: dict[KeyPath, Dialect] = {("mcp",): "opencode"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One entry as it stands in a document: its name, its value, and where it is."""
+
+    name: str
+    value: Any  # whatever a user wrote
+    path: KeyPath
+    dialect: Dialect
+    nameless: bool = False
+
+
+@dataclass(slots=True)
+class Found:
+    """The entries of a document and the definitions of its `inputs`.
+
+    Attributes:
+        recognised: False when nothing in the document looks like a place for servers.
+    """
+
+    items: list[Item] = field(default_factory=list[Item])
+    inputs: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, "Mapping[str, Any]"])
+    recognised: bool = False
+
+
+def find_servers(document: Any, *, dialect: Dialect = "generic", project: str = "", from_code: bool = False) -> Found:
+    """Find the servers of a document.
+
+    Args:
+        document: A list of entries, one entry, entries by name, or an outline of an editor.
+        dialect: Whose file it is.
+        project: The directory whose part of `~/.claude.json` counts too.
+        from_code: Entries may be other objects than mappings.
+
+    Raises:
+        ConfigError: The document or its section is of another type.
+    """
+    found = Found()
+    if isinstance(document, (list, tuple)):
+        found.recognised = True
+        found.items = list(_listed(cast("list[Any]", document), (), dialect))
+        return found
+    if not isinstance(document, Mapping):
+        raise ConfigError(f"a config must be an object or a list of servers, not {kind_of(document)}")
+    top = cast("Mapping[str, Any]", document)
+    for path in (*SECTIONS, ("projects", project, "mcpServers")):
+        section, holder = _at(top, path), _mapping(_at(top, path[:-1]))
+        if not _is_section(section, path, top):
+            continue
+        found.recognised = True
+        found.items += _items(section, path, _DIALECTS.get(path, dialect))
+        found.inputs.update(_inputs(holder.get("inputs")))
+    if not found.recognised:
+        found.items = list(_bare(top, dialect, from_code))
+        found.recognised = bool(found.items) or not top
+    return found
+
+
+def _is_section(section: Any, path: KeyPath, top: Mapping[str, Any]) -> bool:
+    if path == ("mcp",):  # opencode's, or the part of VS Code's settings that holds servers
+        return any(_is_opencode(_mapping(entry)) for entry in _mapping(section).values())
+    return section is not None and not (path == ("servers",) and looks_like_entry(top))
+
+
+def _is_opencode(entry: Mapping[Any, Any]) -> bool:
+    return looks_like_entry(entry) or entry.get("type") in ("local", "remote")
+
+
+def _at(top: Any, path: KeyPath) -> Any:
+    for key in path:
+        top = _mapping(top).get(key)
+    return top
+
+
+def _mapping(value: Any) -> Mapping[Any, Any]:
+    return cast("Mapping[Any, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _items(section: Any, path: KeyPath, dialect: Dialect) -> Iterator[Item]:
+    if isinstance(section, Mapping):
+        for name, value in cast("Mapping[Any, Any]", section).items():
+            yield Item(name=str(name), value=value, path=(*path, str(name)), dialect=dialect)
+    elif isinstance(section, (list, tuple)):
+        yield from _listed(cast("list[Any]", section), path, dialect)
+    else:
+        where = ".".join(map(str, path))
+        raise ConfigError(f"{where!r} must be an object of servers, not {kind_of(section)}", field=where)
+
+
+def _listed(entries: list[Any], path: KeyPath, dialect: Dialect) -> Iterator[Item]:
+    """Name the entries of a list; one without a name is known by its place (defect D9)."""
+    for index, value in enumerate(entries):
+        own = getattr(value, "name", None)
+        if isinstance(value, Mapping):
+            entry = cast("Mapping[Any, Any]", value)
+            own = next((entry[key] for key in ("name", "serverName", "server_name") if entry.get(key)), None)
+        named = isinstance(own, str) and bool(own)
+        name = str(own) if named else f"entry {index + 1}"
+        yield Item(name=name, value=value, path=(*path, index), dialect=dialect, nameless=not named)
+
+
+def _bare(top: Mapping[str, Any], dialect: Dialect, from_code: bool) -> Iterator[Item]:
+    """Read a document without a section: one entry, or entries by name (requirement R2)."""
+    if looks_like_entry(top):
+        yield from (replace(item, path=()) for item in _listed([top], (), dialect))
+    elif from_code or any(looks_like_entry(value) for value in top.values()):
+        yield from _items(top, (), dialect)
+
+
+def _inputs(definitions: Any) -> dict[str, Mapping[str, Any]]:
+    entries = cast("list[Any]", definitions) if isinstance(definitions, (list, tuple)) else []
+    return {str(entry["id"]): entry for entry in map(_mapping, entries) if "id" in entry}

@@ -1,0 +1,52 @@
+"""The one place that turns whatever offers tools into a `Toolset`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+from toolweave.tools.registry import ToolRegistry
+from toolweave.tools.spec import Tool
+from toolweave.tools.toolset import Toolset
+from toolweave.tools.wrappers import combined
+
+__all__ = ["ToolSource", "as_toolset"]
+
+ToolSource: TypeAlias = "Toolset | Tool | Callable[..., Any] | Iterable[Toolset | Tool | Callable[..., Any]]"
+"""What `as_toolset` takes."""
+
+
+def as_toolset(source: ToolSource) -> Toolset:
+    """Return a toolset for a toolset, a tool, a function, or a sequence of any of them.
+
+    In a sequence, tools and functions come before whole toolsets. A server's tool whose name is
+    taken is renamed; nothing that a server sends can raise here (requirement C20).
+
+    Raises:
+        DuplicateToolError: Two local tools have one name.
+        SchemaError: A function's signature cannot be described.
+        TypeError: The source offers no tools.
+    """
+    if isinstance(source, Toolset):
+        return source
+    if isinstance(source, Tool) or callable(source):
+        return ToolRegistry([source])
+    if isinstance(source, (str, bytes)) or not isinstance(source, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{_kind(source)} offers no tools; give a Toolset, a Tool, a function or a sequence of them")
+    registry = ToolRegistry()
+    toolsets: list[Toolset] = []
+    for item in source:
+        if isinstance(item, Toolset):
+            toolsets.append(item)
+        elif isinstance(item, Tool) or callable(item):
+            local = not isinstance(item, Tool) or item.server is None
+            registry.add(item, on_conflict="error" if local else "rename")
+        else:
+            raise TypeError(f"{_kind(item)} offers no tools; give a Toolset, a Tool or a function")
+    if len(registry) or not toolsets:
+        toolsets.insert(0, registry)
+    return toolsets[0] if len(toolsets) == 1 else combined(*toolsets)
+
+
+def _kind(value: object) -> str:
+    return f"an object of type {type(value).__name__}"

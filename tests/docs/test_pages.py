@@ -1,0 +1,110 @@
+"""What the pages say in tables and sentences, held against the package."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import re
+import tomllib
+
+import pytest
+
+import toolweave
+from tests.docs.pages import CHECKOUT, filled, pages, tables
+from toolweave.config import ServerConfig, known_transports, normalize_config
+
+ROOMS = ["toolweave", *(f"toolweave.{room}" for room in ("tools", "config", "connect", "hub", "schema"))]
+VOCABULARIES = ["Axle", "AIDK", "squidbot", "Axiom MCP", "kitn"]
+NAMES = "docs/from-the-designs-names.md"
+
+
+def code_spans(cell: str) -> list[str]:
+    """Return what stands between backticks."""
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def is_public(path: str) -> bool:
+    """Tell whether the root or a room exports the first name, and the rest are its attributes."""
+    first, *rest = path.split(".")
+    for room in ROOMS:
+        module = importlib.import_module(room)
+        if first in module.__all__:
+            value = getattr(module, first)
+            fields = getattr(value, "__dataclass_fields__", {})
+            return all(hasattr(value, name) or name in fields for name in rest)
+    return False
+
+
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+def test_every_name_that_a_vocabulary_is_mapped_to_is_public(vocabulary: str) -> None:
+    rows = list(tables(NAMES, vocabulary))
+    ours = [span for _, cell in rows for span in code_spans(cell) if re.fullmatch(r"[A-Za-z_]+(\.[a-z_]+)*", span)]
+
+    assert rows
+    assert not [name for name in ours if not is_public(name) and name != "github_createIssue"]
+
+
+@pytest.mark.requirement("R111")
+def test_every_module_of_the_designs_has_a_place_here() -> None:
+    rows = list(tables(NAMES, "Where their modules went"))
+
+    for theirs, ours in rows:
+        assert code_spans(ours) or ours == "not yet", theirs
+        for name in code_spans(ours):
+            importlib.import_module(name)
+    assert {theirs.split()[0] for theirs, _ in rows} == {"Axle", "AIDK", "squidbot", "kitn"}
+
+
+@pytest.mark.requirement("R14")
+def test_the_table_of_transports_names_each_of_them_as_configs_may_write_it() -> None:
+    rows = list(tables("docs/transports.md"))
+    fields = {"stdio": {"command": "x"}, "http": {"url": "http://h/mcp"}, "sse": {"url": "http://h/sse"}}
+
+    assert {code_spans(row[0])[0] for row in rows} >= set(fields) | {"inprocess"}
+    assert {code_spans(row[0])[0] for row in rows} <= known_transports()
+    for name, others, what, use in rows:
+        (canonical,) = code_spans(name)
+        assert what
+        assert use
+        for written in {canonical, *code_spans(others)} - {"websocket"}:
+            if canonical in fields:
+                assert normalize_config("x", {"type": written, **fields[canonical]}).transport == canonical
+            else:
+                assert ServerConfig(name="x", transport=written, server=object()).transport == canonical
+
+
+@pytest.mark.requirement("R110")
+def test_the_only_dependency_that_knows_mcp_is_the_official_sdk() -> None:
+    requires = importlib.metadata.requires("toolweave") or []
+    hard = [line for line in requires if "extra ==" not in line]
+
+    assert [line for line in hard if "mcp" in line.lower()] == ["mcp<3,>=2.3"]
+
+
+def test_the_readme_lists_what_works_by_names_that_exist() -> None:
+    works = [row for row in tables("README.md", "What works today") if row[1].startswith("works")]
+
+    assert works
+    for row in works:
+        for name in code_spans(row[0]):
+            assert name.startswith("toolweave ") or is_public(name), name
+
+
+def test_the_changelog_names_only_what_exists() -> None:
+    unreleased = (CHECKOUT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## Unreleased\n")[1]
+    names = [span for span in code_spans(unreleased) if re.fullmatch(r"@?[A-Za-z]+(_[a-z]+)+|[A-Z]\w+", span)]
+
+    assert not [name for name in names if not is_public(name.lstrip("@"))]
+
+
+def test_pages_are_what_scripts_docs_would_write() -> None:
+    stale = [page.name for page in pages() if filled(text := page.read_text(encoding="utf-8")) != text]
+
+    assert not stale, "run scripts/docs"
+
+
+def test_the_version_of_the_package_is_the_one_in_pyproject() -> None:
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    assert importlib.metadata.version("toolweave") == project["version"]
+    assert toolweave.__doc__
