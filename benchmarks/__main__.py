@@ -53,7 +53,7 @@ def main() -> None:
     if options.json:
         print(as_json(facts, figures))
     else:
-        show(Console(), facts, figures)
+        show(Console(width=None if sys.stdout.isatty() else 120), facts, figures)
 
 
 if __name__ == "__main__":

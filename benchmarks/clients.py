@@ -8,9 +8,10 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def server_command(*options: object) -> tuple[str, ...]:
 
 
 @contextmanager
-def http_url(*options: object) -> Iterator[str]:
+def http_url(*options: object) -> Generator[str]:
     """Run the lean server over HTTP; yield its URL; its process group is killed at the end."""
     command = server_command("--http", *options)
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
@@ -82,6 +83,7 @@ def payload_server() -> Any:
     return Server("bench", on_list_tools=on_list_tools, on_call_tool=on_call_tool)
 
 
+@cache
 def available(module: str) -> bool:
     """Whether a module imports; says so on standard error when it exists and does not."""
     try:
@@ -93,6 +95,7 @@ def available(module: str) -> bool:
     return True
 
 
+@cache
 def ours() -> Any:
     """Return `connect_mcp`, or None with a message while it does not import."""
     try:
@@ -188,7 +191,7 @@ async def open_fastmcp(stack: AsyncExitStack, target: Target) -> list[Open]:
 
 
 @asynccontextmanager
-async def open_clients(transport: str, *options: object) -> AsyncIterator[list[Open]]:
+async def open_clients(transport: str, *options: object) -> AsyncGenerator[list[Open]]:
     """Connect every client over one transport, each to a server of its own where that is a process."""
     modern = transport.endswith("modern") or transport == "in-process"
     options = ("--era", "modern" if modern else "legacy", *options)

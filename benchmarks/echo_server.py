@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 INFO = {"name": "bench", "version": "1"}
-CAPABILITIES = {"tools": {}}
+CAPABILITIES: dict[str, Any] = {"tools": {}}
 SESSION = b"Mcp-Session-Id: bench\r\n"
 ROW: dict[str, Any] = {
     "type": "object",
@@ -58,8 +58,9 @@ class Answers:
         if "id" not in message:
             return None
         ident = json.dumps(message["id"]).encode()
-        params = message.get("params") or {}
-        key = (message["method"], params.get("cursor"), params.get("name"), (params.get("arguments") or {}).get("size"))
+        params: dict[str, Any] = message.get("params") or {}
+        arguments: dict[str, Any] = params.get("arguments") or {}
+        key = (message["method"], params.get("cursor"), params.get("name"), arguments.get("size"))
         body = self.encoded.get(key)
         if body is None:
             body = self.encoded[key] = self.make(message["method"], params)
@@ -69,7 +70,7 @@ class Answers:
         """Return `"result":...` or `"error":...`."""
         cacheable: dict[str, Any] = {"ttlMs": 0, "cacheScope": "private"}
         if method == "initialize" and not self.modern:
-            handshake = {"protocolVersion": LEGACY, "capabilities": CAPABILITIES, "serverInfo": INFO}
+            handshake: dict[str, Any] = {"protocolVersion": LEGACY, "capabilities": CAPABILITIES, "serverInfo": INFO}
             return b'"result":' + self.result(handshake)
         if method == "server/discover" and self.modern:
             return b'"result":' + self.result(
@@ -110,8 +111,11 @@ def filler(number: int) -> dict[str, Any]:
 def write_all(data: bytes) -> None:
     """Write to standard output."""
     view = memoryview(data)
-    while view:
-        view = view[os.write(1, view) :]
+    try:
+        while view:
+            view = view[os.write(1, view) :]
+    except BrokenPipeError:
+        os._exit(0)
 
 
 def serve_stdio(answers: Answers) -> None:

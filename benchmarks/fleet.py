@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,12 +136,15 @@ async def fleet(rounds: int, quick: bool) -> list[Figure]:
     """Measure each case with a lean server and with one on the SDK; one server's start is the unit of the others."""
     figures: list[Figure] = []
     for kind in ("lean",) if quick else ("lean", "sdk"):
+        unit = 0.0
         for case, title in TITLES.items():
             samples: dict[str, list[Sample]] = {name: [] for name in WORKERS}
             for _ in range(min(rounds, 5)):
-                for name, rows in samples.items():
-                    rows.append(await anyio.to_thread.run_sync(sample, name, case, kind))
-            figures += compare("start", f"{kind} server: {title}", samples)
+                for name, measured in samples.items():
+                    measured.append(await anyio.to_thread.run_sync(sample, name, case, kind))
+            rows = compare("start", f"{kind} server: {title}", samples)
+            unit = unit or rows[0].wall
+            figures += [replace(row, starts=row.wall / unit) for row in rows]
     return figures
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 __all__ = ["Contender", "Figure", "Sample", "children_cpu", "compare", "interleave", "machine"]
@@ -37,7 +38,10 @@ class Contender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One row: medians of seconds per operation, and their ratios to the baseline and to the SDK."""
+    """One row: medians of seconds per operation, and their ratios to the baseline and to the SDK.
+
+    `starts` is the wall time in units of one server's start with the raw client, where that is measured.
+    """
 
     benchmark: str
     case: str
@@ -49,6 +53,7 @@ class Figure:
     sdk_ratio: float | None
     rounds: int
     operations: int
+    starts: float | None = None
 
 
 async def interleave(contenders: Sequence[Contender], *, operations: int, rounds: int) -> dict[str, list[Sample]]:
@@ -115,7 +120,7 @@ def machine() -> dict[str, Any]:
 def processor() -> str:
     """Return the processor's name."""
     try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+        with Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
             return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()

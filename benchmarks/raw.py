@@ -140,7 +140,9 @@ class RawStdio(RawClient, asyncio.SubprocessProtocol):
         self.pieces = [rest] if rest else []
         for line in lines:
             answer = decode_answer(line)
-            self.pending.pop(answer.id).set_result(answer.result)
+            future = self.pending.pop(answer.id)
+            if not future.cancelled():
+                future.set_result(answer.result)
 
     def process_exited(self) -> None:
         """Note the end."""

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measure import Figure
+from benchmarks.targets import judge
 
 __all__ = ["as_json", "show"]
 
@@ -26,7 +27,8 @@ def duration(seconds: float) -> str:
 
 def as_json(facts: Mapping[str, Any], figures: Sequence[Figure]) -> str:
     """Return everything as one JSON object; seconds are per operation."""
-    return json.dumps({"machine": facts, "figures": [asdict(figure) for figure in figures]}, indent=2)
+    targets = [asdict(verdict) for verdict in judge(figures)]
+    return json.dumps({"machine": facts, "figures": [asdict(row) for row in figures], "targets": targets}, indent=2)
 
 
 def show(console: Console, facts: Mapping[str, Any], figures: Sequence[Figure]) -> None:
@@ -36,14 +38,18 @@ def show(console: Console, facts: Mapping[str, Any], figures: Sequence[Figure]) 
     console.print(f"Python {facts['python']}; {packages}")
     for name, rows in groupby(figures, key=lambda figure: figure.benchmark):
         console.print(table(name, list(rows)))
+    for verdict in judge(figures):
+        word = "[green]met[/]" if verdict.met else "[red]missed[/]"
+        console.print(f"{word}: {verdict.target}; worst {verdict.worst:.2f} of {verdict.limit} ({verdict.case})")
 
 
 def table(name: str, rows: Sequence[Figure]) -> Table:
     """Return the table of one benchmark."""
     out = Table(title=name, title_justify="left")
+    started = any(row.starts is not None for row in rows)
     out.add_column("case")
     out.add_column("what")
-    for heading in ("CPU", "x baseline", "wall", "x baseline", "CPU / SDK"):
+    for heading in ("CPU", "x baseline", "wall", "x baseline", "CPU / SDK", *(["starts"] if started else [])):
         out.add_column(heading, justify="right")
     case = None
     for row in rows:
@@ -57,6 +63,7 @@ def table(name: str, rows: Sequence[Figure]) -> Table:
             duration(row.wall),
             f"{row.wall_ratio:.2f}",
             "" if row.sdk_ratio is None else f"{row.sdk_ratio:.2f}",
+            *(["" if row.starts is None else f"{row.starts:.1f}"] if started else []),
         )
         case = row.case
     return out

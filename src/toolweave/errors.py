@@ -21,7 +21,6 @@ Every message names the thing it is about, what was expected and what to do next
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -317,7 +316,7 @@ def as_tool_error(exc: BaseException) -> ToolError:
         return exc
     if isinstance(exc, ServerError):
         code = exc.code if isinstance(exc, ProtocolError) else None
-        data = exc.data if isinstance(exc, ProtocolError) and isinstance(exc.data, Mapping) else None
+        data = exc.data if isinstance(exc, ProtocolError) else None
         return ToolError(f"MCP error: {exc}", kind=exc.kind, code=code, retryable=exc.retryable, data=data)
     if isinstance(exc, TimeoutError):
         return ToolError(str(exc) or "the tool timed out", kind=ErrorKind.TIMEOUT)

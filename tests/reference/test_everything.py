@@ -58,7 +58,7 @@ async def test_arguments_that_do_not_fit_are_an_error_result(everything: dict[st
 
 
 async def test_a_refusal_by_the_server_itself_is_an_error_result(everything: dict[str, Any]) -> None:
-    async with connect_mcp(everything, name="everything", validate_input=False) as conn:
+    async with connect_mcp({**everything, "validate_input": False}, name="everything") as conn:
         result = await conn.call_tool("echo", {})
     assert result.is_error
     assert "Invalid arguments for tool echo" in result.text
@@ -156,9 +156,7 @@ async def test_prompts_are_listed_filled_and_completed(everything: dict[str, Any
     async with connect_mcp(everything, name="everything") as conn:
         prompts = await conn.list_prompts()
         prompt = await conn.get_prompt("args-prompt", {"city": "Oslo"})
-        completion = await conn.complete(
-            {"type": "ref/prompt", "name": "completable-prompt"}, {"name": "department", "value": "E"}
-        )
+        completion = await conn.complete({"type": "ref/prompt", "name": "completable-prompt"}, "department", "E")
     assert [prompt.name for prompt in prompts] == [
         "simple-prompt",
         "args-prompt",
@@ -206,9 +204,8 @@ async def test_a_cancelled_call_leaves_the_connection_usable(everything: dict[st
 
 
 @pytest.mark.requirement("C6", "C7")
-async def test_a_url_of_a_legacy_sse_server_is_found_out_without_being_told(everything: dict[str, Any]) -> None:
-    if "url" not in everything:
-        pytest.skip("platform: the URL is the subject, and stdio has none")
+@pytest.mark.parametrize("everything", ["streamableHttp", "sse"], indirect=True)
+async def test_which_transport_stands_behind_a_bare_url_is_found_out(everything: dict[str, Any]) -> None:
     async with connect_mcp(everything["url"], name="everything") as conn:
         result = await conn.call_tool("echo", {"message": "hi"})
     assert result.text == "Echo: hi"

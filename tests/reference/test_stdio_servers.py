@@ -12,7 +12,7 @@ import pytest
 from tests.real.raw_wire import Era, RawListing
 from tests.reference.servers import BROKEN
 from toolweave import connect_mcp
-from toolweave.errors import ConnectError
+from toolweave.errors import ConnectError, ProtocolError
 from toolweave.tools import AudioContent, ImageContent, TextContent
 
 pytestmark = [pytest.mark.anyio, pytest.mark.reference]
@@ -167,12 +167,24 @@ async def test_sqlite_reads_rows_and_says_its_errors_in_plain_text(entries: Entr
     assert memo.text == "No business insights have been discovered yet."
 
 
-@pytest.mark.parametrize("name", NEGOTIATED)
-async def test_an_unknown_tool_is_an_error_result_that_names_it(entries: Entries, name: str) -> None:
+@pytest.mark.parametrize("name", ["filesystem", "memory", "sequential-thinking"])
+async def test_an_unknown_tool_is_a_result_where_the_server_makes_it_one(entries: Entries, name: str) -> None:
     async with connect_mcp(entries[name], name=name) as conn:
         result = await conn.call_tool("nope", {})
     assert result.is_error
-    assert "nope" in result.text
+    assert result.text == "MCP error -32602: Tool nope not found"
+
+
+@pytest.mark.requirement("C2", "C14")
+@pytest.mark.parametrize("name", ["time", "git", "fetch"])
+async def test_an_unknown_tool_raises_where_the_server_answers_with_a_protocol_error(
+    entries: Entries, name: str
+) -> None:
+    async with connect_mcp(entries[name], name=name) as conn:
+        with pytest.raises(ProtocolError, match=f"server '{name}': Unknown tool: nope") as refusal:
+            await conn.call_tool("nope", {})
+        assert refusal.value.code == -32602
+        assert conn.state == "ready"
 
 
 @pytest.mark.requirement("R59", "R69")

@@ -61,10 +61,19 @@ def test_a_misspelt_property_is_answered_with_the_near_one_and_the_allowed_ones(
         (SEARCH, {"text": "a", "count": 1.5}, '"count": expected integer, got number 1.5'),
         (SEARCH, ["text"], "expected object, got array"),
         (SEARCH, {"text": "a", "zzz": 1}, '"zzz" is not a known property (allowed: count, text)'),
-        ({"additionalProperties": False}, {"a": 1}, '"a" is not a known property; none are allowed here'),
+        ({"additionalProperties": False}, {"a": 1}, "takes no properties"),
+        (
+            {"properties": {}, "additionalProperties": False},
+            {"a": 1},
+            '"a" is not a known property; none are allowed here',
+        ),
         ({"unevaluatedProperties": False}, {"a": 1}, '"a" is not a known property; none are allowed here'),
         ({"enum": ["a", "b"]}, "c", 'must be one of "a", "b"; got string "c"'),
-        ({"enum": list(range(30))}, 99, f"must be one of {', '.join(map(str, range(20)))}, ... (30 in all); got integer 99"),
+        (
+            {"enum": list(range(30))},
+            99,
+            f"must be one of {', '.join(map(str, range(20)))}, ... (30 in all); got integer 99",
+        ),
         ({"const": 1}, 2, "must be 1; got integer 2"),
         ({"type": ["string", "null"]}, 1, "expected string or null, got integer 1"),
         ({"maximum": 3}, 4.5, "must be at most 3, got number 4.5"),
@@ -79,7 +88,7 @@ def test_a_misspelt_property_is_answered_with_the_near_one_and_the_allowed_ones(
         (False, 1, "is not allowed here"),
         ({"propertyNames": {"maxLength": 1}}, {"ab": 1}, "does not satisfy 'propertyNames' of the schema"),
         ({"prefixItems": [{"type": "string"}]}, [1], '"[0]": expected string, got integer 1'),
-        ({"additionalProperties": {"type": "string"}}, {"X-Id": 1}, '"["X-Id"]": expected string, got integer 1'),
+        ({"additionalProperties": {"type": "string"}}, {"a b": 1}, '"["a b"]": expected string, got integer 1'),
     ],
 )
 def test_each_problem_says_where_what_was_wrong_and_what_is_allowed(

@@ -30,7 +30,7 @@ def advise(error: Exception, *, program: str = "") -> str | None:
     if isinstance(error, TimeoutError):
         if program in _FETCHERS:
             return f"the first start with {program} installs the package: try again, or give it --timeout 120"
-        return "check that it is an MCP server, or give it longer with --timeout SECONDS"
+        return None
     if isinstance(error, ConnectError):
         return _of_connecting(error, text, program)
     return None
@@ -43,6 +43,4 @@ def _of_connecting(error: ConnectError, text: str, program: str) -> str | None:
         return "check the path of the URL: most servers answer at /mcp, older ones at /sse"
     if not program and re.search(r"refused|connect(ion)? (attempts )?failed", text):
         return "check that the server runs, and its host and port"
-    if error.exit_code is not None:
-        return "it may want other arguments, or variables in `env`: see what it says on standard error"
     return None

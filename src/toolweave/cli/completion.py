@@ -55,7 +55,7 @@ def _remembered() -> dict[str, list[str]]:
         value: Any = json.loads(_path().read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    entries = cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+    entries: Mapping[str, Any] = cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
     return {
         server: [name for name in cast("list[Any]", names) if isinstance(name, str) and _PLAIN.fullmatch(name)]
         for server, names in entries.items()

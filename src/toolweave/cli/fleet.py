@@ -14,9 +14,10 @@ import anyio
 from toolweave.cli.advice import advise
 from toolweave.cli.exits import ExitCode
 from toolweave.cli.live import starting
-from toolweave.cli.screen import note
+from toolweave.cli.screen import complain
 from toolweave.cli.targets import names_in
-from toolweave.config import LoadedConfig, ServerConfig, merge_loaded, program_name
+from toolweave.config import LoadedConfig, ServerConfig, merge_loaded
+from toolweave.config.naming import program_name
 from toolweave.connect import ConnectionState, McpConnection, StateChanged
 from toolweave.errors import AuthRequiredError, ConfigError, ServerError, ToolweaveError
 from toolweave.hub import Hub, connect_mcp_servers
@@ -89,7 +90,7 @@ class Fleet:
             try:
                 answers[connection.name] = await question(connection)
             except ServerError as error:
-                note(f"failed: {error}")
+                complain(error, label="failed")
 
         connections = self.connections()
         async with anyio.create_task_group() as tasks:
@@ -113,10 +114,8 @@ class Fleet:
     def show_failures(self) -> None:
         """Tell on standard error which servers failed, why, and what to do."""
         for name, error in self.errors.items():
-            note(f"failed: {error}")
-            hint = advise(error, program=program_of(self.selection.servers.get(name)))
-            if hint is not None:
-                note(f"hint: {hint}")
+            program = program_of(self.selection.servers.get(name))
+            complain(error, label="failed", hint=advise(error, program=program))
 
     def exit_code(self, *, strict: bool = False) -> ExitCode:
         """Return `OK` when any server answered, and with `strict` only when all did."""

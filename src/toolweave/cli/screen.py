@@ -64,11 +64,13 @@ def note(text: str) -> None:
     _write(sys.stderr, safe_text(text, multiline=True) + "\n")
 
 
-def complain(error: Exception) -> None:
+def complain(error: Exception, *, label: str = "error", hint: str | None = None) -> None:
     """Write an error and what to do about it to standard error."""
-    note(f"error: {error}")
-    if isinstance(error, CommandError) and error.hint:
-        note(f"hint: {error.hint}")
+    # what a server said may have lines of its own: indented, they cannot pass for ours
+    note(f"{label}: {error}".replace("\n", "\n  "))
+    hint = error.hint if isinstance(error, CommandError) else hint
+    if hint:
+        note(f"hint: {hint}")
 
 
 def stderr_console() -> Console | None:

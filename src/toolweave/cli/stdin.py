@@ -88,8 +88,11 @@ async def read_piped() -> str | None:
     Raises:
         CommandError: It is not UTF-8 text.
     """
-    descriptor = sys.stdin.fileno()
-    kind = os.fstat(descriptor).st_mode
+    try:
+        descriptor = sys.stdin.fileno()
+        kind = os.fstat(descriptor).st_mode
+    except (OSError, ValueError, AttributeError):
+        return None  # closed, or none at all
     if stat.S_ISREG(kind):
         return _decoded(sys.stdin.buffer.read()) or None
     if not stat.S_ISFIFO(kind):

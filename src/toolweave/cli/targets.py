@@ -39,7 +39,7 @@ def names_in(loaded: LoadedConfig) -> list[str]:
 
 def servers_named_by(tool: str, loaded: LoadedConfig) -> list[str]:
     """Return the servers whose prefix a tool's name begins with; none for a bare name."""
-    prefixes = {name: (*aliases(name, ""), expose(name, "")) for name in names_in(loaded)}
+    prefixes: dict[str, tuple[str, ...]] = {name: (*aliases(name, ""), expose(name, "")) for name in names_in(loaded)}
     for name, config in loaded.servers.items():
         if config.tool_prefix:
             prefixes[name] = (*prefixes[name], config.tool_prefix)

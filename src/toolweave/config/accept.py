@@ -103,7 +103,7 @@ def server_config(
     config = _read(value, name or "")
     changes: dict[str, Any] = {"name": name} if name else {}
     if headers is not None:
-        own = {} if callable(config.headers) else config.headers
+        own: Mapping[str, Any] = {} if callable(config.headers) else config.headers
         changes["headers"] = {**own, **cast("Mapping[str, Any]", headers)} if isinstance(headers, Mapping) else headers
     if env is not None:
         changes["env"] = {**config.env, **env}

@@ -13,7 +13,6 @@ Codex             `startup_timeout_sec`, `startup_timeout_ms`, `tool_timeout_sec
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -221,6 +220,8 @@ def _put(flat: _Entry, word: str, value: Any, key: str) -> None:
 
 
 def _did_you_mean(word: str) -> str:
+    import difflib  # only a slip needs it
+
     close = difflib.get_close_matches(word, [*_FIELDS, *_SYNONYMS, *_SPECIAL], n=1, cutoff=0.8)
     return f" (did you mean {close[0]!r}?)" if close else ""
 

@@ -11,6 +11,7 @@ from toolweave.config.dialects import flattened, read_arguments
 from toolweave.config.expand import Scope
 from toolweave.config.model import ServerConfig
 from toolweave.config.rules import canonical_transport
+from toolweave.config.secret import Secret
 from toolweave.errors import ConfigError
 
 __all__ = ["merge_config", "normalize_config"]
@@ -93,9 +94,15 @@ def _merged_into(base: ServerConfig, runtime: ServerConfig | Mapping[str, Any]) 
             changes, _ = read_arguments(runtime, scope=Scope(env=os.environ))
         except ConfigError as error:
             raise base.error(error.message, field=error.field) from None
-    changes["sensitive"] = (*base.sensitive, *changes["sensitive"])
-    changes["options"] = {**base.options, **changes.get("options", {})}
-    return base.replace(**changes)
+    options = cast("dict[str, Any]", changes.get("options", {}))
+    sensitive = cast("tuple[Secret, ...]", changes["sensitive"])
+    return base.replace(
+        **{
+            **changes,
+            "options": {**base.options, **options},
+            "sensitive": (*base.sensitive, *sensitive),
+        }
+    )
 
 
 def _folded(config: ServerConfig | Mapping[str, Any]) -> dict[str, Any]:
@@ -105,13 +112,16 @@ def _folded(config: ServerConfig | Mapping[str, Any]) -> dict[str, Any]:
     flat = flattened(config.to_mapping() if isinstance(config, ServerConfig) else config)
     known = flat.known
     if "http_url" in known:
-        known = {**known, "url": known["http_url"], "transport": "http"}
-        del known["http_url"]
-    options = {**known.pop("options", {}), **flat.options}
-    connection = {**options, **{key: known.pop(key) for key in _CONNECTION if key in known}}
-    if isinstance(connection.get("command"), list):
-        command, *first = cast("list[Any]", connection["command"]) or [""]
-        connection.update(command=command, args=[*first, *connection.get("args", [])])
+        known.update(url=known.pop("http_url"), transport="http")
+    options = cast("dict[str, Any]", known.pop("options", {}))
+    transport_options = flattened(options).options  # not those that `connection` would read as settings
+    if rest := {key: value for key, value in options.items() if key not in transport_options}:
+        known["options"] = rest
+    own = {key: known.pop(key) for key in _CONNECTION if key in known}
+    if isinstance(own.get("command"), list):
+        command, *first = cast("list[Any]", own["command"]) or [""]
+        own.update(command=command, args=[*first, *cast("list[Any]", own.get("args", []))])
+    connection = {**transport_options, **flat.options, **own}
     out = {("serverName" if key == "name" else key): value for key, value in known.items()}
     if "transport" in out:
         out["transport"] = "http" if out["transport"] == "websocket" else canonical_transport(str(out["transport"]))

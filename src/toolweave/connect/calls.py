@@ -44,17 +44,17 @@ class Caller:
         """Return the open line; connects or waits for a restart, within the connect bound and the listing's."""
         return await self._owner.usable(self._config.connect_timeout + self._config.timeout.list)
 
-    async def request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Make one request other than a tool call, within `timeout.read`."""
+    async def request(self, method: str, params: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
+        """Make one request other than a tool call, within `timeout` or the server's `timeout.read`."""
         line = await self.line()
-        seconds = self._config.timeout.read
+        seconds = self._config.timeout.read if timeout is None else timeout
         with anyio.move_on_after(seconds):
             return await line.session.request(method, params)
         raise self.too_slow(method, seconds)
 
-    async def list_tools(self, line: Line) -> ToolsChanged:
-        """List the tools again, within `timeout.list`."""
-        seconds = self._config.timeout.list
+    async def list_tools(self, line: Line, timeout: float | None = None) -> ToolsChanged:
+        """List the tools again, within `timeout` or the server's `timeout.list`."""
+        seconds = self._config.timeout.list if timeout is None else timeout
         try:
             with anyio.fail_after(seconds):
                 return await self._catalog.refresh(line.session.request, line.session.wire.refusal)

@@ -54,7 +54,8 @@ ListenerT = TypeVar("ListenerT", bound=Callable[[Any], Any])
 class McpConnection:
     """A connection to one MCP server, and a `Toolset` of its tools.
 
-    Made by `connect_mcp`. May be used from any task of its event loop; closed from any, too.
+    Made by `connect_mcp`. May be used from any task of its event loop; closed from any, too. A
+    `timeout` is in seconds and replaces the server's own bound for one call.
     """
 
     def __init__(self, config: ServerConfig, *, lazy: bool = False) -> None:
@@ -198,7 +199,7 @@ class McpConnection:
         """Call `listener` after every change of the tools; see `Toolset.subscribe`."""
         return self._catalog.listeners.subscribe(listener)
 
-    async def list_tools(self, prefix: str | None = None) -> ToolList:
+    async def list_tools(self, prefix: str | None = None, *, timeout: float | None = None) -> ToolList:
         """Return the server's tools: a sequence, also indexed by name (requirements R16, R28).
 
         With `prefix="fs"` their names are `fs_read_file` and so on; the server is always called with
@@ -210,12 +211,12 @@ class McpConnection:
         """
         line = await self._caller.line()
         if not self._catalog.fresh:
-            await self._refresh(line)
+            await self._refresh(line, timeout)
         return tools_of(self if prefix is None else prefixed(self, prefix))
 
-    async def refresh(self) -> ToolsChanged:
+    async def refresh(self, *, timeout: float | None = None) -> ToolsChanged:
         """Ask the server for its tools again, whatever is cached; returns what changed (requirement C9)."""
-        return await self._refresh(await self._caller.line())
+        return await self._refresh(await self._caller.line(), timeout)
 
     async def call_tool(
         self,
@@ -251,33 +252,41 @@ class McpConnection:
 
     # resources, prompts, completion
 
-    async def list_resources(self) -> tuple[Resource, ...]:
+    async def list_resources(self, *, timeout: float | None = None) -> tuple[Resource, ...]:
         """Return all the server's resources, every page of them; none when it offers no resources."""
-        return read_resources(await self._list("resources", "resources/list", "resources"))
+        return read_resources(await self._list("resources", "resources/list", "resources", timeout))
 
-    async def list_resource_templates(self) -> tuple[ResourceTemplate, ...]:
+    async def list_resource_templates(self, *, timeout: float | None = None) -> tuple[ResourceTemplate, ...]:
         """Return all the server's resource templates, every page of them."""
-        return read_templates(await self._list("resources", "resources/templates/list", "resourceTemplates"))
+        return read_templates(await self._list("resources", "resources/templates/list", "resourceTemplates", timeout))
 
-    async def read_resource(self, uri: str) -> tuple[EmbeddedResource, ...]:
+    async def read_resource(self, uri: str, *, timeout: float | None = None) -> tuple[EmbeddedResource, ...]:
         """Return the contents of a resource.
 
         Raises:
             ProtocolError: The server does not know it (code -32602, or -32002 from older servers).
         """
-        return resource_contents(await self._caller.request("resources/read", {"uri": uri}), server=self.name)
+        return resource_contents(await self._caller.request("resources/read", {"uri": uri}, timeout), server=self.name)
 
-    async def list_prompts(self) -> tuple[Prompt, ...]:
+    async def list_prompts(self, *, timeout: float | None = None) -> tuple[Prompt, ...]:
         """Return all the server's prompts, every page of them; none when it offers no prompts."""
-        return read_prompts(await self._list("prompts", "prompts/list", "prompts"))
+        return read_prompts(await self._list("prompts", "prompts/list", "prompts", timeout))
 
-    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> PromptResult:
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
+    ) -> PromptResult:
         """Return a prompt filled in with string arguments."""
         params = {"name": name, "arguments": dict(arguments or {})}
-        return prompt_result(await self._caller.request("prompts/get", params), server=self.name)
+        return prompt_result(await self._caller.request("prompts/get", params, timeout), server=self.name)
 
     async def complete(
-        self, ref: Mapping[str, str], argument: str, value: str, *, context: Mapping[str, str] | None = None
+        self,
+        ref: Mapping[str, str],
+        argument: str,
+        value: str,
+        *,
+        context: Mapping[str, str] | None = None,
+        timeout: float | None = None,
     ) -> Completion:
         """Return values that complete an argument of a prompt or of a resource template.
 
@@ -286,7 +295,7 @@ class McpConnection:
         params: dict[str, Any] = {"ref": dict(ref), "argument": {"name": argument, "value": value}}
         if context:
             params["context"] = {"arguments": dict(context)}
-        return completion(await self._caller.request("completion/complete", params))
+        return completion(await self._caller.request("completion/complete", params, timeout))
 
     async def ping(self) -> None:
         """Ask for a sign of life: `ping`, or `server/discover` where that is gone (2026-07-28)."""
@@ -303,22 +312,23 @@ class McpConnection:
         line = self._caller.last_line
         return line.session.agreement if line else None
 
-    async def _list(self, capability: str, method: str, key: str) -> list[Any]:
+    async def _list(self, capability: str, method: str, key: str, timeout: float | None) -> list[Any]:
         line = await self._caller.line()
+        seconds = self.config.timeout.list if timeout is None else timeout
         try:
-            with anyio.fail_after(self.config.timeout.list):
+            with anyio.fail_after(seconds):
                 return (await list_all(line.session.request, method, key, server=self.name)).entries
         except TimeoutError as exc:
-            raise self._caller.too_slow(method, self.config.timeout.list) from exc
+            raise self._caller.too_slow(method, seconds) from exc
         except ProtocolError as exc:
             # servers that advertise what they do not offer are common: an empty list, not a fault
             if exc.code == -32601 or capability not in self.capabilities:
                 return []
             raise
 
-    async def _refresh(self, line: Line) -> ToolsChanged:
+    async def _refresh(self, line: Line, timeout: float | None = None) -> ToolsChanged:
         try:
-            change = await self._caller.list_tools(line)
+            change = await self._caller.list_tools(line, timeout)
         except ServerError as exc:
             self._events.emit("error", exc)
             raise

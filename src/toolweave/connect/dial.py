@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -22,6 +22,7 @@ from toolweave.connect.handshake import ProbeRefused, shake_hands
 from toolweave.connect.process import ServerProcess, spawn
 from toolweave.connect.report import Report
 from toolweave.connect.session import Peer, Session, Wire
+from toolweave.connect.shapes import as_object
 from toolweave.errors import ConfigError, ConnectError, ConnectionLostError, ProtocolError, ServerError
 
 __all__ = ["Attempt", "Line", "Redial", "open_session", "register_transport"]
@@ -76,7 +77,9 @@ def register_transport(name: str, factory: TransportFactory) -> None:
 
 
 @asynccontextmanager
-async def open_session(config: ServerConfig, attempt: Attempt, peer: Peer, report: Report) -> AsyncIterator[Line]:
+async def open_session(
+    config: ServerConfig, attempt: Attempt, peer: Peer, report: Report
+) -> AsyncGenerator[Line, None]:
     """Open a conversation with a server and shake hands.
 
     Raises:
@@ -100,7 +103,7 @@ async def open_session(config: ServerConfig, attempt: Attempt, peer: Peer, repor
 @asynccontextmanager
 async def _open_wire(
     config: ServerConfig, attempt: Attempt, peer: Peer, report: Report
-) -> AsyncIterator[tuple[Wire, ServerProcess | None]]:
+) -> AsyncGenerator[tuple[Wire, ServerProcess | None], None]:
     def lost(sent: bool) -> ServerError:
         return ConnectionLostError("the connection ended", server=config.name, sent=sent)
 
@@ -126,7 +129,9 @@ async def _open_wire(
 
 
 @asynccontextmanager
-async def _stdio(config: ServerConfig, peer: Peer, report: Report) -> AsyncIterator[tuple[Wire, ServerProcess | None]]:
+async def _stdio(
+    config: ServerConfig, peer: Peer, report: Report
+) -> AsyncGenerator[tuple[Wire, ServerProcess | None], None]:
     env = inherited_environment() | config.env_values()
     with report.step("find the command") as step:
         step.detail = program = find_program(config.command, env=env, cwd=config.cwd, server=config.name)
@@ -152,7 +157,7 @@ async def _stdio(config: ServerConfig, peer: Peer, report: Report) -> AsyncItera
 
 
 @asynccontextmanager
-async def _custom(config: ServerConfig, engine: Any) -> AsyncIterator[Any]:
+async def _custom(config: ServerConfig, engine: Any) -> AsyncGenerator[Any, None]:
     if config.transport != "inprocess":
         factory = _factories.get(config.transport)
         if factory is None:
@@ -174,7 +179,7 @@ async def _custom(config: ServerConfig, engine: Any) -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def _as_manager(streams: Any) -> AsyncIterator[Any]:
+async def _as_manager(streams: Any) -> AsyncGenerator[Any, None]:
     yield streams
 
 
@@ -221,8 +226,8 @@ async def auth_headers(auth: Auth) -> dict[str, str]:
 def _wants_sse(config: ServerConfig, attempt: Attempt, exc: ProtocolError) -> bool:
     if attempt.transport != "http" or config.legacy_sse != "auto":
         return False
-    status = exc.data.get("http_status") if isinstance(exc.data, Mapping) else None
-    return status in _SSE_STATUSES
+    data = as_object(exc.data)
+    return data is not None and data.get("http_status") in _SSE_STATUSES
 
 
 def _reveal(value: Any) -> str:

@@ -7,11 +7,12 @@ stream that must be asked for and held (SEP-2575). Either way the list is read a
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 import anyio
 
 from toolweave.connect.dial import Line
+from toolweave.connect.shapes import as_object
 from toolweave.errors import ProtocolError, ServerError
 
 __all__ = ["Follower"]
@@ -43,8 +44,8 @@ class Follower:
         """Follow the changes for as long as the line holds."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._follow, line)
-            tools = line.session.agreement.capabilities.get("tools")
-            if line.session.agreement.modern and isinstance(tools, Mapping) and tools.get("listChanged"):
+            tools = as_object(line.session.agreement.capabilities.get("tools"))
+            if line.session.agreement.modern and tools is not None and tools.get("listChanged"):
                 tasks.start_soon(self._listen, line)
 
     async def _follow(self, line: Line) -> None:

@@ -15,7 +15,8 @@ import anyio
 
 from toolweave.connect.report import Report
 from toolweave.connect.session import Agreement, Session, Wire, envelope
-from toolweave.errors import ConnectionLostError, ProtocolError, RequestTimeoutError
+from toolweave.connect.shapes import as_array, as_object, as_text
+from toolweave.errors import ConnectionLostError, ProtocolError
 
 __all__ = ["LEGACY_VERSIONS", "MODERN_VERSIONS", "ProbeRefused", "shake_hands"]
 
@@ -90,8 +91,6 @@ async def _discover(wire: Wire, wanted: str, seconds: float | None, server: str,
                     raise
                 step.outcome, step.detail = "skipped", "the server ended on the probe: taken as a legacy server"
                 raise ProbeRefused(str(exc)) from exc
-            except RequestTimeoutError:
-                raise
             except ProtocolError as exc:
                 common = _common(exc.data) if exc.code == UNSUPPORTED_VERSION else []
                 step.outcome, step.detail = "skipped", f"{exc.message}: taken as a legacy server"
@@ -133,26 +132,26 @@ def _read_discovery(result: Mapping[str, Any]) -> Agreement | None:
     common = _common({"supported": result.get("supportedVersions")})
     if not common or not isinstance(result.get("capabilities", {}), Mapping):
         return None
-    meta = result.get("_meta")
-    info = meta.get("io.modelcontextprotocol/serverInfo") if isinstance(meta, Mapping) else None
+    meta = as_object(result.get("_meta"))
+    info = meta.get("io.modelcontextprotocol/serverInfo") if meta is not None else None
     return _agreement(common[-1], True, result, info if info is not None else result.get("serverInfo"))
 
 
 def _agreement(version: str, modern: bool, result: Mapping[str, Any], info: Any) -> Agreement:
-    capabilities, instructions = result.get("capabilities"), result.get("instructions")
     return Agreement(
         version=version,
         modern=modern,
-        server_info=info if isinstance(info, Mapping) else {},
-        capabilities=capabilities if isinstance(capabilities, Mapping) else {},
-        instructions=instructions if isinstance(instructions, str) else None,
+        server_info=as_object(info) or {},
+        capabilities=as_object(result.get("capabilities")) or {},
+        instructions=as_text(result.get("instructions")),
         raw=result,
     )
 
 
 def _common(data: Any) -> list[str]:
-    supported = data.get("supported") if isinstance(data, Mapping) else None
-    return [name for name in MODERN_VERSIONS if name in supported] if isinstance(supported, list) else []
+    named = as_object(data)
+    supported = as_array(named.get("supported")) if named is not None else None
+    return [name for name in MODERN_VERSIONS if name in (supported or [])]
 
 
 @cache

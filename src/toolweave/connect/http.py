@@ -19,6 +19,7 @@ import httpx2
 import msgspec
 
 from toolweave.connect.channel import MAX_MESSAGE_BYTES
+from toolweave.connect.shapes import as_object
 
 __all__ = ["Fault", "HttpFaults", "HttpSettings", "http_client", "status_fault", "transport_fault"]
 
@@ -89,7 +90,8 @@ class HttpFaults:
 
     def take(self, data: Any) -> Fault | None:
         """Return the fault that an error's `data` stands for, or None when it is the server's own error."""
-        ticket = data.get("ticket") if isinstance(data, Mapping) else None
+        named = as_object(data)
+        ticket = named.get("ticket") if named is not None else None
         return self._faults.pop(ticket, None) if isinstance(ticket, str) else None
 
 
@@ -215,7 +217,7 @@ def _plain(response: httpx2.Response) -> list[tuple[str, str]]:
 
 def _is_rpc_error(body: bytes) -> bool:
     try:
-        value = json.loads(body)
+        value = as_object(json.loads(body))
     except ValueError:
         return False
-    return isinstance(value, dict) and isinstance(value.get("error"), dict)
+    return value is not None and as_object(value.get("error")) is not None

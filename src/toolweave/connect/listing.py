@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.errors import ProtocolError
 from toolweave.tools.spec import ToolSpec
 
@@ -89,8 +90,8 @@ def read_tools(
         if problem is None and entry["name"] in names:
             problem = "a second tool of this name"
         if problem is not None:
-            named = entry.get("name") if isinstance(entry, Mapping) else None
-            label = repr(named[:80]) if isinstance(named, str) and named else f"number {index + 1}"
+            named = as_text((as_object(entry) or {}).get("name"))
+            label = repr(named[:80]) if named else f"number {index + 1}"
             listing.problems.append(f"tool {label} left out: {problem}")
             continue
         names.add(entry["name"])
@@ -99,40 +100,39 @@ def read_tools(
 
 
 def _problem(entry: Any) -> str | None:
-    if not isinstance(entry, Mapping):
+    tool = as_object(entry)
+    if tool is None:
         return "it is no object"
-    tool = cast("Mapping[str, Any]", entry)
     name, schema = tool.get("name"), tool.get("inputSchema")
     if not isinstance(name, str) or not name:
         return "it has no name"
-    if schema is not None and not isinstance(schema, Mapping):
+    described = as_object(schema)
+    if schema is not None and described is None:
         return f"its inputSchema is no object but {type(schema).__name__}"
-    if isinstance(schema, Mapping) and schema.get("type", "object") != "object":  # pyright: ignore[reportUnknownMemberType]
-        return f"its inputSchema describes no object but {schema.get('type')!r}"  # pyright: ignore[reportUnknownMemberType]
+    if described is not None and described.get("type", "object") != "object":
+        return f"its inputSchema describes no object but {str(described['type'])[:80]!r}"
     return None
 
 
 def _refused(entry: Mapping[str, Any], refusal: Callable[[Mapping[str, Any]], str | None]) -> str | None:
-    schema = entry.get("inputSchema")
-    reason = refusal(schema) if isinstance(schema, Mapping) else None  # pyright: ignore[reportUnknownArgumentType]
+    schema = as_object(entry.get("inputSchema"))
+    reason = refusal(schema) if schema is not None else None
     return f"its x-mcp-header is invalid: {reason}" if reason is not None else None
 
 
 def _spec(tool: Mapping[str, Any], server: str) -> ToolSpec:
-    schema, output = tool.get("inputSchema"), tool.get("outputSchema")
-    annotations, meta, icons = tool.get("annotations"), tool.get("_meta"), tool.get("icons")
+    schema, output = as_object(tool.get("inputSchema")), tool.get("outputSchema")
+    icons = [as_object(icon) for icon in as_array(tool.get("icons")) or ()]
     return ToolSpec(
         name=tool["name"],
         server=server,
-        title=_string(tool.get("title")),
-        description=_string(tool.get("description")) or "",
+        title=as_text(tool.get("title")),
+        description=as_text(tool.get("description")) or "",
         input_schema=schema if schema is not None else {"type": "object", "properties": {}},
-        output_schema=output if isinstance(output, (Mapping, bool)) else None,
-        annotations=annotations if isinstance(annotations, Mapping) else None,
-        icons=tuple(icon for icon in cast("list[Any]", icons) if isinstance(icon, Mapping))
-        if isinstance(icons, list)
-        else (),
-        meta=meta if isinstance(meta, Mapping) else {},
+        output_schema=output if isinstance(output, bool) else as_object(output),
+        annotations=as_object(tool.get("annotations")),
+        icons=tuple(icon for icon in icons if icon is not None),
+        meta=as_object(tool.get("_meta")) or {},
         raw=tool,
     )
 
@@ -142,7 +142,3 @@ def _note_ttl(listing: Listing, page: Mapping[str, Any]) -> None:
     if isinstance(ttl, (int, float)) and not isinstance(ttl, bool):
         seconds = max(0.0, ttl / 1000)
         listing.ttl_seconds = seconds if listing.ttl_seconds is None else min(seconds, listing.ttl_seconds)
-
-
-def _string(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

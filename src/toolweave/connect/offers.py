@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from toolweave.connect.results import content_block
+from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.errors import ProtocolError
 from toolweave.tools.result import ContentBlock, EmbeddedResource
 
@@ -124,16 +125,15 @@ def read_prompts(entries: list[Any]) -> tuple[Prompt, ...]:
     for entry in _with(entries, "name"):
         described = _described(entry)
         described.pop("mime_type")
-        arguments = entry.get("arguments")
         prompts.append(
             Prompt(
                 arguments=tuple(
                     PromptArgument(
                         name=item["name"],
-                        description=_string(item.get("description")) or "",
+                        description=as_text(item.get("description")) or "",
                         required=item.get("required") is True,
                     )
-                    for item in _with(arguments if isinstance(arguments, list) else [], "name")
+                    for item in _with(as_array(entry.get("arguments")) or [], "name")
                 ),
                 **described,
             )
@@ -147,10 +147,10 @@ def resource_contents(raw: Mapping[str, Any], *, server: str) -> tuple[EmbeddedR
     Raises:
         ProtocolError: It has no list of contents.
     """
-    contents = raw.get("contents")
-    if not isinstance(contents, list):
+    contents = as_array(raw.get("contents"))
+    if contents is None:
         raise ProtocolError("its answer to resources/read has no list 'contents'", server=server, code=-32603)
-    blocks = [content_block({"type": "resource", "resource": item}) for item in cast("list[Any]", contents)]
+    blocks = [content_block({"type": "resource", "resource": item}) for item in contents]
     return tuple(block for block in blocks if isinstance(block, EmbeddedResource))
 
 
@@ -160,14 +160,14 @@ def prompt_result(raw: Mapping[str, Any], *, server: str) -> PromptResult:
     Raises:
         ProtocolError: It has no list of messages.
     """
-    messages = raw.get("messages")
-    if not isinstance(messages, list):
+    messages = as_array(raw.get("messages"))
+    if messages is None:
         raise ProtocolError("its answer to prompts/get has no list 'messages'", server=server, code=-32603)
     return PromptResult(
-        description=_string(raw.get("description")) or "",
+        description=as_text(raw.get("description")) or "",
         messages=tuple(
             PromptMessage(role=str(item.get("role", "user")), content=content_block(item.get("content")))
-            for item in _with(messages, "role")  # pyright: ignore[reportUnknownArgumentType]
+            for item in _with(messages, "role")
         ),
         raw=raw,
     )
@@ -175,32 +175,25 @@ def prompt_result(raw: Mapping[str, Any], *, server: str) -> PromptResult:
 
 def completion(raw: Mapping[str, Any]) -> Completion:
     """Return a `completion/complete` result; an odd one completes nothing."""
-    inner = raw.get("completion")
-    found: Mapping[str, Any] = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else {}
-    values, total = found.get("values"), found.get("total")
+    found = as_object(raw.get("completion")) or {}
+    total = found.get("total")
     return Completion(
-        values=tuple(value for value in cast("list[Any]", values) if isinstance(value, str))
-        if isinstance(values, list)
-        else (),
+        values=tuple(value for value in as_array(found.get("values")) or () if isinstance(value, str)),
         total=total if isinstance(total, int) else None,
         has_more=found.get("hasMore") is True,
     )
 
 
 def _with(entries: list[Any], key: str) -> list[Mapping[str, Any]]:
-    mappings = [cast("Mapping[str, Any]", entry) for entry in entries if isinstance(entry, Mapping)]
-    return [entry for entry in mappings if isinstance(entry.get(key), str)]
+    objects = [entry for entry in map(as_object, entries) if entry is not None]
+    return [entry for entry in objects if isinstance(entry.get(key), str)]
 
 
 def _described(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "name": _string(entry.get("name")) or "",
-        "title": _string(entry.get("title")),
-        "description": _string(entry.get("description")) or "",
-        "mime_type": _string(entry.get("mimeType")),
+        "name": as_text(entry.get("name")) or "",
+        "title": as_text(entry.get("title")),
+        "description": as_text(entry.get("description")) or "",
+        "mime_type": as_text(entry.get("mimeType")),
         "raw": entry,
     }
-
-
-def _string(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

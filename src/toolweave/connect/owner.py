@@ -11,7 +11,8 @@ import logging
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, cast
 
 import anyio
 
@@ -52,7 +53,7 @@ class Owner:
         peer: Peer,
         *,
         settle: Callable[[Line], Awaitable[None]],
-        attend: Callable[[Line], Awaitable[None]],
+        attend: Callable[[Line], Coroutine[Any, Any, None]],
         on_state: Callable[[StateChanged], None],
         policy: RestartPolicy | None = None,
     ) -> None:
@@ -284,8 +285,9 @@ def _learned(attempt: Attempt, line: Line) -> Attempt:
 def _sole_cause(exc: BaseException) -> Exception:
     """Return the first real error of the groups that task groups wrap it in."""
     while isinstance(exc, BaseExceptionGroup):
-        leaves = [leaf for leaf in exc.exceptions if not isinstance(leaf, asyncio.CancelledError)]
-        exc = leaves[0] if leaves else exc.exceptions[0]
+        group = cast("BaseExceptionGroup[BaseException]", exc)
+        leaves = [leaf for leaf in group.exceptions if not isinstance(leaf, asyncio.CancelledError)]
+        exc = leaves[0] if leaves else group.exceptions[0]
     return exc if isinstance(exc, Exception) else ConnectionError(str(exc))
 
 

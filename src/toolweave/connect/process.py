@@ -10,7 +10,7 @@ import os
 import re
 import signal
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import cast
 
@@ -245,7 +245,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 @asynccontextmanager
 async def spawn(
     argv: Sequence[str], *, env: Mapping[str, str], cwd: str | None, stop_seconds: float
-) -> AsyncIterator[ServerProcess]:
+) -> AsyncGenerator[ServerProcess, None]:
     """Start a server process in a process group of its own, and end the whole group on leaving.
 
     No shell is involved. `stop_seconds` bounds the end; most of it is the server's to exit by itself.

@@ -6,7 +6,7 @@ Knows nothing of how a step is done.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -55,7 +55,7 @@ class Report:
         self.process: LastWords | None = None
 
     @contextmanager
-    def step(self, name: str) -> Iterator[Step]:
+    def step(self, name: str) -> Generator[Step, None, None]:
         """Time one step; an exception marks it failed and passes on."""
         step = Step(name=name)
         self.steps.append(step)

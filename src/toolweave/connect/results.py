@@ -6,8 +6,9 @@ Lenient where a server errs without harm: an odd block becomes `UnknownContent`,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
+from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.errors import ErrorKind, ProtocolError, ToolError
 from toolweave.tools.result import (
     AudioContent,
@@ -38,18 +39,18 @@ def tool_result(raw: Mapping[str, Any], *, server: str) -> ToolResult:
         )
     if kind != "complete":
         raise ProtocolError(f"it answered with unknown resultType {kind!r}", server=server, code=-32603)
-    content = raw.get("content", [])
-    if not isinstance(content, list):
+    content = as_array(raw.get("content", []))
+    if content is None:
         raise ProtocolError("its result's 'content' is no list", server=server, code=-32603)
     if "content" not in raw and "structuredContent" not in raw and not raw.get("isError"):
         raise ProtocolError("its result has neither 'content' nor 'structuredContent'", server=server, code=-32603)
-    blocks = tuple(content_block(item) for item in cast("list[Any]", content))
+    blocks = tuple(content_block(item) for item in content)
     is_error = raw.get("isError") is True
     result = ToolResult(
         content=blocks,
         structured_content=raw.get("structuredContent"),
         is_error=is_error,
-        meta=_mapping(raw.get("_meta")) or {},
+        meta=as_object(raw.get("_meta")) or {},
         raw=raw,
     )
     if not is_error:
@@ -67,12 +68,12 @@ def tool_result(raw: Mapping[str, Any], *, server: str) -> ToolResult:
 
 def content_block(item: Any) -> ContentBlock:
     """Return one content block; what is odd or of an unknown type becomes `UnknownContent`."""
-    if not isinstance(item, Mapping):
+    block = as_object(item)
+    if block is None:
         return UnknownContent(type="malformed", raw={"value": item})
-    block = cast("Mapping[str, Any]", item)
     make = _MAKERS.get(block.get("type", ""))
     made = (
-        make(block, {"annotations": _mapping(block.get("annotations")), "meta": _mapping(block.get("_meta")) or {}})
+        make(block, {"annotations": as_object(block.get("annotations")), "meta": as_object(block.get("_meta")) or {}})
         if make
         else None
     )
@@ -104,10 +105,10 @@ def _link(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | No
         return None
     return ResourceLink(
         uri=uri,
-        name=_string(block.get("name")) or "",
-        title=_string(block.get("title")),
-        description=_string(block.get("description")),
-        mime_type=_string(block.get("mimeType")),
+        name=as_text(block.get("name")) or "",
+        title=as_text(block.get("title")),
+        description=as_text(block.get("description")),
+        mime_type=as_text(block.get("mimeType")),
         size=size if isinstance(size, int) else None,
         raw=block,
         **common,
@@ -115,23 +116,15 @@ def _link(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | No
 
 
 def _resource(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
-    inner = _mapping(block.get("resource"))
+    inner = as_object(block.get("resource"))
     if inner is None or not isinstance(inner.get("uri"), str):
         return None
-    text, blob = _string(inner.get("text")), _string(inner.get("blob"))
+    text, blob = as_text(inner.get("text")), as_text(inner.get("blob"))
     if text is None and blob is None:
         return None
     return EmbeddedResource(
-        uri=inner["uri"], mime_type=_string(inner.get("mimeType")), text=text, blob=blob, raw=block, **common
+        uri=inner["uri"], mime_type=as_text(inner.get("mimeType")), text=text, blob=blob, raw=block, **common
     )
 
 
 _MAKERS = {"text": _text, "image": _image, "audio": _audio, "resource_link": _link, "resource": _resource}
-
-
-def _mapping(value: Any) -> Mapping[str, Any] | None:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else None
-
-
-def _string(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

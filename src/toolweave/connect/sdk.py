@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import anyio
 import httpx2
@@ -39,6 +39,7 @@ from pydantic import ValidationError
 from toolweave.connect.channel import Channel
 from toolweave.connect.http import Fault, HttpFaults, HttpSettings, http_client, status_fault, transport_fault
 from toolweave.connect.session import METHOD_NOT_FOUND, Peer, Wire
+from toolweave.connect.shapes import as_array, as_object
 from toolweave.errors import (
     AuthRequiredError,
     ConnectionLostError,
@@ -108,7 +109,7 @@ class _ReadStream:
             return self._unreadable(line, "is nested too deeply")
         except ValueError:
             return self._unreadable(line, "is not valid JSON")
-        items: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
+        items = as_array(value) or [value]
         return [SessionMessage(message) for item in items if (message := self._salvage(item, line)) is not None]
 
     def _unreadable(self, line: bytes, why: str) -> list[SessionMessage]:
@@ -128,12 +129,12 @@ class _ReadStream:
             return types.jsonrpc_message_adapter.validate_python(item, by_name=False)
         except ValidationError:
             pass
-        entry: Mapping[str, Any] = cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else {}
+        entry = as_object(item) or {}
         request_id = entry.get("id")
         if "method" in entry or isinstance(request_id, bool) or not isinstance(request_id, (int, str)):
             self._junk(line)
             return None
-        error = types.ErrorData(code=types.INTERNAL_ERROR, message=f"it sent an invalid answer: {str(item)[:200]}")
+        error = types.ErrorData(code=types.INTERNAL_ERROR, message=f"it sent an invalid answer: {str(entry)[:200]}")
         return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
 
     def _junk(self, line: bytes) -> None:
@@ -222,8 +223,8 @@ class SdkWire:
         return find_invalid_x_mcp_header(schema) if self._faults is not None else None
 
     def _headers(self, method: str, params: Mapping[str, Any], schema: Mapping[str, Any] | None) -> dict[str, str]:
-        meta = params.get("_meta")
-        revision = meta.get(_VERSION_KEY) if isinstance(meta, Mapping) else None
+        meta = as_object(params.get("_meta"))
+        revision = meta.get(_VERSION_KEY) if meta is not None else None
         if not isinstance(revision, str):
             return {}
         headers = {MCP_PROTOCOL_VERSION_HEADER: revision, MCP_METHOD_HEADER: method}
@@ -274,7 +275,7 @@ def http_error(fault: Fault, *, server: str) -> ServerError:
 @asynccontextmanager
 async def _running(
     read: Any, write: Any, peer: Peer, *, server: str, loss: Loss, faults: HttpFaults | None = None
-) -> AsyncIterator[Wire]:
+) -> AsyncGenerator[Wire, None]:
     """Run a dispatcher over a pair of SDK streams for as long as the block lasts."""
     dispatcher: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(read, write)
     wire = SdkWire(dispatcher, server=server, loss=loss, faults=faults)
@@ -316,14 +317,14 @@ def channel_wire(channel: Channel, peer: Peer, *, server: str, loss: Loss) -> Ab
 @asynccontextmanager
 async def streams_wire(
     transport: AbstractAsyncContextManager[Any], peer: Peer, *, server: str, loss: Loss
-) -> AsyncIterator[Wire]:
+) -> AsyncGenerator[Wire, None]:
     """Open a wire over one of the SDK's transports: an async context manager that yields `(read, write)`."""
     async with transport as (read, write), _running(read, write, peer, server=server, loss=loss) as wire:
         yield wire
 
 
 @asynccontextmanager
-async def http_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Loss) -> AsyncIterator[Wire]:
+async def http_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Loss) -> AsyncGenerator[Wire, None]:
     """Open a wire over Streamable HTTP."""
     faults = HttpFaults()
     async with (
@@ -338,7 +339,7 @@ async def http_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Lo
 
 
 @asynccontextmanager
-async def sse_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Loss) -> AsyncIterator[Wire]:
+async def sse_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Loss) -> AsyncGenerator[Wire, None]:
     """Open a wire over the HTTP+SSE transport of revision 2024-11-05."""
     faults = HttpFaults()
 
@@ -358,7 +359,7 @@ async def sse_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Los
 
 
 @asynccontextmanager
-async def in_process_streams(server: Any) -> AsyncIterator[tuple[Any, Any]]:
+async def in_process_streams(server: Any) -> AsyncGenerator[tuple[Any, Any], None]:
     """Run an SDK server object, or what wraps one, in this process and yield the client's streams."""
     # MCPServer and FastMCP keep the low-level server under these names and offer no public one
     inner = getattr(server, "_lowlevel_server", None) or getattr(server, "_mcp_server", None) or server

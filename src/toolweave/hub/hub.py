@@ -56,7 +56,7 @@ class Hub:
         self.warnings: list[str] = []
         self._source = source
         self._on_error = on_error
-        self._wait = wait
+        self._wait: str | float = wait
         self._names = None if names is None else tuple(names)
         self._clients: dict[str, McpConnection] = {}
         self._errors: dict[str, Exception] = {}
@@ -283,7 +283,7 @@ class Hub:
         if isinstance(self._errors.get(name), DuplicateToolError):
             raise self._errors[name]
 
-    async def _settled(self, wait: Wait) -> None:
+    async def _settled(self, wait: str | float) -> None:
         seconds = wait if isinstance(wait, (int, float)) else None
         with anyio.move_on_after(seconds):
             while True:
@@ -314,8 +314,13 @@ class Hub:
         """Say why there is no such tool: its server may be one that failed (requirements R24, R69)."""
         if self._closed:
             return ToolError("MCP error: the hub is closed; connect again", kind=ErrorKind.CLOSED)
+        for server, client in self._clients.items():
+            if _is_starting(client) and name.startswith(_stems(server)):
+                return ToolError(
+                    f"MCP error: server {server!r} is still connecting", kind=ErrorKind.NOT_SENT, retryable=True
+                )
         for server, error in self._errors.items():
-            if name.startswith((f"{server}_", *aliases(server, ""))):
+            if name.startswith(_stems(server)):
                 return ToolError(f"MCP error: {error}", kind=getattr(error, "kind", ErrorKind.NOT_FOUND))
         return ToolError(unknown_tool(name, self._snapshot.by_name), kind=ErrorKind.NOT_FOUND)
 
@@ -344,6 +349,10 @@ def connect_mcp_servers(
         ValueError: An argument is wrong. Awaiting raises `ConfigError` for a file that cannot be read.
     """
     return Connecting(Hub(source, on_error=on_error, wait=wait, names=names))
+
+
+def _stems(server: str) -> tuple[str, ...]:
+    return f"{server}_", *aliases(server, "")
 
 
 def _is_starting(client: McpConnection) -> bool:

@@ -21,6 +21,8 @@ _LISTED = 20
 _SECRET = re.compile(r"passw|secret|token|api[-_]?key|credential|authori[sz]ation|private[-_]?key", re.IGNORECASE)
 _IDENTIFIER = re.compile(r"[^\W\d][\w$-]*")
 
+_PROPERTIES = ("additionalProperties", "unevaluatedProperties")
+
 _LIMITS = {
     "minimum": "must be at least {limit}",
     "maximum": "must be at most {limit}",
@@ -94,7 +96,7 @@ def problems_of(errors: Sequence[Any], schema: Any) -> tuple[Problem, ...]:
 
 def _explain(error: Any, schema: Any) -> list[Problem]:
     keyword: str = error.kind.name
-    if keyword in {"additionalProperties", "unevaluatedProperties"} and hasattr(error.kind, "unexpected"):
+    if keyword in _PROPERTIES:
         return _unknown_properties(error, schema)
     if keyword in {"anyOf", "oneOf"}:
         return _no_alternative(error, schema)
@@ -116,8 +118,9 @@ def _sentence(error: Any, keyword: str, schema: Any) -> str:
     if keyword in _LIMITS:
         shown = f", got {_shown(error)}" if type(error.instance) in {int, float, str} else ""
         return _LIMITS[keyword].format(limit=_glimpse(limit)) + shown
-    if keyword in {"falseSchema", "false schema"} or limit is False:
-        return "is not allowed here"
+    if limit is False:
+        closed = error.schema_path and error.schema_path[-1] in _PROPERTIES
+        return "takes no properties" if closed else "is not allowed here"
     return f"does not satisfy {keyword!r} of the schema"
 
 
@@ -215,7 +218,9 @@ def _type_name(value: Any) -> str:
 
 
 def _glimpse(value: Any) -> str:
-    text = _quoted(value) if isinstance(value, str) else _json(value)
+    if isinstance(value, str):
+        return _quoted(value)
+    text = _json(value)
     return text if len(text) <= _GLIMPSE else f"{text[: _GLIMPSE - 3]}..."
 
 

@@ -126,12 +126,13 @@ async def _find(fleet: Fleet, selection: LoadedConfig, name: str) -> Tool:
         tool = _look_up(fleet, name)
     if tool is not None:
         return tool
-    fleet.show_failures()
     from toolweave.tools.names import unknown_tool  # only a wrong name needs it
 
+    if not fleet.answered and len(fleet.errors) == 1:
+        raise next(iter(fleet.errors.values()))
+    fleet.show_failures()
     if not fleet.answered:
-        failed = list(fleet.errors.values())
-        raise failed[0] if len(failed) == 1 else CommandError("no server could be reached", code=fleet.exit_code())
+        raise CommandError("no server could be reached", code=fleet.exit_code())
     raise ToolError(unknown_tool(name, [spec.name for spec in fleet.specs]), kind=ErrorKind.NOT_FOUND)
 
 

@@ -24,17 +24,17 @@ toolweave demo
 toolweave demo --config > mcp.json
 """
 
-_SLOW = (
+_SLOW: tuple[tuple[str, dict[str, Any]], ...] = (
     ("notes_index_notes", {}),
     ("numbers_primes", {"limit": 5000}),
     ("words_spell", {"word": "toolweave"}),
 )
-_QUICK = (
+_QUICK: tuple[tuple[str, dict[str, Any]], ...] = (
     ("notes_search_notes", {"query": "plants"}),
     ("numbers_add", {"values": [1, 2.5, 4]}),
     ("words_count", {"text": "three small words"}),
 )
-_WRONG = (
+_WRONG: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("numbers_divide", {"value": 1, "by": 0}, "the tool says no"),
     ("numbers_primes", {"limit": "many"}, "checked here, the server was not asked"),
     ("notes_forget", {}, "no such tool"),

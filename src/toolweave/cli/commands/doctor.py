@@ -89,7 +89,7 @@ async def _examine(config: ServerConfig) -> dict[str, Any]:
         async with connection:
             error = connection.error
     except ToolweaveError as exc:
-        error = exc
+        error = connection.error or exc
     return {
         "ok": error is None,
         "protocol_version": connection.protocol_version,

@@ -51,13 +51,36 @@ def init(
         raise CommandError(f"{str(file)!r} exists", hint="--force replaces it; or name another file")
     content = _STARTER if editor is None else _taken_from(editor)
     _write(file, safe_json(content) + "\n")
-    names = ", ".join(next(iter(content.values())))
+    names = ", ".join(content["mcpServers"])
     note(f"wrote {file} with {names}; next: toolweave tools" + ("" if file.name == "mcp.json" else f" --config {file}"))
     return ExitCode.OK
 
 
+_KINDS = {
+    Editor.CLAUDE: ("claude-desktop", "claude-code"),
+    Editor.CURSOR: ("cursor",),
+    Editor.VSCODE: ("vscode",),
+}
+
+
 def _taken_from(editor: Editor) -> dict[str, Any]:
-    raise NotImplementedError
+    """Return the servers of an editor's files as they stand there: variables and inputs stay what they are."""
+    from toolweave.config import discover_config_files  # imports are late: --help imports this module
+    from toolweave.config.documents import read_document
+    from toolweave.config.sections import find_servers
+
+    servers: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
+    paths = [file.path for file in discover_config_files() if file.kind in _KINDS[editor]]
+    for path in paths:
+        found = find_servers(read_document(path).value)
+        for item in found.items:
+            servers.setdefault(item.name, item.value)
+        inputs = {**found.inputs, **inputs}
+    if not servers:
+        looked = ", ".join(str(path) for path in paths) or "it has no config file"
+        raise CommandError(f"no servers of {editor.value} were found ({looked})")
+    return {"mcpServers": servers, **({"inputs": list(inputs.values())} if inputs else {})}
 
 
 def _write(file: Path, text: str) -> None:

@@ -96,7 +96,8 @@ def _show(lists: dict[str, list[dict[str, Any]]]) -> None:
     from toolweave.cli.render.views import heading, summary, table  # late, as above
 
     for name, rows in lists.items():
-        show(heading(name, f"{len(rows)} resource{'s' * (len(rows) != 1)}"))
+        templates = sum("uri_template" in row for row in rows)
+        show(heading(name, _count(len(rows) - templates, "resource"), _count(templates, "template")))
         cells = [
             (
                 row.get("uri") or row.get("uri_template") or "",
@@ -108,6 +109,10 @@ def _show(lists: dict[str, list[dict[str, Any]]]) -> None:
         ]
         if cells:
             show(table(["uri", "name", "type", "description"], cells))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 async def _read(fleet: Fleet, uri: str, as_json: bool) -> ExitCode:

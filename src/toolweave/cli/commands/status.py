@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -69,6 +70,10 @@ def _row(fleet: Fleet, name: str, pings: dict[str, float | None]) -> dict[str, A
     return {**row, "ping_seconds": pings.get(name), "restarts": client.restarts if client is not None else 0}
 
 
+def _software(info: Mapping[str, Any]) -> str:
+    return " ".join(str(info.get(key, "")) for key in ("name", "version")).strip()
+
+
 def _show(rows: dict[str, dict[str, Any]]) -> None:
     from toolweave.cli.render.views import seconds_text, table  # late, as above
 
@@ -82,7 +87,7 @@ def _show(rows: dict[str, dict[str, Any]]) -> None:
             seconds_text(row["seconds"]),
             str(row["tools"]),
             str(row["restarts"]),
-            " ".join(str((row["server_info"] or {}).get(key, "")) for key in ("name", "version")).strip(),
+            _software(row["server_info"] or {}),
         )
         for name, row in rows.items()
     ]

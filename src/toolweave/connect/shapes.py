@@ -1,0 +1,23 @@
+"""Untyped JSON from a server, narrowed: each function returns the value if it has the shape, else None. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+__all__ = ["as_array", "as_object", "as_text"]
+
+
+def as_object(value: Any) -> Mapping[str, Any] | None:
+    """Return a JSON object."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else None
+
+
+def as_array(value: Any) -> list[Any] | None:
+    """Return a JSON array."""
+    return cast("list[Any]", value) if isinstance(value, list) else None
+
+
+def as_text(value: Any) -> str | None:
+    """Return a JSON string."""
+    return value if isinstance(value, str) else None
