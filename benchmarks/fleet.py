@@ -127,9 +127,23 @@ WORKERS: dict[str, Callable[[list[tuple[str, ...]], str], Awaitable[float]]] = {
 def sample(contender: str, case: str, kind: str) -> Sample:
     """Measure one fresh process; CPU is its own, its servers' not counted."""
     command = [sys.executable, "-m", "benchmarks.fleet", contender, case, kind]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, timeout=120, check=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, check=True)
     figures = json.loads(done.stdout)
     return Sample(cpu=figures["cpu"], wall=figures["wall"])
+
+
+async def measure(case: str, kind: str, rounds: int) -> dict[str, list[Sample]]:
+    """Measure every contender in turn; one that fails is left out with its reason on standard error."""
+    samples: dict[str, list[Sample]] = {name: [] for name in WORKERS}
+    for _ in range(rounds):
+        for name in list(samples):
+            try:
+                samples[name].append(await anyio.to_thread.run_sync(sample, name, case, kind))
+            except subprocess.CalledProcessError as error:
+                last = error.stderr.decode().strip().splitlines()[-1:]
+                sys.stderr.write(f"{name} fails, its rows are left out: {''.join(last)}\n")
+                del samples[name]
+    return samples
 
 
 async def fleet(rounds: int, quick: bool) -> list[Figure]:
@@ -138,11 +152,7 @@ async def fleet(rounds: int, quick: bool) -> list[Figure]:
     for kind in ("lean",) if quick else ("lean", "sdk"):
         unit = 0.0
         for case, title in TITLES.items():
-            samples: dict[str, list[Sample]] = {name: [] for name in WORKERS}
-            for _ in range(min(rounds, 5)):
-                for name, measured in samples.items():
-                    measured.append(await anyio.to_thread.run_sync(sample, name, case, kind))
-            rows = compare("start", f"{kind} server: {title}", samples)
+            rows = compare("start", f"{kind} server: {title}", await measure(case, kind, min(rounds, 5)))
             unit = unit or rows[0].wall
             figures += [replace(row, starts=row.wall / unit) for row in rows]
     return figures

@@ -99,4 +99,4 @@ def tables(page: str, heading: str | None = None) -> Iterator[list[str]]:
     for number, line in enumerate(lines):
         is_row = line.startswith("| ") and not (lines[number + 1 : number + 2] or [""])[0].startswith("|--")
         if is_row:
-            yield [cell.strip() for cell in line.strip("|").split(" | ")]
+            yield [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]

@@ -11,7 +11,7 @@ import pytest
 
 import toolweave
 from tests.docs.pages import CHECKOUT, filled, pages, tables
-from toolweave.config import ServerConfig, known_transports, normalize_config
+from toolweave.config import ServerConfig, known_transports, server_config
 
 ROOMS = ["toolweave", *(f"toolweave.{room}" for room in ("tools", "config", "connect", "hub", "schema"))]
 VOCABULARIES = ["Axle", "AIDK", "squidbot", "Axiom MCP", "kitn"]
@@ -68,7 +68,7 @@ def test_the_table_of_transports_names_each_of_them_as_configs_may_write_it() ->
         assert use
         for written in {canonical, *code_spans(others)} - {"websocket"}:
             if canonical in fields:
-                assert normalize_config("x", {"type": written, **fields[canonical]}).transport == canonical
+                assert server_config({"type": written, **fields[canonical]}, name="x").transport == canonical
             else:
                 assert ServerConfig(name="x", transport=written, server=object()).transport == canonical
 

@@ -72,11 +72,11 @@ def _on_the_spot(target: Target) -> LoadedConfig:
         raise CommandError("--header and --bearer-env go with --url")
     if len(target.server) > 1:
         raise CommandError("a server given on the spot has one name; give --server once")
-    options: dict[str, Any] = {"name": target.server[0] if target.server else None}
-    if target.url:
-        options["headers"] = dict(_header(line) for line in target.header) or None
-        options["auth"] = _token(target.bearer_env)
-    config = server_config(target.url or list(target.command), **options)
+    entry: Any = list(target.command)
+    if target.url:  # as a mapping: a text could also be a command
+        entry = {"url": target.url, "headers": dict(_header(line) for line in target.header)}
+    name = target.server[0] if target.server else None
+    config = server_config(entry, name=name, auth=_token(target.bearer_env))
     return LoadedConfig(servers={config.name: config})
 
 

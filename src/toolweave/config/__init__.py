@@ -13,6 +13,7 @@ from toolweave.config.discover import ConfigFile, default_config, discover_confi
 from toolweave.config.load import LoadedConfig, load_config, merge_loaded
 from toolweave.config.merge import merge_config, normalize_config
 from toolweave.config.model import HeadersSource, ServerConfig, Source
+from toolweave.config.naming import program_name
 from toolweave.config.rules import known_transports, register_transport_name
 from toolweave.config.secret import Secret, looks_secret, reveal
 from toolweave.config.shapes import (
@@ -52,6 +53,7 @@ __all__ = [
     "normalize_config",
     "parse_command",
     "parse_server",
+    "program_name",
     "register_transport_name",
     "reveal",
     "server_config",

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Literal, cast
 
-from toolweave.config.checks import check_text, kind_of
+from toolweave.config.checks import check_text, check_texts, kind_of
+from toolweave.config.envfile import read_env_file
 from toolweave.config.expand import Expander, Scope
 from toolweave.config.model import ServerConfig, Source
 from toolweave.config.rules import WEBSOCKET_DEPRECATED, canonical_transport
@@ -46,7 +47,7 @@ SSE_DEPRECATED = "transport 'sse' is deprecated by the protocol; 'http' falls ba
 _FIELDS = (
     *("name", "transport", "command", "args", "env", "cwd", "url", "headers", "auth", "disabled", "timeout"),
     *("include", "exclude", "tool_prefix", "restart", "legacy_sse", "protocol", "validate_input", "validate_output"),
-    *("max_concurrency", "on_conflict", "options", "server"),
+    *("max_concurrency", "on_conflict", "engine", "options", "server"),
 )
 _SYNONYMS = {
     "server_name": "name",
@@ -274,19 +275,21 @@ def _read_environment(out: dict[str, Any], values: Mapping[str, Any], expander: 
     if "bearer_token_env_var" in values and "auth" not in out:
         name = check_text(values["bearer_token_env_var"], "bearer_token_env_var")
         out["auth"] = {"type": "bearer", "token": Secret(expander.variable(name, "bearer_token_env_var"))}
-    named = values.get("env_http_headers", {})
-    if not isinstance(named, Mapping):
-        raise ConfigError(f"'env_http_headers' must be an object, not {kind_of(named)}", field="env_http_headers")
-    if named:
+    if "env_http_headers" in values:
+        named = _pairs(values["env_http_headers"], "env_http_headers")
+        if not isinstance(named, Mapping):
+            raise ConfigError(f"'env_http_headers' must be an object, not {kind_of(named)}", field="env_http_headers")
         pairs = cast("Mapping[str, Any]", named).items()
-        found = {
-            key: expander.variable(check_text(name, "env_http_headers"), "env_http_headers") for key, name in pairs
-        }
+        found = {key: expander.variable(check_text(name, key), f"env_http_headers.{key}") for key, name in pairs}
         out["headers"] = {**found, **out.get("headers", {})}
-    if "env_vars" in values:
-        names = _texts(values["env_vars"], "env_vars")
-        inherited = {name: expander.inherited(name) for name in names}
-        out["env"] = {**{k: v for k, v in inherited.items() if v is not None}, **out.get("env", {})}
+    env: dict[str, str] = {}
+    if "env_file" in values:
+        env.update(read_env_file(expander.path(check_text(values["env_file"], "env_file"))))
+    for name in check_texts(values.get("env_vars", []), "env_vars"):
+        value = expander.inherited(name)
+        env.update({} if value is None else {name: value})
+    if env:
+        out["env"] = {**env, **out.get("env", {})}
 
 
 def _timeouts(values: Mapping[str, Any], dialect: Dialect, notes: list[str]) -> Timeouts:

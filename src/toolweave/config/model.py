@@ -74,6 +74,7 @@ class ServerConfig:
         validate_output: What to do with structured content that does not fit (requirement C15).
         max_concurrency: Calls in flight at once; None is no limit.
         on_conflict: What to do with a tool name that is taken (requirement C20).
+        engine: `auto` speaks the protocol itself where it can, `sdk` uses the official SDK everywhere.
         options: Other keys of the entry or its `connection`, for custom transports.
         server: An in-process server object or a transport of the SDK. Only from code.
         source: Where the entry was read.
@@ -101,6 +102,7 @@ class ServerConfig:
     validate_output: Literal["warn", "error", "off"] = "warn"
     max_concurrency: int | None = None
     on_conflict: Literal["rename", "skip", "error"] = "rename"
+    engine: Literal["auto", "sdk"] = "auto"
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     server: Any = None  # whatever an in-process server is
     source: Source | None = field(default=None, compare=False)
@@ -125,7 +127,7 @@ class ServerConfig:
     def endpoint(self) -> str:
         """The command line or URL as it may be shown, secrets masked."""
         if self.transport == "stdio":
-            return self._hide(shlex.join([self.command, *mask_args(self.args)]).replace(f"'{MASK}'", MASK))
+            return " ".join(_quoted(self._hide(word)) for word in (self.command, *mask_args(self.args)))
         if self.server is not None:
             return f"in-process {type(self.server).__name__}"
         return self._hide(mask_url(self.url)) or self.transport
@@ -214,6 +216,11 @@ class ServerConfig:
         if isinstance(text, Secret):
             return MASK
         return mask_values(text, (reveal(value) for value in self.sensitive))
+
+
+def _quoted(word: str) -> str:
+    """Quote a word as a shell wants it, the mask counting as plain text."""
+    return shlex.quote(word.replace(MASK, "_mask_")).replace("_mask_", MASK)
 
 
 def _rebuild(state: dict[str, Any]) -> ServerConfig:

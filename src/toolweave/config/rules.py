@@ -215,6 +215,7 @@ _RULES: dict[str, Callable[[Any, str], Any]] = {
     "validate_output": _choice("warn", "error", "off"),
     "max_concurrency": _limit,
     "on_conflict": _choice("rename", "skip", "error"),
+    "engine": _choice("auto", "sdk"),
     "options": _options,
     "sensitive": lambda value, field: tuple(wrap(item) for item in value),
 }

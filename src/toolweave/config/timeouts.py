@@ -53,7 +53,8 @@ class Timeouts:
         """Make bounds from what a user may write (requirement R8).
 
         A number bounds the handshake, each listing, the silence of a call and every other
-        request alike. A mapping sets the bounds it names, in seconds.
+        request alike; the probe gets at most a third of it, so that there is time to fall back.
+        A mapping sets the bounds it names, in seconds.
 
         Raises:
             ConfigError: The value is of another type, names an unknown bound, or is not positive.

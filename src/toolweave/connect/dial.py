@@ -23,6 +23,7 @@ from toolweave.connect.process import ServerProcess, spawn
 from toolweave.connect.report import Report
 from toolweave.connect.session import Peer, Session, Wire
 from toolweave.connect.shapes import as_object
+from toolweave.connect.wire.channel import channel_wire
 from toolweave.errors import ConfigError, ConnectError, ConnectionLostError, ProtocolError, ServerError
 
 __all__ = ["Attempt", "Line", "Redial", "open_session", "register_transport"]
@@ -111,19 +112,21 @@ async def _open_wire(
         async with _stdio(config, peer, report) as opened:
             yield opened
         return
-    with report.step("load the protocol engine"):
-        engine = await _engine()
     if attempt.transport in ("http", "sse"):
+        with report.step("load the SDK"):
+            engine = await _engine()
         settings = await anyio.to_thread.run_sync(_http_settings, config)
         open_http = engine.http_wire if attempt.transport == "http" else engine.sse_wire
         async with open_http(settings, peer, server=config.name, loss=lost) as wire:
             yield wire, None
         return
-    async with _custom(config, engine) as opened:
+    async with _custom(config) as opened:
         if isinstance(opened, Channel):
-            async with engine.channel_wire(opened, peer, server=config.name, loss=lost) as wire:
+            open_wire = await _channel_engine(config, report)
+            async with open_wire(opened, peer, server=config.name, loss=lost) as wire:
                 yield wire, None
         else:
+            engine = await _engine()
             async with engine.streams_wire(_as_manager(opened), peer, server=config.name, loss=lost) as wire:
                 yield wire, None
 
@@ -145,19 +148,18 @@ async def _stdio(
                 raise ConnectError(f"its command {program!r} could not be started: {exc}", server=config.name) from exc
             step.detail = f"pid {process.pid}"
             report.process = process
-        with report.step("load the protocol engine"):
-            engine = await _engine()  # the server boots meanwhile
+        open_wire = await _channel_engine(config, report)  # the server boots meanwhile
 
         def lost(sent: bool) -> ServerError:
             reason = process.failure or "the process ended"
             return ConnectionLostError(reason, server=config.name, sent=sent)
 
-        wire = await stack.enter_async_context(engine.channel_wire(process, peer, server=config.name, loss=lost))
+        wire = await stack.enter_async_context(open_wire(process, peer, server=config.name, loss=lost))
         yield wire, process
 
 
 @asynccontextmanager
-async def _custom(config: ServerConfig, engine: Any) -> AsyncGenerator[Any, None]:
+async def _custom(config: ServerConfig) -> AsyncGenerator[Any, None]:
     if config.transport != "inprocess":
         factory = _factories.get(config.transport)
         if factory is None:
@@ -174,13 +176,20 @@ async def _custom(config: ServerConfig, engine: Any) -> AsyncGenerator[Any, None
         async with target as opened:
             yield opened
         return
-    async with engine.in_process_streams(target) as streams:
+    async with (await _engine()).in_process_streams(target) as streams:
         yield streams
 
 
 @asynccontextmanager
 async def _as_manager(streams: Any) -> AsyncGenerator[Any, None]:
     yield streams
+
+
+async def _channel_engine(config: ServerConfig, report: Report) -> Any:
+    if config.engine != "sdk":
+        return channel_wire
+    with report.step("load the SDK"):
+        return (await _engine()).channel_wire
 
 
 async def _engine() -> Any:

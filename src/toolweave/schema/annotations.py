@@ -156,7 +156,7 @@ def _callers_locals() -> Mapping[str, Any]:
 def _mentions(annotation: Any, wanted: type) -> bool:
     """Tell whether an annotation is a type, a union with it, or a string that names it."""
     if isinstance(annotation, str):
-        return re.search(rf"(?:^|[\s.\[|'\"]){wanted.__name__}(?:$|[\s\]|'\"])", annotation) is not None
+        return re.search(rf"\b{wanted.__name__}\b", annotation) is not None
     if isinstance(annotation, type):
         return issubclass(annotation, wanted)
     if typing.get_origin(annotation) in {Annotated, typing.Union, types.UnionType}:

@@ -179,7 +179,7 @@ class _Reader:
             other: value for other, value in schema.items() if other not in {key, "description", "title", "default"}
         }
         branches = [branch for branch in map(_object, schema[key]) if branch is not None]
-        if not all(any(part in branch for part in _SHAPE) for branch in branches):
+        if not branches or not all(any(part in branch for part in _SHAPE) for branch in branches):
             self._warn(name, f"{key} cannot be expressed")
             return self._type(beside, name)
         shaped = any(part in beside for part in _SHAPE)
@@ -187,7 +187,7 @@ class _Reader:
 
     def _union(self, schemas: list[_Json], name: str) -> Any:
         members = [self._type(schema, f"{name}_{number}") for number, schema in enumerate(schemas, 1)]
-        return typing.Union[tuple(members)] if members else Any  # noqa: UP007  # of a tuple
+        return typing.Union[tuple(members)]  # noqa: UP007  # of a tuple
 
     def _merged(self, schema: _Json) -> _Json:
         """Return a schema with its `allOf` parts joined into it, references followed once."""

@@ -1,0 +1,6 @@
+"""Our own JSON-RPC over a `Channel`: lean, lossless, without the SDK.
+
+Knows messages, ids and answers; refuses to know MCP's handshake, tools and restarts.
+"""
+
+from __future__ import annotations

@@ -1,0 +1,267 @@
+"""Our own `Wire` over a `Channel`: futures by id, no task and no queue on the way of a call."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.abc
+import msgspec
+
+from toolweave.connect.channel import Channel
+from toolweave.connect.session import Peer
+from toolweave.connect.shapes import as_object, as_text
+from toolweave.connect.wire.jsonrpc import (
+    INTERNAL_ERROR,
+    Message,
+    answer_id,
+    decode,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_result,
+    payload,
+)
+from toolweave.errors import ErrorKind, ProtocolError, ServerError, ToolError
+
+__all__ = ["ChannelWire", "channel_wire"]
+
+_log = logging.getLogger("toolweave.connect")
+_UNCANCELLABLE = frozenset({"initialize", "server/discover"})
+_COURTESY_SECONDS = 1.0
+_MAX_SERVER_REQUESTS = 256
+
+Loss = Callable[[bool], ServerError]
+"""Makes the error of a lost connection; the argument says whether the request was sent."""
+
+
+class ChannelWire:
+    """One conversation over a channel.
+
+    Attributes:
+        late_answers: How many answers came for no request of ours: too late, twice, or with a wrong id.
+    """
+
+    def __init__(self, channel: Channel, peer: Peer, tasks: anyio.abc.TaskGroup, *, server: str, loss: Loss) -> None:
+        self.late_answers = 0
+        self._channel = channel
+        self._peer = peer
+        self._tasks = tasks
+        self._server = server
+        self._loss = loss
+        self._ids = itertools.count(1)
+        self._pending: dict[int | str, asyncio.Future[dict[str, Any]]] = {}
+        self._serving: dict[int | str, anyio.CancelScope] = {}
+        self._over = anyio.Event()
+
+    # Wire
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+    ) -> dict[str, Any]:
+        """Send a request and return its result as it came; see `Wire.request`."""
+        if self._over.is_set():
+            raise self._loss(False)
+        key = next(self._ids) if request_id is None else request_id
+        try:
+            text = encode_request(key, method, params)
+        except (ValueError, TypeError) as exc:
+            raise ToolError(f"the parameters of {method} are no JSON: {exc}", kind=ErrorKind.INVALID_INPUT) from None
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._pending[key] = answer
+        try:
+            await self._channel.send(text)
+            return await answer
+        except OSError:
+            if answer.done() and not answer.cancelled():
+                answer.exception()  # taken here, so that asyncio does not report it as lost
+            raise self._loss(True) from None
+        except asyncio.CancelledError:
+            if method not in _UNCANCELLABLE and not self._over.is_set():
+                await self._cancel(key)
+            raise
+        finally:
+            self._pending.pop(key, None)
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification; nothing is raised when the server is gone."""
+        try:
+            await self._channel.send(encode_notification(method, params))
+        except OSError:
+            _log.debug("server %r: a notification %r was not sent", self._server, method)
+
+    @property
+    def over(self) -> bool:
+        """Whether the conversation is over."""
+        return self._over.is_set()
+
+    async def ended(self) -> None:
+        """Return when the conversation is over without our doing."""
+        await self._over.wait()
+
+    def refusal(self, schema: Mapping[str, Any]) -> str | None:
+        """Return None: over a channel no argument is mirrored into a header."""
+        return None
+
+    # inside
+
+    async def read(self) -> None:
+        """Take messages until the peer ends the conversation; every pending request ends with it."""
+        try:
+            while True:
+                self.take(await self._channel.receive())
+        except EOFError:
+            pass
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """Fail what is pending and mark the conversation as over."""
+        self._over.set()
+        for answer in self._pending.values():
+            if not answer.done():
+                answer.set_exception(self._loss(True))
+
+    def take(self, text: bytes) -> None:
+        """Take one JSON text; what cannot be read costs only the call it belongs to."""
+        try:
+            messages = decode(text)
+        except (ValueError, RecursionError) as exc:
+            self._take_broken(text, exc)
+            return
+        for message in messages:
+            if message.method is msgspec.UNSET:
+                self._take_answer(message, text)
+            else:
+                self._take_call(message)
+
+    def _take_answer(self, message: Message, text: bytes) -> None:
+        answer = self._find(message.id)
+        if answer is None:
+            self._count(text)
+            return
+        try:
+            answer.set_result(_result(message, self._server))
+        except ServerError as exc:
+            answer.set_exception(exc)
+
+    def _take_broken(self, text: bytes, exc: Exception) -> None:
+        self._count(text)
+        answer = self._find(answer_id(text))
+        if answer is not None:
+            why = "it is nested too deeply" if isinstance(exc, RecursionError) else str(exc)
+            answer.set_exception(_invalid(self._server, why))
+
+    def _take_call(self, message: Message) -> None:
+        try:
+            params = as_object(payload(message.params)) if message.params is not msgspec.UNSET else None
+        except ValueError:
+            params = None
+        method = str(message.method)
+        if message.id is msgspec.UNSET or message.id is None:
+            if method == "notifications/cancelled":
+                self._stop_serving((params or {}).get("requestId"))
+            self._peer.notification(method, params or {})
+        elif len(self._serving) < _MAX_SERVER_REQUESTS:
+            self._tasks.start_soon(self._serve, message.id, method, params or {})
+
+    async def _serve(self, request_id: int | str, method: str, params: Mapping[str, Any]) -> None:
+        with anyio.CancelScope() as scope:
+            self._serving[request_id] = scope
+            try:
+                answer = encode_result(request_id, await self._peer.request(method, params))
+            except ProtocolError as exc:
+                answer = encode_error(request_id, exc.code, exc.message)
+            except Exception:  # boundary: a callback of the user
+                _log.exception("server %r: its request %r could not be answered", self._server, method)
+                answer = encode_error(request_id, INTERNAL_ERROR, "the client failed to answer")
+            finally:
+                self._serving.pop(request_id, None)
+            try:
+                await self._channel.send(answer)
+            except OSError:
+                _log.debug("server %r: it is gone before its request %r was answered", self._server, method)
+
+    def _stop_serving(self, request_id: Any) -> None:
+        scope = self._serving.get(request_id) if isinstance(request_id, (int, str)) else None
+        if scope is not None:
+            scope.cancel()
+
+    async def _cancel(self, key: int | str) -> None:
+        """Tell the server that nobody waits any more; bounded, so that a full pipe holds nobody."""
+        with anyio.move_on_after(_COURTESY_SECONDS, shield=True):
+            await self.notify("notifications/cancelled", {"requestId": key, "reason": "the caller gave up"})
+
+    def _find(self, request_id: Any) -> asyncio.Future[dict[str, Any]] | None:
+        answer = self._pending.get(request_id) if isinstance(request_id, (int, str)) else None
+        if answer is None and isinstance(request_id, str) and request_id.isdecimal():
+            answer = self._pending.get(int(request_id))  # some servers turn ids into strings
+        return answer if answer is not None and not answer.done() else None
+
+    def _count(self, text: bytes) -> None:
+        self.late_answers += 1
+        count = getattr(self._channel, "count_junk", None)
+        if count is not None:
+            count(text)
+
+
+@asynccontextmanager
+async def channel_wire(channel: Channel, peer: Peer, *, server: str, loss: Loss) -> AsyncGenerator[ChannelWire, None]:
+    """Open a wire over a channel for as long as the block lasts."""
+    async with anyio.create_task_group() as tasks:
+        wire = ChannelWire(channel, peer, tasks, server=server, loss=loss)
+        tasks.start_soon(wire.read)
+        try:
+            yield wire
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+def _result(message: Message, server: str) -> dict[str, Any]:
+    """Return the result of an answer.
+
+    Raises:
+        ProtocolError: It is an error, or no proper answer.
+    """
+    if message.error is not msgspec.UNSET:
+        raise _peer_error(message.error, server)
+    if message.result is msgspec.UNSET:
+        raise _invalid(server, "it has neither 'result' nor 'error'")
+    try:
+        result = payload(message.result)
+    except ValueError as exc:
+        raise _invalid(server, str(exc)) from None
+    if not isinstance(result, dict):
+        raise _invalid(server, f"its 'result' is no object: {str(result)[:100]}")
+    return result  # pyright: ignore[reportUnknownVariableType] - any JSON object
+
+
+def _peer_error(raw: msgspec.Raw, server: str) -> ProtocolError:
+    try:
+        value = payload(raw)
+    except ValueError as exc:
+        return _invalid(server, str(exc))
+    error = as_object(value)
+    if error is None:
+        return _invalid(server, f"its 'error' is no object: {str(value)[:100]}")
+    code = error.get("code")
+    return ProtocolError(
+        as_text(error.get("message")) or "an error without a message",
+        server=server,
+        code=code if isinstance(code, int) and not isinstance(code, bool) else INTERNAL_ERROR,
+        data=error.get("data"),
+    )
+
+
+def _invalid(server: str, why: str) -> ProtocolError:
+    return ProtocolError(f"it sent an invalid answer: {why}", server=server, code=INTERNAL_ERROR)

@@ -1,0 +1,114 @@
+"""JSON-RPC 2.0 messages to and from bytes. Pure: no I/O, no state.
+
+An envelope is read in one pass with its payload left raw, so a message that is not for us costs
+nothing more, and one that is broken inside can still be answered for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+__all__ = [
+    "Message",
+    "answer_id",
+    "decode",
+    "encode_error",
+    "encode_notification",
+    "encode_request",
+    "encode_result",
+    "payload",
+]
+
+INTERNAL_ERROR = -32603
+
+_encode = msgspec.json.Encoder().encode
+_LEADING_ID = re.compile(
+    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(?:(\d{1,18})|"([\x20-\x21\x23-\x7e]{1,80})")\s*,'
+)
+
+
+class Message(msgspec.Struct, gc=False):
+    """One message as it came: a request, a notification or an answer; members that are missing are UNSET."""
+
+    id: int | str | msgspec.UnsetType | None = msgspec.UNSET
+    method: str | msgspec.UnsetType = msgspec.UNSET
+    params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_decode_one = msgspec.json.Decoder(Message).decode
+_decode_batch = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_any = msgspec.json.Decoder().decode
+
+
+def decode(text: bytes) -> list[Message]:
+    """Return the messages of one JSON text: one, or those of a batch (revision 2025-03-26).
+
+    Raises:
+        ValueError: It is no JSON-RPC message; in a batch only if none is.
+    """
+    if text[:1] != b"[":
+        return [_decode_one(text)]
+    messages: list[Message] = []
+    for item in _decode_batch(text):
+        try:
+            messages.append(_decode_one(item))
+        except msgspec.DecodeError:
+            continue
+    if not messages:
+        raise ValueError("a batch without a message")
+    return messages
+
+
+def payload(raw: msgspec.Raw) -> Any:
+    """Return a raw member as a JSON value.
+
+    Raises:
+        ValueError: It is not valid JSON, not valid UTF-8, or nested too deeply.
+    """
+    try:
+        return _decode_any(raw)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def answer_id(text: bytes) -> int | str | None:
+    """Return the id at the head of an answer that cannot be read as a whole, or None."""
+    found = _LEADING_ID.match(text)
+    if found is None:
+        return None
+    number, name = found.groups()
+    return int(number) if number else name.decode("ascii")
+
+
+def encode_request(request_id: int | str, method: str, params: Mapping[str, Any]) -> bytes:
+    """Return a request as one JSON text.
+
+    Raises:
+        ValueError: The parameters hold what JSON has no word for, such as NaN.
+        TypeError: They hold an object that is no JSON value.
+    """
+    return _encode({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
+
+
+def encode_notification(method: str, params: Mapping[str, Any]) -> bytes:
+    """Return a notification as one JSON text; empty parameters are left out."""
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    if params:
+        message["params"] = params
+    return _encode(message)
+
+
+def encode_result(request_id: int | str, result: Mapping[str, Any]) -> bytes:
+    """Return the answer to a request of the server."""
+    return _encode({"jsonrpc": "2.0", "id": request_id, "result": result})
+
+
+def encode_error(request_id: int | str | None, code: int, message: str) -> bytes:
+    """Return the refusal of a request of the server."""
+    return _encode({"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": message}})

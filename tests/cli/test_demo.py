@@ -1,0 +1,157 @@
+"""`toolweave demo` and the three servers behind it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import Done, on_terminal, toolweave
+from tests.servers.raw import post
+from toolweave.cli.demo.http import serving_http
+from toolweave.cli.demo.notes import notes_server
+from toolweave.cli.demo.numbers import numbers_server
+from toolweave.cli.demo.words import in_process, words_server
+from toolweave.connect import McpConnection, connect_mcp
+from toolweave.tools import Progress
+
+Cli = Callable[..., Done]
+
+
+def test_the_demo_shows_tools_calls_errors_and_what_to_type_next(folder: Path) -> None:
+    done = toolweave("demo", cwd=folder)
+
+    assert (done.code, done.err) == (0, "")
+    for server, version in (("notes", "2025-11-25"), ("numbers", "2026-07-28"), ("words", "2026-07-28")):
+        assert any(line.split()[:3] == [server, "ready", version] for line in done.out.splitlines())
+    assert "'toolweave-demo-no-such-program' was not found" in done.out
+    assert '{"count": 669, "largest": 4999}' in done.out
+    assert "T-O-O-L-W-E-A-V-E" in done.out
+    assert "division by zero" in done.out
+    assert "invalid_input" in done.out
+    assert "toolweave demo --config > mcp.json" in done.out
+
+
+def test_on_a_terminal_the_demo_shows_bars(folder: Path) -> None:
+    with on_terminal("demo", cwd=folder) as terminal:
+        terminal.wait_for("numbers_primes .*up to")
+        assert terminal.end() == 0
+        assert "What to type next" in terminal.text
+
+
+def test_the_demos_config_works_with_every_example_it_names(cli: Cli, folder: Path) -> None:
+    (folder / "mcp.json").write_text(cli("demo", "--config").out)
+
+    assert list(cli("tools", "--json").json["servers"]) == ["notes", "numbers"]
+    assert "water the plants" in cli("call", "notes_search_notes", "query=plants").out
+    assert json.loads(cli("call", "numbers_primes", "limit=9999").out) == {"count": 1229, "largest": 9973}
+    assert cli("doctor").code == 0
+    assert "water the plants" in cli("resources", "--read", "notes://all").out
+    assert cli("prompts", "--get", "review", "topic=plants").out == "user: Review my notes about plants.\n"
+
+
+@asynccontextmanager
+async def numbers() -> AsyncIterator[McpConnection]:
+    with serving_http(numbers_server(pause=0)) as url:
+        async with connect_mcp(url, name="numbers") as connection:
+            yield connection
+
+
+@asynccontextmanager
+async def words() -> AsyncIterator[McpConnection]:
+    async with connect_mcp(in_process(words_server(pause=0)), name="words") as connection:
+        yield connection
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "server, name, arguments, steps, text",
+    [
+        (numbers, "primes", {"limit": 100}, 20, '{"count": 25, "largest": 97}'),
+        (words, "spell", {"word": "abc"}, 3, "A-B-C"),
+    ],
+)
+async def test_progress_comes_before_the_answer_over_http_and_in_process(
+    server: Callable[[], Any], name: str, arguments: dict[str, Any], steps: int, text: str
+) -> None:
+    seen: list[Progress] = []
+    async with server() as connection:
+        result = await connection.call_tool(name, arguments, on_progress=seen.append)
+
+    assert result.text == text
+    assert [one.progress for one in seen] == list(range(1, steps + 1))
+    assert seen[-1].total == steps
+
+
+def ask(server: Any, method: str, **params: Any) -> dict[str, Any]:
+    answer = server.answer({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, lambda _: None)
+    return answer.get("result") or answer["error"]
+
+
+def call(server: Any, name: str, **arguments: Any) -> dict[str, Any]:
+    return ask(server, "tools/call", name=name, arguments=arguments)
+
+
+def test_the_notebook_remembers_what_is_added() -> None:
+    server = notes_server(pause=0)
+
+    assert call(server, "add_note", text="new")["structuredContent"] == {"number": 4, "text": "new"}
+    assert call(server, "read_note", number=4)["content"][0]["text"] == "new"
+    assert call(server, "index_notes")["structuredContent"] == {"words": 14, "different": 10}
+
+
+@pytest.mark.parametrize(
+    "name, arguments, expected",
+    [
+        ("read_note", {"number": 99}, "there is no note 99; there are 3"),
+        ("read_note", {"number": "x"}, "these arguments do not work"),
+        ("read_note", {}, "missing arguments: number"),
+    ],
+)
+def test_a_demo_tools_fault_is_an_error_result(name: str, arguments: dict[str, Any], expected: str) -> None:
+    result = call(notes_server(), name, **arguments)
+
+    assert result["isError"] is True
+    assert expected in result["content"][0]["text"]
+
+
+def test_a_demo_server_answers_wrong_requests_with_the_protocols_codes() -> None:
+    legacy, modern = notes_server(), numbers_server(pause=0)
+
+    assert ask(legacy, "server/discover")["code"] == -32601
+    assert ask(modern, "initialize")["code"] == -32601
+    assert ask(modern, "ping")["code"] == -32601
+    assert ask(legacy, "tools/call", name="nope")["code"] == -32602
+    assert ask(legacy, "resources/read", uri="nope")["code"] == -32602
+    assert ask(legacy, "prompts/get", name="nope")["code"] == -32602
+    assert ask(legacy, "resources/templates/list") == {"resourceTemplates": []}
+    assert legacy.answer({"jsonrpc": "2.0", "method": "notifications/initialized"}, lambda _: None) is None
+    assert call(modern, "primes", limit=1)["isError"] is True
+
+
+def test_the_demos_http_server_refuses_browsers_and_garbage() -> None:
+    import urllib.error
+    import urllib.request
+
+    def status(data: bytes | None, **headers: str) -> int:
+        request = urllib.request.Request(url, data, {name.replace("_", "-"): value for name, value in headers.items()})
+        try:
+            with urllib.request.urlopen(request, timeout=5) as response:
+                return response.status
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
+    with serving_http(numbers_server(pause=0)) as url:
+        assert post(url, "tools/list", modern=True)[0] == 200
+        assert status(b"{}", Origin="https://example.org") == 403
+        assert status(b"{}", Host="example.org") == 403
+        assert status(b"{") == 400
+        assert status(b"[]") == 400
+        assert status(None) == 405
+        assert status(b'{"jsonrpc": "2.0", "method": "notifications/cancelled"}') == 202
+        assert status(b'{"jsonrpc": "2.0", "id": 1, "method": "nope"}') == 404
