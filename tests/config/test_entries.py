@@ -45,12 +45,14 @@ def test_the_cursor_shorthand_is_a_stdio_server_with_its_environment() -> None:
 
 @pytest.mark.requirement("R3", "R25")
 def test_the_full_shape_keeps_extra_connection_keys_and_auth() -> None:
-    config = read({
-        "serverName": "filesystem",
-        "transport": "sse",
-        "connection": {"url": "http://h/sse", "keepAlive": True, "headers": {"A": "b"}},
-        "auth": {"type": "api_key", "token": "user-token", "region": "eu"},
-    })
+    config = read(
+        {
+            "serverName": "filesystem",
+            "transport": "sse",
+            "connection": {"url": "http://h/sse", "keepAlive": True, "headers": {"A": "b"}},
+            "auth": {"type": "api_key", "token": "user-token", "region": "eu"},
+        }
+    )
 
     assert (config.transport, config.url) == ("sse", "http://h/sse")
     assert config.options == {"keepAlive": True}
@@ -237,7 +239,7 @@ def test_zed_nests_the_command() -> None:
 
 def test_vs_code_names_a_file_of_variables(tmp_path: Path) -> None:
     (tmp_path / "my.env").write_text(
-        "# a comment\n\nA=1\nexport B = two words # why\nC='# kept'\nD=\"x\\n\\\"y\\\" \\q\"\nE=\nOWN=file\n"
+        '# a comment\n\nA=1\nexport B = two words # why\nC=\'# kept\'\nD="x\\n\\"y\\" \\q"\nE=\nOWN=file\n'
     )
 
     config = read({"command": "x", "envFile": str(tmp_path / "my.env"), "env": {"OWN": "entry"}})
@@ -269,20 +271,22 @@ def test_a_bad_file_of_variables_is_an_error_of_the_server(content: bytes | None
 
 
 def test_keys_are_read_in_any_case_style() -> None:
-    config = read({
-        "command": "x",
-        "toolPrefix": "p_",
-        "max-concurrency": "4",
-        "validateInput": "false",
-        "validate_output": "error",
-        "legacySse": "never",
-        "onConflict": "skip",
-        "restart": "never",
-        "includeTools": "one",
-        "excludeTools": ["two"],
-        "workingDirectory": "/srv",
-        "protocol": "2025-06-18",
-    })
+    config = read(
+        {
+            "command": "x",
+            "toolPrefix": "p_",
+            "max-concurrency": "4",
+            "validateInput": "false",
+            "validate_output": "error",
+            "legacySse": "never",
+            "onConflict": "skip",
+            "restart": "never",
+            "includeTools": "one",
+            "excludeTools": ["two"],
+            "workingDirectory": "/srv",
+            "protocol": "2025-06-18",
+        }
+    )
 
     assert config == ServerConfig(
         name="srv",

@@ -274,7 +274,7 @@ def test_user_info_of_a_url_becomes_a_basic_authorization_header() -> None:
     assert config.replace(name="again") == config.replace(name="again")
 
 
-@pytest.mark.parametrize("headers", [{"authorization": "Bearer x"}, lambda: {}])
+@pytest.mark.parametrize("headers", [{"authorization": "Bearer x"}, dict])
 def test_user_info_beside_an_authorization_header_is_refused(headers: Any) -> None:
     error = refused(url="https://u:hidden@h/", headers=headers)
 
@@ -294,7 +294,7 @@ def test_foreign_text_is_redacted_of_credentials_but_not_of_coincidences() -> No
     shown = config.redact("abcdef tokval production 12 bear-tok expanded")
 
     assert shown == "*** *** production 12 *** ***"
-    assert ServerConfig(url="http://h", headers=lambda: {}).redact("abcd") == "abcd"
+    assert ServerConfig(url="http://h", headers=dict).redact("abcd") == "abcd"
 
 
 @pytest.mark.requirement("R27")

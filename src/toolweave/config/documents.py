@@ -59,14 +59,14 @@ def read_document(path: Path) -> Document:
     """
     shown = str(path)
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ConfigError(f"the file is larger than {MAX_BYTES // 1_000_000} MB", path=shown)
-        data = path.read_bytes()
+        data = path.read_bytes() if path.stat().st_size <= MAX_BYTES else None
     except FileNotFoundError:
         raise ConfigError("there is no such file", path=shown) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"the file cannot be read: {reason}", path=shown) from None
+    if data is None:
+        raise ConfigError(f"the file is larger than {MAX_BYTES // 1_000_000} MB", path=shown)
     return parse_document(_decoded(data, shown), path=shown)
 
 

@@ -87,8 +87,9 @@ class Caller:
     def too_slow(self, what: str, seconds: float) -> RequestTimeoutError:
         """Make the error of a request that was not answered in time."""
         process = self._owner.report.process
-        junk = getattr(process, "junk_lines", 0)
-        hint = f"; it wrote {junk} lines that are no JSON-RPC, the last {process.last_junk!r}" if junk else ""  # type: ignore[union-attr]
+        hint = ""
+        if process is not None and process.junk_lines:
+            hint = f"; {process.junk_lines} lines of its output were no answer, the last {process.last_junk!r}"
         return RequestTimeoutError(
             f"no answer to {what} within {seconds:g} s{self._config.redact(hint)}",
             server=self._config.name,

@@ -15,7 +15,15 @@ __all__ = ["LastWords", "Report", "Step"]
 
 
 class LastWords(Protocol):
-    """What a process leaves behind."""
+    """What a process leaves behind.
+
+    Attributes:
+        junk_lines: How many lines on standard output were no message, or an answer to nothing.
+        last_junk: The last such line, shortened.
+    """
+
+    junk_lines: int
+    last_junk: str
 
     async def last_words(self, seconds: float = 0.5) -> tuple[int | None, str]:
         """Return its exit code, None while it runs, and the tail of its standard error."""
