@@ -36,40 +36,48 @@ def commands(kind: str, case: str) -> list[tuple[str, ...]]:
     return [server_command("--hang")] * hanging + [good] * healthy
 
 
-async def raw(servers: list[tuple[str, ...]], case: str) -> float:
-    """Connect with the baseline; return the seconds until done."""
-    from benchmarks.raw import RawStdio
+class Clock:
+    """Stops when enough servers are usable: all of them, or the first where one hangs."""
 
-    began = time.perf_counter()
-    first = anyio.Event()
+    def __init__(self, servers: int, case: str) -> None:
+        self.began = time.perf_counter()
+        self.missing = 1 if case == "hang" else servers
+        self.seconds = 0.0
+        self.stopped = anyio.Event()
+
+    def usable(self, servers: int = 1) -> None:
+        """Count servers that became usable."""
+        self.missing -= servers
+        if self.missing <= 0 and not self.stopped.is_set():
+            self.seconds = time.perf_counter() - self.began
+            self.stopped.set()
+
+
+async def raw(servers: list[tuple[str, ...]], case: str) -> float:
+    """Connect with the baseline; return the seconds until enough is usable. Closing is not measured."""
+    clock = Clock(len(servers), case)
+    from benchmarks.raw import RawStdio
 
     async def connect(command: tuple[str, ...]) -> None:
         client = RawStdio()
         await client.start(command)
-        tools = await client.list_tools()
+        await client.list_tools()
         if case == "one":
-            await client.call_tool(tools[0].name, {"size": 100, "text": "x"})
-        first.set()
-        if case != "hang":
-            await client.close()
+            await client.call_tool(*first_call(command))
+        clock.usable()
 
     async with anyio.create_task_group() as group:
         for command in servers:
             group.start_soon(connect, command)
-        if case == "hang":
-            await first.wait()
-            seconds = time.perf_counter() - began
-            group.cancel_scope.cancel()
-            return seconds
-    return time.perf_counter() - began
+        await clock.stopped.wait()
+        group.cancel_scope.cancel()
+    return clock.seconds
 
 
 async def sdk(servers: list[tuple[str, ...]], case: str) -> float:
     """Connect with the SDK's `Client`, one task each."""
-    began = time.perf_counter()
+    clock = Clock(len(servers), case)
     from mcp import Client, StdioServerParameters
-
-    first = anyio.Event()
 
     async def connect(command: tuple[str, ...]) -> None:
         parameters = StdioServerParameters(command=command[0], args=list(command[1:]))
@@ -78,43 +86,42 @@ async def sdk(servers: list[tuple[str, ...]], case: str) -> float:
             while page.next_cursor is not None:
                 page = await client.list_tools(cursor=page.next_cursor)
             if case == "one":
-                await client.call_tool("payload" if "echo_server.py" in command[3] else "rows", {"size": 100})
-            first.set()
+                await client.call_tool(*first_call(command))
+            clock.usable()
+            await anyio.sleep_forever()
 
     async with anyio.create_task_group() as group:
         for command in servers:
             group.start_soon(connect, command)
-        await first.wait()
-        if case == "hang":
-            seconds = time.perf_counter() - began
-            group.cancel_scope.cancel()
-            return seconds
-    return time.perf_counter() - began
+        await clock.stopped.wait()
+        group.cancel_scope.cancel()
+    return clock.seconds
 
 
 async def toolweave(servers: list[tuple[str, ...]], case: str) -> float:
     """Connect with a hub."""
-    began = time.perf_counter()
+    clock = Clock(len(servers), case)
     from toolweave.hub import connect_mcp_servers
 
     config: dict[str, Any] = {
         f"s{number}": {"command": command[0], "args": list(command[1:])} for number, command in enumerate(servers)
     }
-    hub = await connect_mcp_servers({"mcpServers": config}, wait="any" if case == "hang" else "all")
-    try:
-        if case == "hang":
-            if not hub.snapshot():
-                raise RuntimeError("no tool is usable")
-            return time.perf_counter() - began
-        if hub.errors:
-            raise RuntimeError(f"not all servers connected: {dict(hub.errors)}")
+    async with connect_mcp_servers({"mcpServers": config}, wait="any" if case == "hang" else "all") as hub:
+        listed = {spec.server for spec in hub.snapshot()}
         if case == "one":
-            name = next(iter(hub.snapshot())).name
-            await hub.execute(name, {"size": 100, "text": "x"})
-    finally:
-        seconds = time.perf_counter() - began
-        await hub.close()
-    return seconds if case == "one" else time.perf_counter() - began
+            name, arguments = first_call(servers[0])
+            result = await hub.execute(f"s0_{name}", arguments)
+            if result.is_error:
+                raise RuntimeError(f"the call failed: {result.text}")
+        clock.usable(len(listed))
+        if not clock.stopped.is_set():
+            raise RuntimeError(f"only {sorted(map(str, listed))} are usable: {dict(hub.errors)}")
+    return clock.seconds
+
+
+def first_call(command: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
+    """Return a tool of the server and its arguments."""
+    return ("rows", {}) if str(SDK_SERVER) in command else ("payload", {"size": 100})
 
 
 WORKERS: dict[str, Callable[[list[tuple[str, ...]], str], Awaitable[float]]] = {

@@ -40,7 +40,7 @@ pip_install() { # DIRECTORY ARGUMENTS...
     local venv=$1
     shift
     if command -v uv >/dev/null 2>&1; then
-        uv pip install --quiet --python "$venv/bin/python" --constraint constraints.txt "$@"
+        uv pip install --quiet --compile-bytecode --python "$venv/bin/python" --constraint constraints.txt "$@"
     else
         "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "$@"
     fi

@@ -43,20 +43,25 @@ def toolweave(
 ) -> Done:
     """Run the command as a process, with nothing on standard input unless something is given."""
     data = stdin.encode() if isinstance(stdin, str) else stdin
-    how: dict[str, Any] = {"input": data} if data is not None else {"stdin": subprocess.DEVNULL}
-    done = subprocess.run(
+    stream = subprocess.DEVNULL if data is None else subprocess.PIPE
+    with subprocess.Popen(
         [*COMMAND, *map(str, args)],
         cwd=cwd,
         env={**os.environ, **(env or {})},
-        capture_output=True,
-        timeout=SECONDS,
-        check=False,
-        **how,
-    )
-    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+        stdin=stream,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            out, err = process.communicate(data, timeout=SECONDS)
+        finally:
+            process.kill()
+    return Done(process.returncode, out.decode(), err.decode())
 
 
-def write_config(folder: Path, servers: Mapping[str, Sequence[str] | Mapping[str, Any]], name: str = "mcp.json") -> Path:
+def write_config(
+    folder: Path, servers: Mapping[str, Sequence[str] | Mapping[str, Any]], name: str = "mcp.json"
+) -> Path:
     """Write a config with these servers; one that is a list is a command."""
     entries = {
         key: dict(value) if isinstance(value, Mapping) else {"command": value[0], "args": list(value[1:])}
@@ -119,7 +124,9 @@ def on_terminal(*args: object, cwd: Path | None = None, columns: int = 120) -> G
     command = [*COMMAND, *map(str, args)]
     # a session of its own, whose controlling terminal this becomes: Ctrl-C must arrive as SIGINT
     starter = [sys.executable, "-c", _STARTER, *command]
-    with subprocess.Popen(starter, stdin=slave, stdout=slave, stderr=slave, cwd=cwd, env=env, start_new_session=True) as p:
+    with subprocess.Popen(
+        starter, stdin=slave, stdout=slave, stderr=slave, cwd=cwd, env=env, start_new_session=True
+    ) as p:
         os.close(slave)
         try:
             yield Terminal(p, master)

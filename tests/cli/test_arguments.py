@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -269,8 +270,6 @@ def test_a_value_of_a_declared_type_travels_as_a_plain_word(value: Any) -> None:
 
 
 @given(st.lists(st.text(), max_size=4))
-def test_any_words_are_read_or_refused_with_a_message(tokens: list[str]) -> None:
-    try:
+def test_any_words_are_read_or_refused(tokens: list[str]) -> None:
+    with contextlib.suppress(CommandError):
         read_arguments([token for token in tokens if "@" not in token], json_args=None, stdin=lambda: "{}")
-    except CommandError as error:
-        assert error.message

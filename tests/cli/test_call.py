@@ -227,7 +227,9 @@ def test_missing_arguments_without_a_terminal_are_exit_code_1_with_the_list(conf
         ([], "Missing argument"),
     ],
 )
-def test_wrong_usage_is_exit_code_2_before_any_server_starts(cli: Cli, folder: Path, args: list[str], expected: str) -> None:
+def test_wrong_usage_is_exit_code_2_before_any_server_starts(
+    cli: Cli, folder: Path, args: list[str], expected: str
+) -> None:
     done = cli("call", "--config", folder / "does-not-exist.json", *args)
 
     assert done.code == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from tests.servers.raw import post
 from toolweave.cli.demo.http import serving_http
 from toolweave.cli.demo.notes import notes_server
 from toolweave.cli.demo.numbers import numbers_server
+from toolweave.cli.demo.peer import DemoServer
 from toolweave.cli.demo.words import in_process, words_server
 from toolweave.connect import McpConnection, connect_mcp
 from toolweave.tools import Progress
@@ -55,14 +56,14 @@ def test_the_demos_config_works_with_every_example_it_names(cli: Cli, folder: Pa
 
 
 @asynccontextmanager
-async def numbers() -> AsyncIterator[McpConnection]:
+async def numbers() -> AsyncGenerator[McpConnection]:
     with serving_http(numbers_server(pause=0)) as url:
         async with connect_mcp(url, name="numbers") as connection:
             yield connection
 
 
 @asynccontextmanager
-async def words() -> AsyncIterator[McpConnection]:
+async def words() -> AsyncGenerator[McpConnection]:
     async with connect_mcp(in_process(words_server(pause=0)), name="words") as connection:
         yield connection
 
@@ -87,12 +88,13 @@ async def test_progress_comes_before_the_answer_over_http_and_in_process(
     assert seen[-1].total == steps
 
 
-def ask(server: Any, method: str, **params: Any) -> dict[str, Any]:
-    answer = server.answer({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, lambda _: None)
+def ask(server: DemoServer, method: str, **params: Any) -> dict[str, Any]:
+    answer = server.answer({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, print)
+    assert answer is not None
     return answer.get("result") or answer["error"]
 
 
-def call(server: Any, name: str, **arguments: Any) -> dict[str, Any]:
+def call(server: DemoServer, name: str, **arguments: Any) -> dict[str, Any]:
     return ask(server, "tools/call", name=name, arguments=arguments)
 
 
@@ -129,7 +131,7 @@ def test_a_demo_server_answers_wrong_requests_with_the_protocols_codes() -> None
     assert ask(legacy, "resources/read", uri="nope")["code"] == -32602
     assert ask(legacy, "prompts/get", name="nope")["code"] == -32602
     assert ask(legacy, "resources/templates/list") == {"resourceTemplates": []}
-    assert legacy.answer({"jsonrpc": "2.0", "method": "notifications/initialized"}, lambda _: None) is None
+    assert legacy.answer({"jsonrpc": "2.0", "method": "notifications/initialized"}, print) is None
     assert call(modern, "primes", limit=1)["isError"] is True
 
 

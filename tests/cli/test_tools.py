@@ -153,7 +153,9 @@ def test_the_projects_pyproject_and_then_the_users_editor_are_looked_at(cli: Cli
 
     assert list(cli("tools", "--json").json["servers"]) == ["editor"]
 
-    (folder / "pyproject.toml").write_text(f"[tool.toolweave.mcpServers.project]\ncommand = {command!r}\nargs = {args!r}")
+    (folder / "pyproject.toml").write_text(
+        f"[tool.toolweave.mcpServers.project]\ncommand = {command!r}\nargs = {args!r}"
+    )
 
     assert list(cli("tools", "--json").json["servers"]) == ["project"]
 

@@ -65,7 +65,7 @@ def test_a_resource_that_two_servers_list_needs_a_server(cli: Cli, config: Path)
 
 
 def test_a_resource_is_read_from_the_one_server_that_lists_it(cli: Cli, folder: Path) -> None:
-    config = write_config(folder, {"none": fault_command("no_tools"), "old": echo_command()})
+    config = write_config(folder, {"none": fault_command("lies_about_resources"), "old": echo_command()})
 
     assert cli("resources", "--config", config, "--read", "test://text").out == "hello from a resource\n"
     unknown = cli("resources", "--config", config, "--read", "test://unknown")
@@ -219,7 +219,9 @@ def test_doctor_works_on_a_server_given_on_the_spot(cli: Cli) -> None:
 
 def test_doctor_knows_the_servers_that_the_second_sdk_broke(cli: Cli, folder: Path) -> None:
     uvx = folder / "uvx"
-    uvx.write_text("#!/bin/sh\necho \"AttributeError: 'Server' object has no attribute 'list_resources'\" >&2\nexit 1\n")
+    uvx.write_text(
+        "#!/bin/sh\necho \"AttributeError: 'Server' object has no attribute 'list_resources'\" >&2\nexit 1\n"
+    )
     uvx.chmod(0o755)
     config = write_config(folder, {"sqlite": [str(uvx), "mcp-server-sqlite"]})
 

@@ -8,17 +8,23 @@ from typing import Any
 
 import pytest
 
-from toolweave.config import Auth, Secret, ServerConfig, Source, Timeouts, load_config, parse_server
+from toolweave.config import Auth, Dialect, Secret, ServerConfig, Source, Timeouts, load_config, parse_server
 from toolweave.errors import ConfigError
 
 
-def read(entry: dict[str, Any], **options: Any) -> ServerConfig:
-    return parse_server("srv", entry, **{"env": {}, **options})
+def read(
+    entry: dict[str, Any],
+    *,
+    env: dict[str, str] | None = None,
+    dialect: Dialect = "generic",
+    source: Source | None = None,
+) -> ServerConfig:
+    return parse_server("srv", entry, env=env or {}, dialect=dialect, source=source)
 
 
-def refused(entry: dict[str, Any], **options: Any) -> ConfigError:
+def refused(entry: dict[str, Any], *, source: Source | None = None) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
-        read(entry, **options)
+        read(entry, source=source)
     return caught.value
 
 
@@ -70,7 +76,14 @@ def test_the_full_shape_of_a_stdio_server_keeps_its_environment() -> None:
 
 @pytest.mark.requirement("R4")
 def test_empty_fields_of_the_squidbot_model_count_as_absent() -> None:
-    entry = {"transport": "http", "command": "", "args": [], "env": None, "cwd": None, "url": "http://h/mcp"}
+    entry: dict[str, Any] = {
+        "transport": "http",
+        "command": "",
+        "args": [],
+        "env": None,
+        "cwd": None,
+        "url": "http://h/mcp",
+    }
 
     assert read(entry) == ServerConfig(name="srv", url="http://h/mcp")
 
@@ -324,34 +337,34 @@ def test_numbers_and_booleans_stand_for_their_text_where_text_is_wanted() -> Non
     assert config.env_values() == {"P": "80", "D": "true", "F": "0.5"}
 
 
+WRONG: list[tuple[dict[str, Any], str, str]] = [
+    ({"command": "x", "args": "-y pkg"}, "args", "a list of strings, not a string"),
+    ({"command": "x", "args": ["a", {"b": 1}]}, "args[1]", "not an object"),
+    ({"command": "x", "args": [True]}, "args[0]", "not true or false"),
+    ({"command": "x", "env": ["A=1"]}, "env", "not a list"),
+    ({"command": "x", "env": {"A": ["1"]}}, "env.A", "not a list"),
+    ({"command": ["x", 5, []]}, "args[1]", "not a list"),
+    ({"command": "x", "disabled": "maybe"}, "disabled", "true or false"),
+    ({"command": "x", "disabled": 1}, "disabled", "true or false"),
+    ({"command": "x", "timeout": "soon"}, "timeout", "must be a number"),
+    ({"command": "x", "timeout": -1}, "timeout", "more than 0"),
+    ({"command": "x", "timeout": {"call": "soon"}}, "timeout.call", "must be a number"),
+    ({"command": "x", "startup_timeout_sec": "soon"}, "startup_timeout_sec", "must be a number"),
+    ({"command": "x", "include": 4}, "include", "a list of strings"),
+    ({"command": "x", "env_vars": "A"}, "env_vars", "a list of strings"),
+    ({"url": "http://h", "env_http_headers": ["A"]}, "env_http_headers", "an object"),
+    ({"url": "http://h", "bearer_token_env_var": 5}, "bearer_token_env_var", "a string"),
+    ({"url": "http://h", "connection": "x"}, "connection", "an object, not a string"),
+    ({"transport": 5, "url": "http://h"}, "transport", "a string"),
+    ({"transport": {}}, "command", "neither"),
+    ({"transport": "stdio"}, "command", "needs 'command'"),
+    ({"transport": "http", "connection": {}}, "url", "needs 'url'"),
+    ({"command": {"args": ["x"]}}, "command", "neither"),
+]
+
+
 @pytest.mark.requirement("R8")
-@pytest.mark.parametrize(
-    "entry, field, part",
-    [
-        ({"command": "x", "args": "-y pkg"}, "args", "a list of strings, not a string"),
-        ({"command": "x", "args": ["a", {"b": 1}]}, "args[1]", "not an object"),
-        ({"command": "x", "args": [True]}, "args[0]", "not true or false"),
-        ({"command": "x", "env": ["A=1"]}, "env", "not a list"),
-        ({"command": "x", "env": {"A": ["1"]}}, "env.A", "not a list"),
-        ({"command": ["x", 5, []]}, "args[1]", "not a list"),
-        ({"command": "x", "disabled": "maybe"}, "disabled", "true or false"),
-        ({"command": "x", "disabled": 1}, "disabled", "true or false"),
-        ({"command": "x", "timeout": "soon"}, "timeout", "must be a number"),
-        ({"command": "x", "timeout": -1}, "timeout", "more than 0"),
-        ({"command": "x", "timeout": {"call": "soon"}}, "timeout.call", "must be a number"),
-        ({"command": "x", "startup_timeout_sec": "soon"}, "startup_timeout_sec", "must be a number"),
-        ({"command": "x", "include": 4}, "include", "a list of strings"),
-        ({"command": "x", "env_vars": "A"}, "env_vars", "a list of strings"),
-        ({"url": "http://h", "env_http_headers": ["A"]}, "env_http_headers", "an object"),
-        ({"url": "http://h", "bearer_token_env_var": 5}, "bearer_token_env_var", "a string"),
-        ({"url": "http://h", "connection": "x"}, "connection", "an object, not a string"),
-        ({"transport": 5, "url": "http://h"}, "transport", "a string"),
-        ({"transport": {}}, "command", "neither"),
-        ({"transport": "stdio"}, "command", "needs 'command'"),
-        ({"transport": "http", "connection": {}}, "url", "needs 'url'"),
-        ({"command": {"args": ["x"]}}, "command", "neither"),
-    ],
-)
+@pytest.mark.parametrize("entry, field, part", WRONG)
 def test_a_wrong_entry_names_server_and_field(entry: dict[str, Any], field: str, part: str) -> None:
     error = refused(entry, source=Source(path="m.json", line=3))
 

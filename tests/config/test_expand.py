@@ -78,7 +78,7 @@ def test_variables_are_expanded_in_every_field_and_not_in_keys() -> None:
         env=ENV,
     )
 
-    assert (config.command, config.args, config.cwd) == ("/home/me/bin/ann", ("8080",), os.getcwd())
+    assert (config.command, config.args, config.cwd) == ("/home/me/bin/ann", ("8080",), str(Path.cwd()))
     assert config.env_values() == {"${USER}": "ann"}
     assert (config.timeout.call, config.disabled, config.include) == (8.08, False, ("ann_tool",))
     assert config.tool_prefix == "ann_"
@@ -138,9 +138,14 @@ def test_a_secret_from_a_variable_stays_out_of_errors() -> None:
     assert "sk-12345" not in str(caught.value)
 
 
-def vscode(entry: dict[str, Any], *definitions: dict[str, Any], **options: Any) -> ServerConfig | ConfigError:
+def vscode(
+    entry: dict[str, Any],
+    *definitions: dict[str, Any],
+    env: dict[str, str] | None = None,
+    inputs: dict[str, Any] | None = None,
+) -> ServerConfig | ConfigError:
     document = {"inputs": list(definitions), "servers": {"srv": {"command": "x", **entry}}}
-    loaded = load_config(document, **{"env": {}, **options})
+    loaded = load_config(document, env=env or {}, inputs=inputs)
     return loaded.servers.get("srv") or loaded.errors["srv"]
 
 

@@ -209,7 +209,7 @@ def test_a_config_survives_pickling_and_copying() -> None:
     config = ServerConfig(
         name="a",
         url="http://h",
-        headers={"K": "v"},
+        headers=dict,
         auth=Auth(type="custom", headers={"X": Secret("y")}, options={"scope": "all"}),
         timeout=Timeouts(call=3),
         options={"a": {"b": [1]}},
@@ -243,7 +243,17 @@ def test_no_secret_shows_in_any_text_about_a_config() -> None:
     config = ServerConfig(
         name="a",
         command="npx",
-        args=["--token", "tok-1", "--api-key=key-1", "-H", "Authorization: Bearer hdr-1", "API_KEY=env-1", "exp-1"],
+        args=[
+            "--token",
+            "tok-1",
+            "--api-key=key-1",
+            "-H",
+            "Authorization: Bearer hdr-1",
+            "API_KEY=env-1",
+            "exp-1",
+            "http://u:pw-2@h",
+            "--to=http://u:pw-3@h",
+        ],
         env={"PLAIN": "plain-1", "GITHUB_TOKEN": "gh-1"},
         options={"apiKey": "opt-1", "deep": {"password": "opt-2", "n": 1}},
         sensitive=[Secret("exp-1")],
@@ -257,7 +267,7 @@ def test_no_secret_shows_in_any_text_about_a_config() -> None:
 
     texts = [f"{c!r} {c} {c.endpoint} {json.dumps(c.to_dict())} {c.auth!r}" for c in (config, remote, custom)]
 
-    for value in ("tok-1", "key-1", "hdr-1", "env-1", "exp-1", "plain-1", "gh-1", "opt-1", "opt-2"):
+    for value in ("tok-1", "key-1", "hdr-1", "env-1", "exp-1", "plain-1", "gh-1", "opt-1", "opt-2", "pw-2", "pw-3"):
         assert value not in texts[0]
     for value in ("pw-1", "q-1", "xh-1", "at-1"):
         assert value not in texts[1]

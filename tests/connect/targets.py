@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import anyio
@@ -41,6 +42,7 @@ __all__ = [
     "eventually",
     "group_lives",
     "initialized",
+    "on_engine",
     "pid_of",
     "serving",
     "state_of",
@@ -53,7 +55,7 @@ Script = Callable[[Json], "Json | None"]
 
 MODERN = "2026-07-28"
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", MODERN)
-KINDS = ("stdio", "http-json", "http-sse", "sse", "channel", "registered", "sdk-transport")
+KINDS = ("stdio", "stdio-sdk", "http-json", "http-sse", "sse", "channel", "registered", "sdk-transport")
 MATRIX = [(kind, version) for kind in KINDS for version in VERSIONS if (kind, version) != ("sse", MODERN)]
 """Every transport with every revision it can carry; HTTP+SSE ended before the stateless revisions."""
 
@@ -64,6 +66,8 @@ def serving(kind: str, version: str, *options: object) -> Iterator[Any]:
     match kind:
         case "stdio":
             yield echo_command("--version", version, *options)
+        case "stdio-sdk":
+            yield on_engine("sdk", echo_command("--version", version, *options))
         case "http-json" | "http-sse":
             with http_server("--version", version, "--answers", kind.removeprefix("http-"), *options) as url:
                 yield url
@@ -85,6 +89,11 @@ def serving(kind: str, version: str, *options: object) -> Iterator[Any]:
         case _:
             command, *args = echo_command("--version", version, *options)
             yield stdio_client(StdioServerParameters(command=command, args=args))
+
+
+def on_engine(engine: str, command: list[str]) -> Json:
+    """Return the config of a command with its `engine` set."""
+    return {"command": command[0], "args": command[1:], "engine": engine}
 
 
 def _peer(version: str) -> Peer:
@@ -143,11 +152,11 @@ class ChannelServer:
         self._stack = AsyncExitStack()
         self._stack.callback(ours.close)
         self._stack.callback(theirs.close)
-        tasks = await self._stack.enter_async_context(anyio.create_task_group())
-        self._stack.callback(tasks.cancel_scope.cancel)
         self._outgoing, queue = anyio.create_memory_object_stream[Json | bytes](1_000_000)
         self._stack.callback(self._outgoing.close)
         await self._stack.enter_async_context(queue)
+        tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        self._stack.callback(tasks.cancel_scope.cancel)
 
         async def write() -> None:
             async for message in queue:
@@ -237,9 +246,16 @@ def pid_of(connection: McpConnection) -> int:
 
 
 def group_lives(group: int) -> bool:
-    """Return whether any process of the group is left."""
+    """Return whether any process of the group is left; one that only waits to be reaped is not."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
-    return True
+    if not Path("/proc/self/stat").exists():
+        return True
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, its_group, *_ = entry.read_text(errors="replace").rpartition(")")[2].split()
+            if int(its_group) == group and state not in "ZX":
+                return True
+    return False

@@ -38,7 +38,7 @@ def help_of(*command: str) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=True,
     )
     return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())

@@ -57,7 +57,7 @@ def test_a_command_prints_what_the_page_shows(block: Block, command: str, output
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 

@@ -29,7 +29,7 @@ def test_a_snippet_runs_and_prints_what_it_promises(snippet: Path, tmp_path: Pat
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 

@@ -17,7 +17,8 @@ from typing import Any
 
 __all__ = ["BROKEN", "runnable"]
 
-CACHES = (".npm", ".cache", ".local", ".pyenv")
+SHARED_PARTS = (".npm", ".npmrc", ".cache", ".local", ".pyenv")
+"""Of the user's home: what npx and uvx would fetch or build again, and how npm builds native parts here."""
 PASSED_ON = ("PYENV_ROOT", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE")
 NEWER_PYTHON = frozenset({"basic-memory", "dbt", "yfinance"})
 """Servers whose newest releases need Python 3.12, while uvx takes the first Python on PATH."""
@@ -39,7 +40,7 @@ BROKEN: dict[str, dict[str, Any]] = {
 def runnable(servers_json: Path, *, work: Path, home: Path) -> dict[str, dict[str, Any]]:
     """Return the entries with `$WORK` filled in, a home with the user's caches, and their set-up done in `work`."""
     home.mkdir()
-    for name in CACHES:
+    for name in SHARED_PARTS:
         if (_real_home() / name).exists():
             (home / name).symlink_to(_real_home() / name)
     text = servers_json.read_text(encoding="utf-8").replace("$WORK", str(work))
@@ -57,6 +58,7 @@ def runnable(servers_json: Path, *, work: Path, home: Path) -> dict[str, dict[st
 
 def _environment(home: Path) -> Iterator[tuple[str, str]]:
     yield "HOME", str(home)
+    yield "PYTHONHASHSEED", "0"  # mcp-atlassian joins a set into a default value, in another order at each start
     yield "PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # uvx lies beside our python
     for name, value in os.environ.items():
         if name in PASSED_ON or name.startswith(("UV_", "PIP_", "npm_config_")):

@@ -37,7 +37,7 @@ def test_the_terminal_lists_exactly_the_tools_on_the_raw_wire(
     witness = raw(name)
     server = listed["servers"][name]
     if isinstance(witness, RawWireError):
-        assert server["state"] == "failed"
+        assert server["state"] == "failed", f"the raw wire could not: {witness}"
         pytest.skip(f"it does not start on this machine: {str(witness)[-300:]}")
     assert server["state"] == "ready", server["error"]
     assert server["protocol_version"] == witness.protocol_version

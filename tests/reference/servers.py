@@ -28,9 +28,13 @@ BROKEN: dict[str, dict[str, Any]] = {
 """Two servers that cannot start: no such command, and a good server that dies of a newer SDK."""
 
 
+PATIENCE = {"connect": 60, "probe": 60}
+"""Seconds. All eight answer the discovery probe; on a busy machine the usual bound would be taken for silence."""
+
+
 def stdio_entries(work: Path) -> dict[str, dict[str, Any]]:
     """Return the eight reference servers as `mcpServers` entries that work in the folder `work`."""
-    return {
+    servers = {
         "everything": _npm("everything"),
         "filesystem": _npm("filesystem", str(work)),
         "memory": {**_npm("memory"), "env": {"MEMORY_FILE_PATH": str(work / "memory.jsonl")}},
@@ -40,6 +44,7 @@ def stdio_entries(work: Path) -> dict[str, dict[str, Any]]:
         "fetch": _pypi("fetch", "--allow-private-ips"),
         "sqlite": _pypi("sqlite", "--db-path", str(work / "test.db")),
     }
+    return {name: {**entry, "timeout": PATIENCE} for name, entry in servers.items()}
 
 
 def _npm(name: str, *args: str) -> dict[str, Any]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
+import datetime as dt
 import decimal
 import enum
 import functools
 import pathlib
-import typing
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, NotRequired, Optional, Required, TypedDict
@@ -19,9 +18,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from toolweave import SchemaError
 from toolweave.schema import Signature, Validator, derive, describe, schema_of
-
-if typing.TYPE_CHECKING:
-    from somewhere import Unknown  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
 
 
 class Context:
@@ -110,14 +106,16 @@ def test_every_usual_annotation_has_a_schema() -> None:
         color: Color,
         mode: Literal["r", "w"],
         either: int | str,
-        maybe: Optional[int],
-        when: datetime.datetime,
+        maybe: Optional[int],  # noqa: UP045  # the old spelling is a case
+        when: dt.datetime,
         data: bytes,
         where: pathlib.Path,
         ident: uuid.UUID,
         amount: decimal.Decimal,
-        anything,  # pyright: ignore  # noqa: ANN001
+        anything: Any,
     ) -> None: ...
+
+    del everything.__annotations__["anything"]
 
     found = parameters(everything)
 
@@ -157,6 +155,20 @@ def test_models_dataclasses_and_typed_dicts_are_closed_at_every_level() -> None:
     assert definitions["Movie"]["required"] == ["title"]
     assert definitions["Movie"]["additionalProperties"] is False
     assert definitions["Open"]["additionalProperties"] is True
+
+
+def test_a_model_that_is_no_object_keeps_its_own_form() -> None:
+    class Numbers(pydantic.RootModel[list[int]]):
+        pass
+
+    def f(numbers: Numbers) -> None: ...
+
+    assert derive(f).input_schema["$defs"]["Numbers"] == {
+        "type": "array",
+        "items": {"type": "integer"},
+        "title": "Numbers",
+    }
+    assert bound(f, {"numbers": [1]})["numbers"].root == [1]
 
 
 def test_only_titles_that_somebody_gave_are_kept() -> None:
@@ -214,8 +226,12 @@ def test_a_default_that_has_no_json_form_is_left_out_of_the_schema_and_still_use
 
 @pytest.mark.requirement("R95")
 def test_a_parameter_that_the_caller_fills_in_is_not_in_the_schema() -> None:
-    def f(text: str, ctx: Context, maybe: Optional[Context] = None, more: Annotated[Context | None, "x"] = None) -> None:
-        ...
+    def f(
+        text: str,
+        ctx: Context,
+        maybe: Optional[Context] = None,  # noqa: UP045  # the old spelling is a case
+        more: Annotated[Context | None, "x"] = None,
+    ) -> None: ...
 
     signature = derive(f, injected=Context)
 
@@ -224,8 +240,9 @@ def test_a_parameter_that_the_caller_fills_in_is_not_in_the_schema() -> None:
 
 
 def test_an_annotation_that_names_the_injected_type_without_importing_it_is_recognized() -> None:
-    def f(text: str, ctx: "elsewhere.Context", other: "Elsewhere[Context] | None" = None) -> None:  # noqa: F821, UP037  # pyright: ignore
-        ...
+    def f(text: str, ctx: Any, other: Any = None) -> None: ...
+
+    f.__annotations__ |= {"ctx": "elsewhere.Context", "other": "Optional['Context']"}
 
     assert derive(f, injected=Context).injected == ("ctx", "other")
 
@@ -252,6 +269,7 @@ def test_types_that_are_local_to_the_caller_are_found() -> None:
         (lambda: _unknown, "'_unknown'.*'Unknown' of parameter 'a'"),
         (lambda: _no_json, "'_no_json'.*'b'"),
         (lambda: _callback, "'_callback'.*'b'"),
+        (lambda: _bad_bound, "'_bad_bound'"),
         (lambda: _generator, "'_generator' is a generator"),
         (lambda: _async_generator, "'_async_generator' is a generator"),
         (lambda: dict.fromkeys, "fromkeys"),
@@ -268,9 +286,15 @@ def test_a_signature_that_has_no_place_in_a_json_object_is_refused_by_name(
 def _takes_stars(*args: int) -> None: ...
 def _takes_more_stars(**kwargs: int) -> None: ...
 def _positional(a: int, /) -> None: ...
-def _unknown(a: Unknown) -> None: ...  # pyright: ignore[reportUnknownParameterType]
+def _unknown(a: Any) -> None: ...
+
+
+_unknown.__annotations__["a"] = "Unknown"
+
+
 def _no_json(a: int, b: Context) -> None: ...
 def _callback(a: int, b: Callable[[int], int]) -> None: ...
+def _bad_bound(a: int = Field(3, discriminator="kind")) -> None: ...
 def _generator() -> Iterator[int]:
     yield 1
 
@@ -328,7 +352,7 @@ def test_a_wrapped_function_keeps_its_own_signature() -> None:
 
 @pytest.mark.requirement("R95")
 def test_arguments_arrive_as_the_annotated_types() -> None:
-    def f(point: Point, node: Node, when: datetime.date, color: Color, shelf: Shelf, tags: set[str]) -> None: ...
+    def f(point: Point, node: Node, when: dt.date, color: Color, shelf: Shelf, tags: set[str]) -> None: ...
 
     kwargs = bound(
         f,
@@ -344,7 +368,7 @@ def test_arguments_arrive_as_the_annotated_types() -> None:
 
     assert kwargs["point"] == Point(1, 0)
     assert kwargs["node"].children[0] == Node(name="b")
-    assert kwargs["when"] == datetime.date(2026, 7, 28)
+    assert kwargs["when"] == dt.date(2026, 7, 28)
     assert kwargs["color"] is Color.BLUE
     assert kwargs["shelf"] == {"movies": [{"title": "M"}]}
     assert kwargs["tags"] == {"a", "b"}
@@ -357,7 +381,7 @@ def test_arguments_that_do_not_fit_are_told_of_by_the_schema_and_by_the_types() 
             raise ValueError("must be even")
         return n
 
-    def f(n: Annotated[int, AfterValidator(even)], when: datetime.date | None = None) -> None: ...
+    def f(n: Annotated[int, AfterValidator(even)], when: dt.date | None = None) -> None: ...
 
     signature = derive(f)
 
@@ -397,7 +421,7 @@ Returns = tuple[Any, bool]
         (str, False),
         (int, False),
         (list[Point], False),
-        (Optional[Point], False),
+        (Point | None, False),
         (None, False),
         (Any, False),
         (Context, False),
@@ -414,7 +438,9 @@ def test_only_a_return_type_that_is_an_object_has_an_output_schema(returns: Any,
 
 
 def test_a_return_annotation_that_cannot_be_evaluated_is_no_output_schema() -> None:
-    def f() -> Unknown: ...  # pyright: ignore
+    def f() -> Any: ...
+
+    f.__annotations__["return"] = "Unknown"
 
     assert derive(f).output_schema is None
 
@@ -426,7 +452,7 @@ def test_what_is_returned_is_dumped_as_its_output_schema_says() -> None:
     def f() -> Named:
         return Named(kind="x")
 
-    def untyped():  # noqa: ANN202
+    def untyped() -> Any:
         return 1
 
     signature = derive(f)
@@ -466,10 +492,12 @@ def test_the_schema_of_what_comes_out_can_differ_from_what_goes_in() -> None:
 
 def test_typed_dicts_inside_other_annotations_are_understood() -> None:
     def f(
-        a: list[Movie], b: Movie | None, c: Annotated[dict[str, Shelf], "x"], d: Optional[Movie] = None, e: type[int] = int
+        a: list[Movie],
+        b: Movie | None,
+        c: Annotated[dict[str, Shelf], "x"],
+        d: Optional[Movie] = None,  # noqa: UP045  # the old spelling is a case
     ) -> None: ...
 
-    del f.__annotations__["e"]
     found = derive(f)
 
     assert isinstance(found, Signature)

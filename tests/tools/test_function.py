@@ -92,29 +92,28 @@ def test_everything_about_the_tool_can_be_said_in_the_decorator() -> None:
     assert f.spec.hint("openWorldHint") is None
 
 
+RETURNED: list[tuple[Any, str, Any]] = [
+    ("plain", "plain", None),
+    (None, "null", None),
+    ([1, 2, 3], "[1, 2, 3]", [1, 2, 3]),
+    (True, "true", True),
+    (3.5, "3.5", 3.5),
+    ({"ä": 1}, '{"ä": 1}', {"ä": 1}),
+    (Point(1, 2), '{"x": 1, "y": 2}', {"x": 1, "y": 2}),
+    (Report(total=1), '{"total": 1, "rows": []}', {"total": 1, "rows": []}),
+    ([Report(total=1)], '[{"total": 1, "rows": []}]', [{"total": 1, "rows": []}]),
+    ({"when": ValueError("odd")}, '{"when": "odd"}', {"when": "odd"}),
+    (ToolResult(structured_content=1), "1", 1),
+    (TextContent(text="block"), "block", None),
+    ([TextContent(text="a"), ImageContent(data="QQ==", mime_type="image/png")], "a\n[image: image/png, 1 B]", None),
+]
+
+
 @pytest.mark.requirement("R84", "C18")
-@pytest.mark.parametrize(
-    "value, text, structured",
-    [
-        ("plain", "plain", None),
-        (None, "null", None),
-        ([1, 2, 3], "[1, 2, 3]", [1, 2, 3]),
-        (True, "true", True),
-        (3.5, "3.5", 3.5),
-        ({"ä": 1}, '{"ä": 1}', {"ä": 1}),
-        (Point(1, 2), '{"x": 1, "y": 2}', {"x": 1, "y": 2}),
-        (Report(total=1), '{"total": 1, "rows": []}', {"total": 1, "rows": []}),
-        ([Report(total=1)], '[{"total": 1, "rows": []}]', [{"total": 1, "rows": []}]),
-        ({"when": ValueError("odd")}, '{"when": "odd"}', {"when": "odd"}),
-        (ToolResult(structured_content=1), "1", 1),
-        (TextContent(text="block"), "block", None),
-        ([TextContent(text="a"), ImageContent(data="QQ==", mime_type="image/png")], "a\n[image: image/png, 1 B]", None),
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize("value, text, structured", RETURNED, ids=repr)
 async def test_whatever_a_function_returns_becomes_a_result(value: Any, text: str, structured: Any) -> None:
     @tool
-    def f():  # noqa: ANN202
+    def f() -> Any:
         return value
 
     result = await f.execute()
@@ -343,7 +342,8 @@ async def test_a_returned_object_is_checked_against_its_output_schema() -> None:
     def refused() -> Report:
         return ToolResult.failure("no")  # type: ignore[return-value]
 
-    assert (await good.execute()).structured_content == {"total": 1, "rows": []}
+    for _ in range(2):
+        assert (await good.execute()).structured_content == {"total": 1, "rows": []}
     for one in (bad, by_hand, other):
         error = (await one.execute()).require_error()
         assert error.kind is ErrorKind.INVALID_OUTPUT
@@ -390,12 +390,16 @@ async def test_what_a_plain_function_returns_to_be_awaited_is_awaited() -> None:
     async def inner() -> int:
         return 5
 
-    assert (await tool(lambda: inner(), name="later").execute()).structured_content == 5
+    def outer() -> Any:
+        return inner()
+
+    assert (await tool(outer).execute()).structured_content == 5
 
 
 def test_a_lambda_needs_a_name_and_a_tool_can_be_made_again_under_another() -> None:
+    nameless: Any = lambda: None  # noqa: E731  # a lambda is the subject
     with pytest.raises(SchemaError, match="name"):
-        tool(lambda a: a)  # pyright: ignore
+        tool(nameless)
 
     again = tool(add, name="plus")
 

@@ -19,9 +19,13 @@ from toolweave.tools.names import free_name, selected, unknown_tool
 
 LEGAL = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")
 
-NAMES = st.text(max_size=80) | st.text(alphabet="ab._-:/ ä1", max_size=70) | st.sampled_from(["read", "x" * 64, "x" * 65])
+NAMES = (
+    st.text(max_size=80) | st.text(alphabet="ab._-:/ ä1", max_size=70) | st.sampled_from(["read", "x" * 64, "x" * 65])
+)
 TOOLS = st.lists(
-    st.builds(ToolName, st.none() | st.sampled_from(["a", "b"]), NAMES, NAMES), max_size=12, unique_by=lambda t: t.exposed
+    st.builds(ToolName, st.none() | st.sampled_from(["a", "b"]), NAMES, NAMES),
+    max_size=12,
+    unique_by=lambda t: t.exposed,
 )
 
 

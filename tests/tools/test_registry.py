@@ -47,7 +47,7 @@ async def test_functions_and_tools_are_listed_and_executed_by_name() -> None:
 
     assert isinstance(registry, Toolset)
     assert registry.list().names == ("greet", "add", "read")
-    assert [(one.description, one.parameters["type"]) for one in registry.list()][0] == ("Greet somebody.", "object")
+    assert (registry.list()[0].description, registry.list()[0].parameters["type"]) == ("Greet somebody.", "object")
     assert (await registry.execute("greet", {"name": "ada"})).text == "hello ada"
     assert (await registry.execute("add", {"a": 1, "b": 2})).structured_content == 3
     assert (await registry.execute("read")).text == "read ran"

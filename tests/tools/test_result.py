@@ -34,7 +34,10 @@ DATA = base64.b64encode(b"x" * 2048).decode()
         (ResourceLink(uri="file:///a", name="a"), "a (file:///a)"),
         (ResourceLink(uri="file:///a"), "resource (file:///a)"),
         (EmbeddedResource(uri="file:///a", text="inside"), "inside"),
-        (EmbeddedResource(uri="file:///a", blob=DATA * 1000), "[resource: file:///a, application/octet-stream, 2.0 MB]"),
+        (
+            EmbeddedResource(uri="file:///a", blob=DATA * 1000),
+            "[resource: file:///a, application/octet-stream, 2.0 MB]",
+        ),
         (EmbeddedResource(uri="file:///a", mime_type="x/y"), "[resource: file:///a, x/y, 0 B]"),
         (UnknownContent(type="hologram", raw={"type": "hologram"}), "[hologram: content this version cannot show]"),
     ],

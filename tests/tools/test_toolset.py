@@ -123,7 +123,7 @@ def test_a_list_of_tools_is_indexed_by_place_name_and_alias() -> None:
     assert "a" in tools
     assert tools[0] in tools
     assert repr(tools) == "ToolList(['a', 'b'])"
-    with pytest.raises(KeyError, match="'c'.*a, b"):
+    with pytest.raises(KeyError, match=r"'c'.*a, b"):
         tools["c"]
     with pytest.raises(KeyError, match="none"):
         ToolList([])["c"]

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Awaitable, Callable
-
-import anyio
-from anyio.abc import TaskStatus
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from toolweave.cli.exits import ExitCode
 from toolweave.cli.screen import errors_to_screen, note
+
+if TYPE_CHECKING:
+    from anyio import CancelScope
 
 __all__ = ["run"]
 
@@ -22,44 +24,55 @@ def run(body: Callable[[], Awaitable[ExitCode]], *, verbose: bool = False) -> Ex
     """Run a coroutine function to its end and return its exit code, `INTERRUPTED` when a signal stopped it.
 
     A second signal changes nothing: closing is bounded, and a server must not outlive the command.
-    What the body raises is raised.
+    What the body raises is raised, an exception group of one as that one.
     """
+    import anyio  # --help imports this module
+
     with errors_to_screen(verbose=verbose):
-        outcome = anyio.run(_supervise, body)
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+        try:
+            return anyio.run(_supervise, body)
+        except ExceptionGroup as group:
+            raise _single(group) from None
 
 
-async def _supervise(body: Callable[[], Awaitable[ExitCode]]) -> ExitCode | Exception:
-    outcome: ExitCode | Exception = ExitCode.INTERRUPTED
-    scope = anyio.CancelScope()
-    async with anyio.create_task_group() as tasks:
-        await tasks.start(_watch_signals, scope)
-        with scope:
-            try:
-                outcome = await body()
-            except Exception as exc:  # boundary: carried over the task group, which would wrap it
-                outcome = _single(exc)
-        tasks.cancel_scope.cancel()
+async def _supervise(body: Callable[[], Awaitable[ExitCode]]) -> ExitCode:
+    import anyio  # as above
+
+    outcome = ExitCode.INTERRUPTED
+    with anyio.CancelScope() as scope, _cancelled_by_signals(scope):
+        outcome = await body()
     return ExitCode.INTERRUPTED if scope.cancel_called else outcome
 
 
-async def _watch_signals(scope: anyio.CancelScope, *, task_status: TaskStatus[None]) -> None:
-    wanted = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if sys.platform != "win32" else [])]
-    wanted = [number for number in wanted if signal.getsignal(number) is not signal.SIG_IGN]  # nohup stays nohup
-    with anyio.open_signal_receiver(*wanted) as signals:
-        task_status.started()
-        async for _ in signals:
-            if not scope.cancel_called:
-                note("interrupted; closing the servers")
-                scope.cancel()
+@contextmanager
+def _cancelled_by_signals(scope: CancelScope) -> Generator[None]:
+    import asyncio  # as above
+
+    def interrupted() -> None:
+        if not scope.cancel_called:
+            note("interrupted; closing the servers")
+            scope.cancel()
+
+    if sys.platform == "win32":  # its loop takes no signal handlers; Ctrl-C raises KeyboardInterrupt there
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    taken = [number for number in wanted if signal.getsignal(number) is not signal.SIG_IGN]  # nohup stays nohup
+    for number in taken:
+        loop.add_signal_handler(number, interrupted)
+    try:
+        yield
+    finally:
+        for number in taken:
+            loop.remove_signal_handler(number)
 
 
-def _single(exc: Exception) -> Exception:
-    while isinstance(exc, ExceptionGroup):
-        inner: tuple[Exception, ...] = exc.exceptions  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        if len(inner) != 1:
-            return exc  # pyright: ignore[reportUnknownVariableType]
-        exc = inner[0]
-    return exc
+def _single(group: ExceptionGroup[Exception]) -> Exception:
+    inner: Exception = group
+    while isinstance(inner, ExceptionGroup):
+        members: tuple[Exception, ...] = inner.exceptions  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        if len(members) != 1:
+            break
+        inner = members[0]
+    return inner  # pyright: ignore[reportUnknownVariableType]

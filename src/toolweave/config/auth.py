@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal, cast, get_args
 
 from toolweave.config.checks import check_headers, check_text, kind_of
-from toolweave.config.secret import MASK, Secret, reveal, wrap
+from toolweave.config.secret import Secret, wrap
 from toolweave.errors import ConfigError
 
 __all__ = ["Auth", "AuthType"]
@@ -95,15 +95,6 @@ class Auth:
             raise ConfigError(f"'auth' must be an object with 'type', not {kind_of(value)}", field="auth")
         return cls(type="custom", provider=value)
 
-    def to_dict(self, *, reveal: bool = False) -> dict[str, Any]:
-        """Return the entry's `auth` object; credentials are `***` unless `reveal` is true."""
-        out = self.to_mapping()
-        if self.token is not None:
-            out["token"] = _shown(self.token, reveal)
-        if self.headers:
-            out["headers"] = {name: _shown(value, reveal) for name, value in self.headers.items()}
-        return out
-
     def to_mapping(self) -> dict[str, Any]:
         """Return the entry's `auth` object with the credentials still wrapped."""
         out: dict[str, Any] = {"type": self.type}
@@ -143,10 +134,6 @@ class Auth:
 
 def _rebuild(entry: Mapping[str, Any]) -> Auth:
     return Auth(**_arguments(entry))
-
-
-def _shown(value: Secret, show: bool) -> str:
-    return reveal(value) if show else MASK
 
 
 def _arguments(entry: Mapping[Any, Any]) -> dict[str, Any]:

@@ -139,8 +139,11 @@ def read_arguments(
     values = {key: _expanded(expander, value, key, dialect) for key, value in flat.known.items()}
     arguments = _arguments(values, expander, dialect, flat.notes)
     if flat.options or "options" in arguments:
+        given = arguments.get("options", {})
+        if not isinstance(given, Mapping):
+            raise ConfigError(f"'options' must be an object, not {kind_of(given)}", field="options")
         options = cast("dict[str, Any]", expander.value(flat.options, "options"))
-        arguments["options"] = {**options, **arguments.get("options", {})}
+        arguments["options"] = {**options, **cast("Mapping[str, Any]", given)}
     arguments["sensitive"] = tuple(expander.sensitive)
     return arguments, flat.notes
 

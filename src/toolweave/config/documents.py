@@ -81,9 +81,13 @@ def parse_document(text: str, *, path: str) -> Document:
         return _parse(text, path, "TOML", _toml)
     if suffix in (".yaml", ".yml"):
         return _parse(text, path, "YAML", _yaml)
-    if suffix in (".json", ".jsonc", ".json5", ".code-workspace") or text.lstrip()[:1] in ("", "{", "[", "/"):
+    if suffix in (".json", ".jsonc", ".json5", ".code-workspace"):
         return _parse(text, path, "JSON", _json)
-    return _parse(text, path, "TOML", _toml) if _looks_like_toml(text) else _parse(text, path, "YAML", _yaml)
+    if _LIKE_TOML.match(text):
+        return _parse(text, path, "TOML", _toml)
+    if text.lstrip()[:1] in ("", "{", "[", "/"):
+        return _parse(text, path, "JSON", _json)
+    return _parse(text, path, "YAML", _yaml)
 
 
 def _parse(text: str, path: str, kind: str, parse: Callable[[str, str], Document]) -> Document:
@@ -146,8 +150,7 @@ def _toml(text: str, path: str) -> Document:
     return Document(value=value, path=path, lines=_toml_lines(text))
 
 
-def _looks_like_toml(text: str) -> bool:
-    return re.search(r"(?m)^\s*(\[[^\]\n]+\]\s*(#.*)?$|[\w.\"'-]+\s*=)", text) is not None
+_LIKE_TOML = re.compile(r"""\s*(?:\#[^\n]*\n\s*)*(\[\[?[A-Za-z"'][^\]\n,{:]*\]\]?\s*(\#.*)?(\n|$)|[\w."'-]+\s*=)""")
 
 
 _TOML_KEY = re.compile(r"""\s*(?:"([^"\\]*)"|'([^']*)'|([\w-]+))\s*(\.)?""")
@@ -202,8 +205,8 @@ def _yaml(text: str, path: str) -> Document:
         raise _Malformed(error.problem or error.context or "unreadable", line, column) from None
     except yaml.reader.ReaderError as error:
         raise _Malformed("a character is not allowed", text.count("\n", 0, error.position) + 1) from None
-    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:  # e.g. a date 2025-13-01
-        raise _Malformed(str(error)) from None
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError):  # its constructors check little
+        raise _Malformed("a value does not fit its type, such as a date in month 13") from None
     return Document(value={} if value is None else value, path=path, lines=lines)
 
 

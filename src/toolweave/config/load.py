@@ -188,9 +188,10 @@ class _Loading:
             raise self._error(item, "the entry has no 'name'; every server of a list needs one", field="name")
         name = "" if item.nameless else item.name
         reading = read_entry(name, entry, dialect=item.dialect, scope=self._scope, source=self._source(item))
+        config = named(reading.config)
         for note in reading.notes:
-            self._warn(item, note)
-        return named(reading.config)
+            self._warn(replace(item, name=config.name), note)
+        return config
 
     def _source(self, item: Item) -> Source | None:
         return Source(path=self._document.path, line=self._document.line(item.path)) if self._document.path else None

@@ -145,7 +145,7 @@ class Caller:
                 raw = await line.session.request(
                     "tools/call", params, meta={**ctx.meta, "progressToken": token}, schema=schema
                 )
-            except Exception as exc:  # kept out of the task group, which would wrap it
+            except Exception as exc:  # boundary: kept out of the task group, which would wrap it
                 failure = exc
             finally:
                 peer.forget_progress(token)

@@ -145,6 +145,7 @@ class Owner:
         try:
             while not self._stopping:
                 held, error = await self._hold()
+                self._wake = anyio.Event()  # the loss set the old one
                 if self._stopping:
                     break
                 self.error = error
@@ -157,6 +158,8 @@ class Owner:
                 self._set(ConnectionState.BACKOFF, error, retry_in=delay)
                 with anyio.move_on_after(delay):
                     await self._wake.wait()
+                if self._stopping:
+                    break
                 self.restarts += 1
                 self._set(ConnectionState.CONNECTING, error)
         finally:
@@ -245,7 +248,7 @@ class Owner:
             code, stderr = await self.report.process.last_words()
             stderr = self.config.redact(stderr)
             if self._opened is None:
-                text = "its process ended while connecting; run its command by hand to see why"
+                text = f"its process ended while connecting; run {self.config.endpoint} by hand to see why"
                 return ConnectError(text, server=name, exit_code=code, stderr=stderr)
             text = "its process ended" if code is not None else error.message
             return ConnectionLostError(text, server=name, sent=False, exit_code=code, stderr=stderr)

@@ -51,6 +51,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._stderr_open = True
         self._exit_code: int | None = None
         self._exited = anyio.Event()
+        self._signalled = False
         self._writable = anyio.Event()
         self._writable.set()
         self._paused_reading = False
@@ -179,7 +180,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 await self._exited.wait()
                 while self._stderr_open:
                     await anyio.sleep(_GROUP_POLL_SECONDS)
-            self._exit_code = self.exit_code
+            if not self._signalled:  # else the code is of our own making
+                self._exit_code = self.exit_code
         return self._exit_code, self.stderr_tail()
 
     async def stop(self, seconds: float) -> None:
@@ -187,8 +189,6 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
         Grandchildren are ended as well, also when the process itself has exited.
         """
-        if self._exited.is_set():
-            self._exit_code = self.exit_code  # later codes would be of our own making
         group = self.pid
         stdin = self._stdin()
         if stdin is not None:
@@ -202,6 +202,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         await anyio.to_thread.run_sync(reaper.release, group)
 
     async def _end_group(self, group: int, seconds: float) -> None:
+        self._signalled = not self._exited.is_set()
         for number, share in ((signal.SIGTERM, _TERM_SHARE), (signal.SIGKILL, _KILL_SHARE)):
             _signal_group(group, number)
             with anyio.move_on_after(seconds * share):

@@ -250,6 +250,7 @@ class SdkWire:
                 self.end()
             return http_error(fault, server=self._server)
         if code == types.CONNECTION_CLOSED and message == "Connection closed":
+            self.end()  # the dispatcher itself says so only when it has told all who wait
             return self._loss(True)
         if code in (types.CONNECTION_CLOSED, types.INVALID_REQUEST) and message.startswith(_GONE_STREAM):
             return ConnectionLostError(f"the answer did not come: {message}", server=self._server, sent=True)

@@ -47,6 +47,13 @@ class _Discovering:
 
     async def _run(self) -> DiscoveredTools:
         connection = await self._connection()
+        try:
+            if not connection.snapshot().version:  # lazy, or its first listing failed
+                await connection.refresh()
+        except BaseException:
+            if self._client is None:
+                await connection.close()
+            raise
         tools = tools_of(_view(connection, **self._filters))
         self._found = DiscoveredTools(tools, connection, borrowed=self._client is not None)
         return self._found

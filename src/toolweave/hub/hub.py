@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Self
 
@@ -14,11 +15,11 @@ from toolweave.config import LoadedConfig, ServerConfig, load_config, server_con
 from toolweave.connect.connecting import Connecting
 from toolweave.connect.connection import McpConnection
 from toolweave.connect.state import ConnectionState, StateChanged
-from toolweave.errors import ConfigError, ConnectionClosedError, DuplicateToolError, ErrorKind, ToolError
+from toolweave.errors import AuthRequiredError, ConnectionClosedError, DuplicateToolError, ErrorKind, ToolError
 from toolweave.hub.fanout import for_each
-from toolweave.hub.naming import name_tools
+from toolweave.hub.naming import Named, name_tools
+from toolweave.hub.refusal import missing_tool
 from toolweave.tools.call import CallContext, ToolCall
-from toolweave.tools.names import aliases, unknown_tool
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolList
 from toolweave.tools.toolset import Listeners, ToolsChanged, ToolSnapshot, Unsubscribe, tools_of
@@ -30,6 +31,7 @@ _log = logging.getLogger("toolweave.hub")
 Wait = Literal["all", "any"] | float
 _USABLE = frozenset({ConnectionState.READY, ConnectionState.DEGRADED})
 _FAILED = frozenset({ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED})
+_OVER = _FAILED | {ConnectionState.CLOSED}
 
 
 class Hub:
@@ -51,21 +53,25 @@ class Hub:
     ) -> None:
         if on_error not in ("skip", "raise"):
             raise ValueError(f"on_error must be 'skip' or 'raise', not {on_error!r}")
-        if wait not in ("all", "any") and (isinstance(wait, (str, bool)) or wait < 0):
+        if wait not in ("all", "any") and not _is_seconds(wait):
             raise ValueError(f"wait must be 'all', 'any' or seconds, not {wait!r}")
         self.warnings: list[str] = []
-        self._source = source
+        self._source = LoadedConfig() if source is None else source
         self._on_error = on_error
         self._wait: str | float = wait
-        self._names = None if names is None else tuple(names)
+        self._names = (names,) if isinstance(names, str) else None if names is None else tuple(names)
         self._clients: dict[str, McpConnection] = {}
+        self._prefixes: dict[str, str] = {}
         self._errors: dict[str, Exception] = {}
+        self._awaited: dict[McpConnection, int] = {}
         self._snapshot = ToolSnapshot()
-        self._seen: tuple[tuple[str, int], ...] = ()
-        self._routes: dict[str, McpConnection] = {}
+        self._seen: tuple[ToolSnapshot, ...] = ()
+        self._routes: dict[str, tuple[McpConnection, str]] = {}
+        self._told: set[str] = set()
         self._listeners = Listeners()
         self._moved = anyio.Event()
         self._entered = 0
+        self._opened = False
         self._closed = False
 
     # what there is
@@ -88,7 +94,7 @@ class Hub:
     def states(self) -> dict[str, ConnectionState]:
         """Return the state of every server, the failed ones included."""
         failed = {
-            name: getattr(error, "state", ConnectionState.FAILED)
+            name: ConnectionState.AUTH_REQUIRED if isinstance(error, AuthRequiredError) else ConnectionState.FAILED
             for name, error in self._errors.items()
             if name not in self._clients
         }
@@ -107,10 +113,10 @@ class Hub:
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
         """Run one tool by its exposed name or an alias; see `Toolset.call`."""
         spec = self._snapshot.find(call.name)
-        client = self._routes.get(spec.name) if spec is not None else None
-        if spec is None or client is None:
+        if spec is None:
             return ToolResult.failure(self._why_not(call.name))
-        return await client.call(ToolCall(name=spec.original_name, arguments=call.arguments, id=call.id), ctx)
+        client, name = self._routes[spec.name]
+        return await client.call(replace(call, name=name), ctx)
 
     async def execute(
         self, name: str, arguments: Mapping[str, Any] | None = None, ctx: CallContext | None = None
@@ -124,14 +130,20 @@ class Hub:
     # life
 
     async def open(self) -> None:
-        """Start all servers concurrently and wait as `wait` says.
+        """Start all servers concurrently and wait as `wait` says; does nothing when it was done before.
 
         Raises:
             ConfigError: The config as a whole cannot be read, or a name in `names` is not in it.
+            ConnectionClosedError: The hub is closed.
             ExceptionGroup: Some server failed and `on_error="raise"`; the others are closed.
         """
+        self._check_open()
+        if self._opened:
+            return
+        self._opened = True
         try:
-            loaded = await anyio.to_thread.run_sync(_load, self._source)
+            loaded = await anyio.to_thread.run_sync(load_config, self._source)
+            self._check_open()
             self._adopt(loaded)
             await self._settled(self._wait)
             if self._on_error == "raise" and self._errors:
@@ -144,14 +156,13 @@ class Hub:
     async def close(self) -> None:
         """Close all connections concurrently; idempotent, from any task, bounded."""
         self._closed = True
-        clients = list(self._clients.values())
+        # they stay listed until they are closed, so that a second caller waits for them too
+        await for_each(list(self._clients.values()), McpConnection.close)
         self._clients.clear()
-        await for_each(clients, McpConnection.close)
         self._rebuild()
 
     async def __aenter__(self) -> Self:
-        if self._closed:
-            raise ConnectionClosedError("the hub is closed; connect again", server="hub")
+        await self.open()
         self._entered += 1
         return self
 
@@ -167,22 +178,26 @@ class Hub:
     async def connect(self, name: str, config: Any) -> McpConnection:
         """Connect one more server, or return the connection of this name when it is open (requirement R18).
 
-        `config` is whatever `connect_mcp` takes.
+        One that failed or was closed is begun anew. Callers that ask for one name at once share one
+        connection; it is given up when all of them are cancelled. `config` is whatever `connect_mcp` takes.
 
         Raises:
             ConfigError: The config cannot be right.
+            DuplicateToolError: A tool's name is taken and the server's `on_conflict` is `"error"`; it
+                stays connected without tools.
             ServerError: It cannot be reached; it is in `errors` too.
         """
         self._check_open()
         client = self._clients.get(name)
-        if client is None:
+        if client is None or client.state in _OVER:
             client = self._begin(server_config(config, name=name))
-        try:
-            await client.open()
-        except Exception as exc:
-            self._fail(name, exc)
-            raise
-        self._check_names(name)
+            client.start()
+            self._awaited[client] = 0
+        await self._arrival(client)
+        await client.open()  # at once: it is usable, or it says why not
+        refused = self._errors.get(name)
+        if isinstance(refused, DuplicateToolError):
+            raise refused
         return client
 
     async def disconnect(self, name: str) -> None:
@@ -194,7 +209,7 @@ class Hub:
         client = self._clients.pop(name, None)
         error = self._errors.pop(name, None)
         if client is None and error is None:
-            raise KeyError(f"no server {name!r}; there are {', '.join(sorted(self._clients)) or 'none'}")
+            raise self._no_server(name)
         if client is not None:
             self._rebuild()
             await client.close()
@@ -211,17 +226,14 @@ class Hub:
         self._check_open()
         before = self._snapshot
         if name is not None and name not in self._clients:
-            raise KeyError(f"no server {name!r}; there are {', '.join(sorted(self._clients)) or 'none'}")
+            raise self._errors.get(name) or self._no_server(name)
         chosen = list(self._clients.values()) if name is None else [self._clients[name]]
         failures = await for_each(chosen, McpConnection.refresh)
         failed = {client.name: exc for client, exc in failures}
         for client in chosen:
-            if client.name in failed:
-                self._errors[client.name] = failed[client.name]
-            else:
-                self._errors.pop(client.name, None)
-        self._rebuild()
-        if name is not None and name in failed:
+            if self._clients.get(client.name) is client:  # else it was disconnected meanwhile
+                self._note(client.name, failed.get(client.name))
+        if name in failed:
             raise failed[name]
         return ToolsChanged.between(before, self._snapshot)
 
@@ -233,55 +245,75 @@ class Hub:
 
     def _adopt(self, loaded: LoadedConfig) -> None:
         self.warnings.extend(loaded.warnings)
-        chosen = self._names if self._names is not None else (*loaded.servers, *loaded.errors)
-        known = {*loaded.servers, *loaded.errors, *loaded.disabled}
-        for name in chosen:
-            if name not in known:
-                raise ConfigError(f"there is no server {name!r}; there are {', '.join(sorted(known)) or 'none'}")
-        for name in dict.fromkeys(chosen):
-            if name in loaded.errors:
-                self._fail(name, loaded.errors[name])
-            elif name in loaded.servers:
-                config = loaded.servers[name]
-                if not config.disabled or self._names is not None:
-                    self._begin(config).start()
+        if self._names is not None:
+            loaded = loaded.select(self._names)
+        for name, error in loaded.errors.items():
+            self._fail(name, error)
+        for config in loaded.servers.values():
+            if not config.disabled:
+                self._begin(config).start()
 
     def _begin(self, config: ServerConfig) -> McpConnection:
         name = config.name
         self._errors.pop(name, None)
+        self._prefixes[name] = f"{name}_" if config.tool_prefix is None else config.tool_prefix
         client = self._clients[name] = McpConnection(config)
 
         def moved(change: StateChanged) -> None:
             if self._clients.get(name) is client:
-                self._on_state(change)
+                self._on_state(client, change)
+            event, self._moved = self._moved, anyio.Event()
+            event.set()
 
         client.on("state", moved)
         client.subscribe(lambda _change: self._rebuild())
         return client
 
-    def _on_state(self, change: StateChanged) -> None:
-        name = change.server
+    async def _arrival(self, client: McpConnection) -> None:
+        """Wait until a connection is usable or over; the last to give up waiting for a new one ends it."""
+        if client in self._awaited:
+            self._awaited[client] += 1
+        try:
+            while client.state not in _USABLE | _OVER:
+                await self._moved.wait()
+        except BaseException:
+            if client in self._awaited:
+                self._awaited[client] -= 1
+                if not self._awaited[client]:
+                    del self._awaited[client]
+                    await self._abandon(client)
+            raise
+        self._awaited.pop(client, None)
+
+    async def _abandon(self, client: McpConnection) -> None:
+        if self._clients.get(client.name) is client:
+            del self._clients[client.name]
+            self._rebuild()
+        with anyio.CancelScope(shield=True):
+            await client.close()
+
+    def _on_state(self, client: McpConnection, change: StateChanged) -> None:
         if change.state is ConnectionState.READY:
-            self._errors.pop(name, None)
-            self._check_names(name)
-        elif change.error is not None:
-            if change.state in _FAILED and self._clients[name].snapshot().version == 0:
-                self._fail(name, change.error)
-            elif change.state in (ConnectionState.DEGRADED, *_FAILED):
-                self._errors[name] = change.error
-        moved, self._moved = self._moved, anyio.Event()
-        moved.set()
+            self._note(client.name, None)
+        elif change.error is not None and change.state in _FAILED and client.snapshot().version == 0:
+            self._fail(client.name, change.error)
+        elif change.error is not None and change.state in (ConnectionState.DEGRADED, *_FAILED):
+            self._note(client.name, change.error)
 
     def _fail(self, name: str, error: Exception) -> None:
+        """Take a server that never came up out of the hub; its error stays."""
         self._errors[name] = error
         self._clients.pop(name, None)
         _log.warning("%s", error)
         self._rebuild()
 
-    def _check_names(self, name: str) -> None:
-        self._rebuild()
-        if isinstance(self._errors.get(name), DuplicateToolError):
-            raise self._errors[name]
+    def _note(self, name: str, error: Exception | None) -> None:
+        """Remember how a server that has come up fares; a conflict of names is for `_rebuild` to end."""
+        if error is not None:
+            self._errors[name] = error
+        elif not isinstance(self._errors.get(name), DuplicateToolError):
+            self._errors.pop(name, None)
+        self._rebuild()  # a listing that only changed the order is told to nobody
 
     async def _settled(self, wait: str | float) -> None:
         seconds = wait if isinstance(wait, (int, float)) else None
@@ -295,34 +327,41 @@ class Hub:
                 await moved.wait()
 
     def _rebuild(self) -> None:
-        seen = tuple((name, client.snapshot().version) for name, client in self._clients.items())
+        seen = tuple(client.snapshot() for client in self._clients.values())
         if seen == self._seen:
             return
         self._seen = seen
         named = name_tools((client.config, client.snapshot()) for client in self._clients.values())
-        for server, name in named.refused.items():
-            self._errors[server] = DuplicateToolError(name, where="the hub")
-        for server, conflicts in named.conflicts.items():
-            for conflict in conflicts:
-                _log.warning("server %r: %s", server, conflict)
+        self._tell(named)
         before = self._snapshot
         self._snapshot = ToolSnapshot(named.specs, version=before.version + 1)
-        self._routes = {spec.name: self._clients[spec.server] for spec in named.specs if spec.server is not None}
+        self._routes = {name: (self._clients[server], inner) for name, (server, inner) in named.origins.items()}
         self._listeners.emit(ToolsChanged.between(before, self._snapshot))
 
+    def _tell(self, named: Named) -> None:
+        """Log each conflict of names once, and keep the refused servers' in `errors`."""
+        for server in [name for name, error in self._errors.items() if isinstance(error, DuplicateToolError)]:
+            del self._errors[server]
+        for server, name in named.refused.items():
+            self._errors[server] = DuplicateToolError(name, where=f"the hub, so server {server!r} has no tools in it")
+        conflicts = {f"server {server!r}: {text}" for server, texts in named.conflicts.items() for text in texts}
+        for conflict in sorted(conflicts - self._told):
+            _log.warning("%s", conflict)
+        self._told = conflicts
+
     def _why_not(self, name: str) -> ToolError:
-        """Say why there is no such tool: its server may be one that failed (requirements R24, R69)."""
         if self._closed:
             return ToolError("MCP error: the hub is closed; connect again", kind=ErrorKind.CLOSED)
-        for server, client in self._clients.items():
-            if _is_starting(client) and name.startswith(_stems(server)):
-                return ToolError(
-                    f"MCP error: server {server!r} is still connecting", kind=ErrorKind.NOT_SENT, retryable=True
-                )
-        for server, error in self._errors.items():
-            if name.startswith(_stems(server)):
-                return ToolError(f"MCP error: {error}", kind=getattr(error, "kind", ErrorKind.NOT_FOUND))
-        return ToolError(unknown_tool(name, self._snapshot.by_name), kind=ErrorKind.NOT_FOUND)
+        return missing_tool(
+            name,
+            known=self._snapshot.by_name,
+            starting=[server for server, client in self._clients.items() if _is_starting(client)],
+            errors=self._errors,
+            prefixes=self._prefixes,
+        )
+
+    def _no_server(self, name: str) -> KeyError:
+        return KeyError(f"no server {name!r}; there are {', '.join(sorted(self._clients)) or 'none'}")
 
     def _check_open(self) -> None:
         if self._closed:
@@ -343,7 +382,7 @@ def connect_mcp_servers(
         on_error: `"skip"` keeps failures in `hub.errors`; `"raise"` raises an `ExceptionGroup` and closes the others.
         wait: `"all"` until every server is ready or has failed, `"any"` until one is ready, or at most so
             many seconds; those that come later arrive as a change.
-        names: Only these servers; also those the config disables.
+        names: Only these servers; a name that is not in the config, or is switched off there, is an error.
 
     Raises:
         ValueError: An argument is wrong. Awaiting raises `ConfigError` for a file that cannot be read.
@@ -351,15 +390,9 @@ def connect_mcp_servers(
     return Connecting(Hub(source, on_error=on_error, wait=wait, names=names))
 
 
-def _stems(server: str) -> tuple[str, ...]:
-    return f"{server}_", *aliases(server, "")
+def _is_seconds(wait: object) -> bool:
+    return isinstance(wait, (int, float)) and not isinstance(wait, bool) and wait >= 0
 
 
 def _is_starting(client: McpConnection) -> bool:
     return client.state in (ConnectionState.IDLE, ConnectionState.CONNECTING)
-
-
-def _load(source: Any) -> LoadedConfig:
-    if source is None:
-        return LoadedConfig()
-    return source if isinstance(source, LoadedConfig) else load_config(source)

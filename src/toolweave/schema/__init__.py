@@ -5,9 +5,29 @@ No I/O; knows nothing of tools, servers or language models.
 
 from __future__ import annotations
 
-from toolweave.schema.derive import Signature, derive, schema_of
-from toolweave.schema.models import schema_to_model
-from toolweave.schema.problems import Problem, describe
-from toolweave.schema.validate import Validator
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolweave.schema.models import schema_to_model
+    from toolweave.schema.problems import Problem, describe
+    from toolweave.schema.signature import Signature, derive, schema_of
+    from toolweave.schema.validate import Validator
 
 __all__ = ["Problem", "Signature", "Validator", "derive", "describe", "schema_of", "schema_to_model"]
+
+_HOMES = {
+    "Problem": "problems",
+    "Signature": "signature",
+    "Validator": "validate",
+    "derive": "signature",
+    "describe": "problems",
+    "schema_of": "signature",
+    "schema_to_model": "models",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -130,7 +130,7 @@ def _hints(target: Any) -> dict[str, Any]:
         return typing.get_type_hints(target, include_extras=True)
     except Exception:  # boundary: evaluating annotations runs user code
         module = inspect.unwrap(target)
-        names = {**getattr(module, "__globals__", {}), **_callers_locals()}
+        names = {**getattr(module, "__globals__", {}), **_enclosing_locals(target)}
         raw: Mapping[str, Any] = getattr(target, "__annotations__", {})
         return {name: _evaluated(annotation, names) for name, annotation in raw.items()}
 
@@ -143,14 +143,16 @@ def _evaluated(annotation: Any, names: dict[str, Any]) -> Any:
         return annotation
 
 
-def _callers_locals() -> Mapping[str, Any]:
-    """Return the local names of whoever called this package, where a test or a factory defines its types."""
+def _enclosing_locals(target: Any) -> dict[str, Any]:
+    """Return the local names of the functions that a function is defined in, as far as they are still running."""
+    qualname: str = getattr(target, "__qualname__", "")
+    names: dict[str, Any] = {}
     frame = inspect.currentframe()
     while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] != "toolweave":
-            return frame.f_locals
+        if qualname.startswith(f"{frame.f_code.co_qualname}.<locals>."):
+            names = {**frame.f_locals, **names}
         frame = frame.f_back
-    return {}  # pragma: no cover  # there is always a caller
+    return names
 
 
 def _mentions(annotation: Any, wanted: type) -> bool:
@@ -166,7 +168,7 @@ def _mentions(annotation: Any, wanted: type) -> bool:
 
 def _modern(annotation: Any) -> Any:
     """Return an annotation whose TypedDicts pydantic accepts: before Python 3.12 those of typing_extensions."""
-    if sys.version_info >= (3, 12):
+    if sys.version_info >= (3, 12):  # pragma: no cover
         return annotation
     if typing.is_typeddict(annotation) and type(annotation).__module__ == "typing":
         return _modern_typed_dict(annotation)

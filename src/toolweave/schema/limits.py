@@ -61,11 +61,7 @@ def check_schema(schema: Any) -> None:  # any JSON value, and whatever else a ca
 
 def measure(instance: Any) -> int:  # any JSON value
     """Return the number of values inside a value, or -1 when it is nested too deeply."""
-    if isinstance(instance, dict):
-        level = [item for item in cast("dict[str, Any]", instance).values() if isinstance(item, (dict, list))]
-        if not level:  # what nearly all arguments are
-            return len(cast("dict[str, Any]", instance))
-    elif not isinstance(instance, list):
+    if not isinstance(instance, (dict, list)):
         return 0
     size = 0
     level: list[Any] = [instance]

@@ -7,9 +7,9 @@ of one whose name says that it is secret.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 
 __all__ = ["MAX_PROBLEMS", "Problem", "describe", "path_text", "problems_of"]
 
@@ -38,7 +38,10 @@ _LIMITS = {
     "pattern": "must match the pattern {limit}",
     "uniqueItems": "must not contain the same item twice",
     "not": "has a form that is not allowed",
-    "contains": "contains no item of the required form",
+    "contains": "does not contain the items it must",
+    "additionalItems": "has more items than are allowed",
+    "unevaluatedItems": "has more items than are allowed",
+    "propertyNames": "has a property whose name is not allowed",
 }
 
 
@@ -100,48 +103,50 @@ def _explain(error: Any, schema: Any) -> list[Problem]:
         return _unknown_properties(error, schema)
     if keyword in {"anyOf", "oneOf"}:
         return _no_alternative(error, schema)
-    return [Problem(path=path_text(error.instance_path), message=_sentence(error, keyword, schema))]
+    return [Problem(path=path_text(error.instance_path), message=_sentence(error, keyword))]
 
 
-def _sentence(error: Any, keyword: str, schema: Any) -> str:
-    limit = _at(schema, error.schema_path)
+def _sentence(error: Any, keyword: str) -> str:
+    limit = error.kind.value
     if keyword == "required":
-        return f"missing required property {_quoted(error.kind.property)}"
+        return f"missing required property {_quoted(limit)}"
     if keyword == "type":
-        return f"expected {_types(limit)}, got {_shown(error)}"
-    if keyword == "enum" and _is_list(limit):
+        return f"expected {' or '.join(limit)}, got {_shown(error)}"
+    if keyword == "enum":
         options = ", ".join(_glimpse(option) for option in limit[:_LISTED])
         more = f", ... ({len(limit)} in all)" if len(limit) > _LISTED else ""
         return f"must be one of {options}{more}; got {_shown(error)}"
     if keyword == "const":
         return f"must be {_glimpse(limit)}; got {_shown(error)}"
     if keyword in _LIMITS:
-        shown = f", got {_shown(error)}" if type(error.instance) in {int, float, str} else ""
+        shown = f", got {_shown(error)}" if isinstance(error.instance, (int, float, str)) else ""
         return _LIMITS[keyword].format(limit=_glimpse(limit)) + shown
-    if limit is False:
+    if keyword == "falseSchema":
         closed = error.schema_path and error.schema_path[-1] in _PROPERTIES
         return "takes no properties" if closed else "is not allowed here"
     return f"does not satisfy {keyword!r} of the schema"
 
 
 def _unknown_properties(error: Any, schema: Any) -> list[Problem]:
-    owner = _at(schema, error.schema_path[:-1])
-    declared = owner.get("properties") if isinstance(owner, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    allowed: list[str] = list(cast("dict[str, Any]", declared)) if isinstance(declared, dict) else []
+    owner = _owner(error, schema)
+    allowed: list[str] | None = None
+    if isinstance(owner, dict):
+        declared = cast("dict[str, Any]", owner).get("properties")
+        allowed = sorted(cast("dict[str, Any]", declared)) if isinstance(declared, dict) else []
     path = path_text(error.instance_path)
-    return [Problem(path=path, message=_unknown(name, allowed)) for name in error.kind.unexpected]
+    return [Problem(path=path, message=_unknown(name, allowed)) for name in error.kind.value]
 
 
-def _unknown(name: str, allowed: list[str]) -> str:
+def _unknown(name: str, allowed: list[str] | None) -> str:
     text = f"{_quoted(name)} is not a known property"
     if not allowed:
-        return f"{text}; none are allowed here"
+        return text if allowed is None else f"{text}; none are allowed here"
     import difflib  # only bad input needs it
 
     near = difflib.get_close_matches(name, allowed, n=1)
     hint = f"; did you mean {_quoted(near[0])}?" if near else ""
     more = ", ..." if len(allowed) > _LISTED else ""
-    return f"{text}{hint} (allowed: {', '.join(sorted(allowed)[:_LISTED])}{more})"
+    return f"{text}{hint} (allowed: {', '.join(allowed[:_LISTED])}{more})"
 
 
 def _no_alternative(error: Any, schema: Any) -> list[Problem]:
@@ -158,7 +163,7 @@ def _no_alternative(error: Any, schema: Any) -> list[Problem]:
         options = [describe(p for found in branch for p in _explain(found, schema)) for branch in fitting[:3]]
         text = "; or ".join(option.replace("\n", " ") for option in dict.fromkeys(options))
         return [Problem(path=path, message=f"fits none of {len(branches)} alternatives: {text}")]
-    wanted = [_wanted(branch, schema, depth) for branch in branches]
+    wanted = [_wanted(branch, depth) for branch in branches]
     return [Problem(path=path, message=f"expected {' or '.join(dict.fromkeys(wanted))}, got {_shown(error)}")]
 
 
@@ -168,33 +173,26 @@ def _is_other_kind(error: Any, depth: int) -> bool:
     return at_value or (len(error.instance_path) == depth + 1 and error.kind.name == "const")
 
 
-def _wanted(branch: list[Any], schema: Any, depth: int) -> str:
+def _wanted(branch: list[Any], depth: int) -> str:
     error = next(found for found in branch if _is_other_kind(found, depth))
-    limit = _at(schema, error.schema_path)
+    limit = error.kind.value
     if error.kind.name == "type":
-        return _types(limit)
-    if error.kind.name == "enum" and _is_list(limit):
+        return " or ".join(limit)
+    if error.kind.name == "enum":
         return "one of " + ", ".join(_glimpse(option) for option in limit[:_LISTED])
     where = f"{path_text(error.instance_path[depth:])} = " if len(error.instance_path) > depth else ""
     return where + _glimpse(limit)
 
 
-def _at(schema: Any, path: Iterable[str | int]) -> Any:
-    """Return the subschema or keyword value at a validator's schema path, or None."""
+def _owner(error: Any, schema: Any) -> Any:
+    """Return the subschema that an error's keyword stands in, or None when it cannot be told."""
+    base = (error.absolute_keyword_location or "").partition("#")[0]
+    if base and not (isinstance(schema, Mapping) and cast("Mapping[str, Any]", schema).get("$id") == base):
+        return None  # paths inside an embedded schema with an `$id` start there
     node = schema
-    for part in path:
-        if isinstance(node, dict):
-            node = cast("dict[str, Any]", node).get(str(part))
-        elif _is_list(node) and isinstance(part, int) and part < len(node):
-            node = node[part]
-        else:
-            return None
+    for part in error.schema_path[:-1]:
+        node = node[part]
     return node
-
-
-def _types(types: Any) -> str:
-    names = cast("list[Any]", types) if isinstance(types, list) else [types]
-    return " or ".join(str(name) for name in names)
 
 
 def _shown(error: Any) -> str:
@@ -233,7 +231,3 @@ def _json(value: Any) -> str:
     import json  # only bad input needs it
 
     return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _is_list(value: Any) -> TypeGuard[list[Any]]:
-    return isinstance(value, list)

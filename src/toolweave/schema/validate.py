@@ -29,6 +29,10 @@ _DIALECTS = {
     "json-schema.org/draft-04/schema": "Draft4Validator",
 }
 
+_Json = dict[str, Any]
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
 _ALL_ERRORS_UP_TO = 5_000
 """Values inside a value of which every error is collected; of a larger one only the first."""
 
@@ -53,10 +57,10 @@ class Validator:
 
     def is_valid(self, instance: Any) -> bool:
         """Tell whether a JSON value fits; what is no JSON value does not."""
-        if type(instance) is not dict:
+        if type(instance) is not dict or not _SCALARS.issuperset(map(type, cast("_Json", instance).values())):
             instance = _plain(instance)
-        if measure(instance) < 0:
-            return False
+            if measure(instance) < 0:
+                return False
         try:
             return self._compiled.is_valid(instance)
         except ValueError:  # no JSON value

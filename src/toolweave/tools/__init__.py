@@ -5,24 +5,28 @@ Knows no transport and no model. Names of this room; the root package lifts most
 
 from __future__ import annotations
 
-from toolweave.tools.as_toolset import ToolSource, as_toolset
-from toolweave.tools.call import CallContext, Progress, ProgressCallback, ToolCall
-from toolweave.tools.function import FunctionTool, tool
-from toolweave.tools.names import NameMap, ToolName, aliases, expose
-from toolweave.tools.registry import Alias, OnConflict, ToolRegistry
-from toolweave.tools.result import (
-    AudioContent,
-    ContentBlock,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-    ToolResult,
-    UnknownContent,
-)
-from toolweave.tools.spec import Tool, ToolList, ToolSpec
-from toolweave.tools.toolset import ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, changes, tools_of
-from toolweave.tools.wrappers import combined, enhanced, filtered, prefixed, renamed, traced, transformed
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolweave.tools.call import CallContext, Progress, ProgressCallback, ToolCall
+    from toolweave.tools.function import FunctionTool, tool
+    from toolweave.tools.names import NameMap, ToolName, aliases, expose
+    from toolweave.tools.registry import Alias, OnConflict, ToolRegistry
+    from toolweave.tools.result import (
+        AudioContent,
+        ContentBlock,
+        EmbeddedResource,
+        ImageContent,
+        ResourceLink,
+        TextContent,
+        ToolResult,
+        UnknownContent,
+    )
+    from toolweave.tools.sources import ToolSource, as_toolset
+    from toolweave.tools.spec import Tool, ToolList, ToolSpec
+    from toolweave.tools.toolset import ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, changes, tools_of
+    from toolweave.tools.wrappers import combined, enhanced, filtered, prefixed, renamed, traced, transformed
 
 __all__ = [
     "Alias",
@@ -65,3 +69,51 @@ __all__ = [
     "traced",
     "transformed",
 ]
+
+_HOMES = {
+    "Alias": "registry",
+    "AudioContent": "result",
+    "CallContext": "call",
+    "ContentBlock": "result",
+    "EmbeddedResource": "result",
+    "FunctionTool": "function",
+    "ImageContent": "result",
+    "NameMap": "names",
+    "OnConflict": "registry",
+    "Progress": "call",
+    "ProgressCallback": "call",
+    "ResourceLink": "result",
+    "TextContent": "result",
+    "Tool": "spec",
+    "ToolCall": "call",
+    "ToolList": "spec",
+    "ToolName": "names",
+    "ToolRegistry": "registry",
+    "ToolResult": "result",
+    "ToolSnapshot": "toolset",
+    "ToolSource": "sources",
+    "ToolSpec": "spec",
+    "ToolsChanged": "toolset",
+    "Toolset": "toolset",
+    "UnknownContent": "result",
+    "Unsubscribe": "toolset",
+    "aliases": "names",
+    "as_toolset": "sources",
+    "changes": "toolset",
+    "combined": "wrappers",
+    "enhanced": "wrappers",
+    "expose": "names",
+    "filtered": "wrappers",
+    "prefixed": "wrappers",
+    "renamed": "wrappers",
+    "tool": "function",
+    "tools_of": "toolset",
+    "traced": "wrappers",
+    "transformed": "wrappers",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,7 +15,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, get_args, overload
 
 from toolweave.errors import ErrorKind, SchemaError, ToolError, as_tool_error
 from toolweave.schema.annotations import implementation
-from toolweave.schema.derive import Signature, derive
+from toolweave.schema.signature import Signature, derive
 from toolweave.schema.validate import Validator, describe
 from toolweave.tools.call import CallContext, Progress, ToolCall
 from toolweave.tools.names import unknown_tool

@@ -142,14 +142,14 @@ def _assign(names: set[ToolName]) -> dict[str, str]:
         if len(legal) <= MAX_WIRE_NAME and (legal == name.exposed or wanted[legal] == 1)
     }
     pending = names - kept.keys()
-    for digits in range(8, MAX_WIRE_NAME, 6):
+    digits = 8
+    while pending:  # again only when eight digits are some other tool's whole name
         taken = set(kept.values())
         suffixed = {name: _with_digest(candidates[name], name, digits) for name in pending}
         wanted = Counter(suffixed.values())
         kept |= {name: wire for name, wire in suffixed.items() if wanted[wire] == 1 and wire not in taken}
         pending -= kept.keys()
-        if not pending:
-            break
+        digits += 6
     return {name.exposed: wire for name, wire in sorted(kept.items(), key=lambda item: item[0].exposed)}
 
 

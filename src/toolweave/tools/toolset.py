@@ -167,8 +167,8 @@ def changes(toolset: Toolset) -> AsyncGenerator[ToolsChanged, None]:
     async def iterate() -> AsyncGenerator[ToolsChanged, None]:
         try:
             async with receive:
-                async for change in receive:
-                    yield change
+                while True:
+                    yield await receive.receive()
         finally:
             unsubscribe()
             send.close()

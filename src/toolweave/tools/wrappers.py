@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -140,7 +141,7 @@ def combined(*toolsets: Toolset, on_conflict: Literal["rename", "skip", "error"]
     return view
 
 
-class _Joined:
+class _Joined(ABC):
     """What all wrappers share: a cached view of the snapshots beneath, and the forwarding."""
 
     __slots__ = ("_run", "_seen", "_sources", "_toolsets", "_view")
@@ -152,9 +153,9 @@ class _Joined:
         self._view = ToolSnapshot()
         self._sources: dict[str, _Source] = {}
 
+    @abstractmethod
     def _specs(self, snapshots: tuple[ToolSnapshot, ...]) -> Iterable[tuple[ToolSpec, _Source]]:
         """Return the definitions offered, each with where it comes from."""
-        raise NotImplementedError
 
     def snapshot(self) -> ToolSnapshot:
         snapshots = tuple(toolset.snapshot() for toolset in self._toolsets)

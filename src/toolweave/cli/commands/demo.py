@@ -6,7 +6,6 @@ import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
-import anyio
 import typer
 
 from toolweave.cli.exits import ExitCode
@@ -109,7 +108,10 @@ def _show_servers(fleet: Fleet) -> None:
 
 
 async def _call_several(fleet: Fleet) -> None:
-    from toolweave.cli.live import call_progress  # late, as above
+    import anyio  # late, as above
+
+    from toolweave.cli.live import call_progress
+    from toolweave.cli.render.views import table
     from toolweave.tools import CallContext, ProgressCallback
 
     answer("\nSix calls at once, three of them slow:")
@@ -126,8 +128,6 @@ async def _call_several(fleet: Fleet) -> None:
                 tasks.start_soon(one, name, arguments, listener)
             for name, arguments in _QUICK:
                 tasks.start_soon(one, name, arguments, None)
-    from toolweave.cli.render.views import table  # late, as above
-
     show(table(["call", "answer", "took"], [rows[name] for name, _ in (*_SLOW, *_QUICK)], right=("took",)))
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import anyio
-
 from toolweave.cli.exits import ExitCode, exit_code_of
 from toolweave.cli.options import JsonOption, StrictOption, Target
 from toolweave.cli.runner import run
@@ -33,7 +31,9 @@ def doctor(target: Target, as_json: JsonOption = False, strict: StrictOption = F
     """
 
     async def body() -> ExitCode:
-        from toolweave.cli.live import starting  # imports are late: --help imports this module
+        import anyio  # imports are late: --help imports this module
+
+        from toolweave.cli.live import starting
         from toolweave.cli.targets import names_in, select
 
         selection = select(target)

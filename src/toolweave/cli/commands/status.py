@@ -6,8 +6,6 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import anyio
-
 from toolweave.cli.exits import ExitCode
 from toolweave.cli.options import JsonOption, StrictOption, Target
 from toolweave.cli.runner import run
@@ -33,7 +31,9 @@ def status(target: Target, as_json: JsonOption = False, strict: StrictOption = F
     """
 
     async def body() -> ExitCode:
-        from toolweave.cli.fleet import open_fleet  # imports are late: --help imports this module
+        import anyio  # imports are late: --help imports this module
+
+        from toolweave.cli.fleet import open_fleet
         from toolweave.cli.targets import names_in, select
 
         async with open_fleet(select(target)) as fleet:

@@ -80,7 +80,7 @@ def _tool_json(spec: ToolSpec) -> Mapping[str, Any]:
 def _show(fleet: Fleet, schema: bool) -> None:
     from rich.text import Text  # late, as above
 
-    from toolweave.cli.render.text import safe_json
+    from toolweave.cli.render.text import safe_json, safe_text
     from toolweave.cli.render.views import heading, seconds_text, size_text, summary, table
 
     for name in fleet.answered:
@@ -91,7 +91,7 @@ def _show(fleet: Fleet, schema: bool) -> None:
         show(heading(name, server["protocol_version"] or "", count, cost, seconds_text(server["seconds"])))
         if schema:
             for spec in specs:
-                show(Text(spec.name, style="bold"), Text(safe_json(dict(spec.input_schema))))
+                show(Text(safe_text(spec.name), style="bold"), Text(safe_json(dict(spec.input_schema))))
         elif specs:
             show(table(["tool", "description"], [(spec.name, summary(spec.description)) for spec in specs]))
     if len(fleet.answered) > 1:

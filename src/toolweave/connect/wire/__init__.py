@@ -4,3 +4,5 @@ Knows messages, ids and answers; refuses to know MCP's handshake, tools and rest
 """
 
 from __future__ import annotations
+
+__all__: list[str] = []

@@ -26,6 +26,7 @@ from toolweave.connect.wire.jsonrpc import (
     encode_request,
     encode_result,
     payload,
+    without_deep_entries,
 )
 from toolweave.errors import ErrorKind, ProtocolError, ServerError, ToolError
 
@@ -55,6 +56,7 @@ class ChannelWire:
         self._server = server
         self._loss = loss
         self._ids = itertools.count(1)
+        self._lists: set[int | str] = set()
         self._pending: dict[int | str, asyncio.Future[dict[str, Any]]] = {}
         self._serving: dict[int | str, anyio.CancelScope] = {}
         self._over = anyio.Event()
@@ -79,6 +81,8 @@ class ChannelWire:
             raise ToolError(f"the parameters of {method} are no JSON: {exc}", kind=ErrorKind.INVALID_INPUT) from None
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._pending[key] = answer
+        if method.endswith("/list"):
+            self._lists.add(key)
         try:
             await self._channel.send(text)
             return await answer
@@ -92,6 +96,7 @@ class ChannelWire:
             raise
         finally:
             self._pending.pop(key, None)
+            self._lists.discard(key)
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification; nothing is raised when the server is gone."""
@@ -156,8 +161,13 @@ class ChannelWire:
             answer.set_exception(exc)
 
     def _take_broken(self, text: bytes, exc: Exception) -> None:
+        request_id = answer_id(text)
+        if isinstance(exc, RecursionError) and request_id in self._lists:
+            self._lists.discard(request_id)
+            self.take(without_deep_entries(text))
+            return
         self._count(text)
-        answer = self._find(answer_id(text))
+        answer = self._find(request_id)
         if answer is not None:
             why = "it is nested too deeply" if isinstance(exc, RecursionError) else str(exc)
             answer.set_exception(_invalid(self._server, why))

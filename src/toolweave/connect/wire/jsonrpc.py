@@ -29,6 +29,8 @@ _encode = msgspec.json.Encoder().encode
 _LEADING_ID = re.compile(
     rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(?:(\d{1,18})|"([\x20-\x21\x23-\x7e]{1,80})")\s*,'
 )
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_ENTRY_DEPTH = 4  # of `{"result": {"tools": [{`
 
 
 class Message(msgspec.Struct, gc=False):
@@ -75,6 +77,28 @@ def payload(raw: msgspec.Raw) -> Any:
         return _decode_any(raw)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def without_deep_entries(text: bytes, *, levels: int = 200) -> bytes:
+    """Return the answer to a list request with null in place of each entry nested deeper than `levels`.
+
+    One such entry would make the whole list unreadable; the nulls are reported as entries that are no object.
+    """
+    kept: list[bytes] = []
+    copied = depth = deepest = start = 0
+    for found in _BRACKETS.finditer(text):
+        token = found.group()
+        if token in b"{[":
+            depth += 1
+            deepest = max(deepest, depth)
+            if depth == _ENTRY_DEPTH:
+                start, deepest = found.start(), depth
+        elif token in b"}]":
+            if depth == _ENTRY_DEPTH and deepest > levels:
+                kept += (text[copied:start], b"null")
+                copied = found.end()
+            depth -= 1
+    return b"".join((*kept, text[copied:]))
 
 
 def answer_id(text: bytes) -> int | str | None:

@@ -1,0 +1,227 @@
+"""The command as a whole: help, version, completion, broken pipes, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import COMMAND, Done, toolweave, write_config
+from tests.servers.fixtures import echo_command
+from toolweave.cli.exits import CommandError, ExitCode, exit_code_of, is_expected
+from toolweave.errors import (
+    AuthRequiredError,
+    ConfigError,
+    ConnectError,
+    ConnectionClosedError,
+    ConnectionLostError,
+    DuplicateToolError,
+    ErrorKind,
+    ProtocolError,
+    RequestTimeoutError,
+    SchemaError,
+    ServerError,
+    ToolError,
+    ToolweaveError,
+)
+
+Cli = Callable[..., Done]
+
+VERBS = ["tools", "call", "resources", "prompts", "status", "doctor", "init", "demo"]
+
+
+def test_help_names_every_verb_in_full(cli: Cli) -> None:
+    done = cli("--help")
+
+    assert done.code == 0
+    listed = done.out.split("Commands:\n")[1].splitlines()
+    assert [line.split()[0] for line in listed] == VERBS
+    assert not any(line.endswith("...") for line in listed)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_each_verb_has_examples(cli: Cli, verb: str) -> None:
+    done = cli(verb, "--help")
+
+    assert done.code == 0
+    assert f"  toolweave {verb}" in done.out.split("Examples:")[1]
+
+
+def test_the_version_is_the_packages(cli: Cli) -> None:
+    from importlib.metadata import version
+
+    assert cli("--version").out == f"toolweave {version('toolweave')}\n"
+
+
+@pytest.mark.parametrize("args", [[], ["tool"], ["--nonsense"], ["call"]])
+def test_wrong_usage_is_exit_code_2(cli: Cli, args: list[str]) -> None:
+    assert cli(*args).code == 2
+
+
+def test_help_imports_neither_rich_nor_asyncio() -> None:
+    program = (
+        "import sys\n"
+        "from toolweave.cli.main import main\n"
+        "main(['tools', '--help'])\n"
+        "print(sorted({'rich', 'asyncio', 'anyio', 'yaml', 'toolweave.config', 'toolweave.hub'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_reader_that_leaves_early_is_no_error(folder: Path) -> None:
+    config = write_config(folder, {"many": echo_command("--tools", "3000", "--tool-bytes", "1000")})
+
+    for more in (["--json"], []):
+        with subprocess.Popen(
+            [*COMMAND, "tools", "--config", str(config), *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.read(10)
+            process.stdout.close()
+
+            assert process.wait(60) == 0
+            assert process.stderr.read() == b""
+
+
+def test_the_exit_code_survives_a_reader_that_left(folder: Path) -> None:
+    config = write_config(folder, {"echo": echo_command()})
+    command = [*COMMAND, "call", "--config", str(config), "echo_fail"]
+
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, timeout=60, check=False)
+    os.close(write)
+
+    assert done.returncode == 1
+    assert done.stderr == b"error: the tool answered with an error\n"
+
+
+def test_help_to_a_reader_that_left_is_quiet() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([*COMMAND, "--help"], stdout=write, stderr=subprocess.PIPE, timeout=60, check=False)
+    os.close(write)
+
+    assert b"Traceback" not in done.stderr
+    assert b"Exception ignored" not in done.stderr
+
+
+def test_an_encoding_without_the_character_shows_its_escape(folder: Path) -> None:
+    config = write_config(folder, {"echo": echo_command()})
+    call = ["call", "--config", config, "echo_echo", "text=日"]
+
+    assert toolweave(*call, env={"PYTHONIOENCODING": "ascii"}).out == "\\u65e5\n"
+    assert toolweave(*call, env={"PYTHONIOENCODING": "utf-8"}).out == "日\n"
+
+
+def test_closed_standard_streams_do_no_harm(folder: Path) -> None:
+    config = write_config(folder, {"echo": echo_command()})
+    command = " ".join([*COMMAND, "call", "--config", str(config), "echo_add"])
+
+    done = subprocess.run(["sh", "-c", f"{command} <&- >&-"], stderr=subprocess.PIPE, timeout=60, check=False)
+
+    assert done.returncode == 1
+    assert b"needs a, b" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def complete(words: str, folder: Path) -> list[str]:
+    env = {"_TOOLWEAVE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
+    return toolweave(env=env, cwd=folder).out.split()
+
+
+def test_a_shell_completes_servers_and_the_tools_that_were_seen(cli: Cli, folder: Path) -> None:
+    write_config(folder, {"echo": echo_command(), "else": echo_command()})
+
+    assert complete("toolweave tools --server e", folder) == ["echo", "else"]
+    assert complete("toolweave call echo_a", folder) == []
+
+    assert cli("tools").code == 0
+    assert sorted(complete("toolweave call echo_a", folder)) == ["echo_add", "echo_args", "echo_audio"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"a": 5, "b": ["x y", "; rm -rf", 5]}', "\udcff"])
+def test_a_broken_cache_or_config_completes_nothing_and_says_nothing(folder: Path, home: Path, content: str) -> None:
+    cache = home / ".cache" / "toolweave" / "completion.json"
+    cache.parent.mkdir(parents=True)
+    cache.write_bytes(content.encode("utf-8", "surrogateescape"))
+    (folder / "mcp.json").write_text("{")
+
+    env = {"_TOOLWEAVE_COMPLETE": "complete_bash", "COMP_WORDS": "toolweave call ", "COMP_CWORD": "2"}
+    done = toolweave(env=env, cwd=folder)
+    assert done.out.split() == []
+    assert done.err == ""
+    assert complete("toolweave tools --server x", folder) == []
+
+
+def test_only_plain_names_are_remembered_for_a_shell(cli: Cli, folder: Path, home: Path) -> None:
+    from tests.servers.fixtures import fault_command
+
+    write_config(folder, {"odd": fault_command("odd_names"), "evil": fault_command("ansi_and_bidi")})
+
+    assert cli("tools").code == 0
+    remembered = json.loads((home / ".cache" / "toolweave" / "completion.json").read_text())
+    assert remembered["odd"]
+    assert all(name.isascii() and " " not in name for names in remembered.values() for name in names)
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(cli: Cli, folder: Path, home: Path) -> None:
+    (home / ".cache").write_text("a file where the folder should be")
+    write_config(folder, {"echo": echo_command()})
+
+    assert cli("tools").code == 0
+
+
+KINDS = {
+    ErrorKind.INVALID_INPUT: 1,
+    ErrorKind.INVALID_OUTPUT: 1,
+    ErrorKind.EXECUTION_FAILED: 1,
+    ErrorKind.PROTOCOL: 1,
+    ErrorKind.TOO_LARGE: 1,
+    ErrorKind.CANCELLED: 1,
+    ErrorKind.NOT_FOUND: 2,
+    ErrorKind.TIMEOUT: 3,
+    ErrorKind.NOT_SENT: 3,
+    ErrorKind.OUTCOME_UNKNOWN: 3,
+    ErrorKind.CLOSED: 3,
+    ErrorKind.AUTH_REQUIRED: 3,
+}
+
+
+@pytest.mark.parametrize("kind", list(ErrorKind))
+def test_every_kind_of_tool_error_has_an_exit_code(kind: ErrorKind) -> None:
+    assert exit_code_of(ToolError("x", kind=kind)) == KINDS[kind]
+
+
+ERRORS: list[tuple[BaseException, int]] = [
+    (ConfigError("x"), 2),
+    (SchemaError("x"), 1),
+    (DuplicateToolError("x"), 1),
+    (ServerError("x", server="s"), 3),
+    (ConnectError("x", server="s"), 3),
+    (AuthRequiredError("x", server="s"), 3),
+    (ConnectionClosedError("x", server="s"), 3),
+    (ConnectionLostError("x", server="s", sent=True), 3),
+    (RequestTimeoutError("x", server="s", seconds=1), 3),
+    (ProtocolError("x", server="s", code=-1), 1),
+    (ToolweaveError("x"), 1),
+    (TimeoutError(), 3),
+    (KeyboardInterrupt(), 130),
+    (CommandError("x"), 2),
+    (CommandError("x", code=ExitCode.TOOL_ERROR), 1),
+    (ZeroDivisionError(), 1),
+]
+
+
+@pytest.mark.parametrize("error, code", ERRORS, ids=lambda value: type(value).__name__)
+def test_every_error_of_the_library_has_an_exit_code(error: BaseException, code: int) -> None:
+    assert exit_code_of(error) == code
+    assert is_expected(error) is isinstance(error, (ToolweaveError, CommandError))

@@ -1,0 +1,208 @@
+"""The small parts behind the commands, where a whole command cannot easily show them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolweave.cli.advice import advise
+from toolweave.cli.app import run_app
+from toolweave.cli.demo.notes import notes_server
+from toolweave.cli.exits import CommandError, ExitCode
+from toolweave.cli.live import call_progress
+from toolweave.cli.main import main
+from toolweave.cli.render.blocks import block_json
+from toolweave.cli.render.views import seconds_text
+from toolweave.cli.runner import run
+from toolweave.cli.save import save_blobs
+from toolweave.errors import AuthRequiredError, ConfigError, ConnectError, ProtocolError, RequestTimeoutError
+from toolweave.tools import (
+    AudioContent,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    Progress,
+    ResourceLink,
+    TextContent,
+    UnknownContent,
+)
+
+OLD_SDK = "ImportError: cannot import name 'FastMCP' from 'mcp.server'"
+
+
+@pytest.mark.parametrize(
+    "error, program, expected",
+    [
+        (ConfigError("x"), "npx", None),
+        (AuthRequiredError("x", server="s", status=401), "", "set a token"),
+        (ConnectError("x", server="s", exit_code=1, stderr=OLD_SDK), "uvx", "run it with uvx --with 'mcp<2'"),
+        (ConnectError("x", server="s", exit_code=1, stderr=OLD_SDK), "python", "install 'mcp<2' beside it"),
+        (ConnectError("x", server="s", exit_code=1, stderr="npm error code E404"), "npx", "check the package's name"),
+        (RequestTimeoutError("x", server="s", seconds=1), "npx", "the first start with npx installs the package"),
+        (RequestTimeoutError("x", server="s", seconds=1), "python", None),
+        (ConnectError("x", server="s", status=404), "", "most servers answer at /mcp"),
+        (ConnectError("All connection attempts failed", server="s"), "", "check that the server runs"),
+        (ConnectError("x", server="s"), "python", None),
+        (ProtocolError("x", server="s", code=1), "", None),
+    ],
+)
+def test_advice_says_what_to_do_where_the_message_leaves_it_open(
+    error: Exception, program: str, expected: str | None
+) -> None:
+    advice = advise(error, program=program)
+
+    assert advice == expected if expected is None else expected in (advice or "")
+
+
+RAW: Mapping[str, Any] = {"type": "text", "text": "x", "vendor": None}
+
+
+@pytest.mark.parametrize(
+    "block, expected",
+    [
+        (TextContent(text="x", raw=RAW), RAW),
+        (TextContent(text="x"), {"type": "text", "text": "x"}),
+        (ImageContent(data="eA==", mime_type="a/b"), {"type": "image", "data": "eA==", "mimeType": "a/b"}),
+        (AudioContent(data="eA==", mime_type="a/b"), {"type": "audio", "data": "eA==", "mimeType": "a/b"}),
+        (ResourceLink(uri="u", name="n"), {"type": "resource_link", "uri": "u", "name": "n"}),
+        (EmbeddedResource(uri="u", text="x"), {"type": "resource", "resource": {"uri": "u", "text": "x"}}),
+        (UnknownContent(type="hologram"), {"type": "hologram"}),
+    ],
+)
+def test_a_block_is_json_in_the_specifications_shape(block: ContentBlock, expected: Mapping[str, Any]) -> None:
+    assert block_json(block) == expected
+
+
+def test_saved_files_are_named_by_us_and_typed_by_a_short_list(tmp_path: Path) -> None:
+    data = base64.b64encode(b"bytes").decode()
+    blocks: list[ContentBlock] = [
+        ImageContent(data=data, mime_type="image/PNG; charset=x"),
+        ImageContent(data=data, mime_type="application/x-sh"),
+        AudioContent(data=data, mime_type="audio/mpeg"),
+        EmbeddedResource(uri="file:///../../etc/passwd", mime_type="application/pdf", blob=data),
+        EmbeddedResource(uri="u", text="printed, not saved"),
+        ImageContent(data="no base64!", mime_type="image/png"),
+        TextContent(text="x"),
+    ]
+
+    saved = [path for _, path in save_blobs(blocks, tmp_path, stem="../../evil name")]
+
+    assert [path.name if path else None for path in saved] == [
+        "evil-name-1.png",
+        "evil-name-1.bin",
+        "evil-name-1.mp3",
+        "evil-name-1.pdf",
+        None,
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in saved if path)
+
+
+def test_a_name_without_a_usable_character_still_makes_a_file(tmp_path: Path) -> None:
+    block = ImageContent(data="eA==", mime_type="image/png")
+
+    assert [path for _, path in save_blobs([block], tmp_path, stem="日本")] == [tmp_path / "result-1.png"]
+
+
+def test_a_group_of_one_error_is_raised_as_that_error() -> None:
+    async def body() -> ExitCode:
+        raise ExceptionGroup("outer", [ExceptionGroup("inner", [CommandError("x")])])
+
+    with pytest.raises(CommandError, match="x"):
+        run(body)
+
+
+def test_a_group_of_several_errors_stays_a_group() -> None:
+    async def body() -> ExitCode:
+        raise ExceptionGroup("outer", [CommandError("x"), CommandError("y")])
+
+    with pytest.raises(ExceptionGroup):
+        run(body)
+
+
+def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "no number")  # stands for any defect: the width of a view
+
+    with pytest.raises(ValueError, match="no number"):
+        run_app(["demo"])
+
+
+def test_ctrl_c_while_the_command_is_still_being_imported_is_quiet() -> None:
+    program = (
+        "import sys\n"
+        "class CtrlC:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'toolweave.cli.app':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, CtrlC())\n"
+        "from toolweave.cli.main import main\n"
+        "sys.exit(main(['--help']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+def test_without_a_terminal_progress_goes_nowhere() -> None:
+    with call_progress("a", "b") as listeners:
+        for listener in listeners:
+            listener(Progress(progress=1))
+
+    assert len(listeners) == 2
+
+
+def test_durations_are_shown_in_the_unit_that_fits() -> None:
+    assert [seconds_text(value) for value in (None, 0.0123, 12.34)] == ["", "12 ms", "12.3 s"]
+
+
+def test_main_takes_its_arguments_from_the_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["toolweave", "--version"])
+
+    assert main() == 0
+    assert capsys.readouterr().out.startswith("toolweave ")
+
+
+def test_a_demo_server_speaks_lines_of_json_over_stdio() -> None:
+    messages = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "ping", "params": 5},
+        {
+            "jsonrpc": "2.0",
+            "id": 3,
+            "method": "tools/call",
+            "params": {"name": "read_note", "arguments": {"number": 1}},
+        },
+    ]
+    command = [sys.executable, "-m", "toolweave.cli.demo.notes"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"\n".join(json.dumps(message).encode() for message in messages) + b"\n\n")
+        process.stdin.flush()
+        answers = [json.loads(process.stdout.readline()) for _ in range(3)]
+        process.stdin.close()
+
+        assert process.wait(30) == 0
+    assert [answer["id"] for answer in answers] == [1, 2, 3]
+    assert answers[2]["result"]["content"] == [{"type": "text", "text": "water the plants"}]
+
+
+def test_a_demo_server_reports_progress_only_when_asked() -> None:
+    sent: list[dict[str, Any]] = []
+    server = notes_server(pause=0)
+
+    for meta in ({}, {"_meta": {"progressToken": "t"}}):
+        params = {"name": "index_notes", "arguments": {}, **meta}
+        server.answer({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, sent.append)
+
+    assert len(sent) == 13
+    assert {message["params"]["progressToken"] for message in sent} == {"t"}

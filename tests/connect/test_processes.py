@@ -1,0 +1,184 @@
+"""No server outlives its connection, whatever the server does and however our own process ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.connect.targets import connected, eventually, group_lives, pid_of
+from tests.servers.fixtures import echo_command, fault_command
+from toolweave import ConnectionLostError, connect_mcp
+
+pytestmark = pytest.mark.anyio
+QUICK = {"probe": 1.0, "close": 0.5}
+STUBBORN = ("ignores_sigterm", "ignores_eof", "grandchild_holds_pipes", "closes_stdout_but_lives")
+
+
+def process_lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.mark.requirement("D2")
+@pytest.mark.parametrize("mode", STUBBORN)
+async def test_a_stubborn_server_is_ended_on_closing(mode: str) -> None:
+    async with connected(fault_command(mode), timeout=QUICK) as connection:
+        group = pid_of(connection)
+        assert group_lives(group)
+    assert not group_lives(group)
+
+
+async def test_a_polite_server_is_given_the_time_to_end_by_itself(tmp_path: Path) -> None:
+    # the server writes its mark after the end of its standard input; a signal would keep it from that
+    mark = tmp_path / "ended"
+    command = f"{' '.join(echo_command())}; echo by itself > {mark}"
+    async with connected(["/bin/sh", "-c", command]):
+        pass
+    assert mark.read_text() == "by itself\n"
+
+
+@pytest.mark.requirement("D2")
+async def test_a_grandchild_that_holds_the_pipes_does_not_keep_a_dead_connection_alive() -> None:
+    async with connected(fault_command("grandchild_holds_pipes"), timeout=QUICK, restart="never") as connection:
+        grandchild = int((await connection.call_tool("grandchild")).text)
+        assert process_lives(grandchild)
+        with pytest.raises(ConnectionLostError) as lost:
+            await connection.call_tool("crash")
+        assert lost.value.exit_code == 7
+        await eventually(lambda: not process_lives(grandchild))
+
+
+async def test_a_server_that_closes_its_output_but_lives_is_lost_and_ended() -> None:
+    async with connected(fault_command("closes_stdout_but_lives"), timeout=QUICK, restart="never") as connection:
+        group = pid_of(connection)
+        with pytest.raises(ConnectionLostError, match="closed its standard output") as lost:
+            await connection.call_tool("echo", {"text": "x"})
+        assert lost.value.exit_code is None
+        await eventually(lambda: not group_lives(group))
+
+
+async def test_a_server_killed_by_a_signal_is_reported_with_it() -> None:
+    async with connected(echo_command(), restart="never") as connection:
+        os.kill(pid_of(connection), signal.SIGKILL)
+        with pytest.raises(ConnectionLostError, match="killed by signal 9") as lost:
+            await connection.call_tool("hang")
+        assert lost.value.exit_code == -9
+
+
+def test_an_event_loop_that_ends_without_closing_leaves_no_process() -> None:
+    async def forget() -> int:
+        return pid_of(await connect_mcp(fault_command("ignores_eof"), timeout=QUICK))
+
+    assert not group_lives(asyncio.run(forget()))
+
+
+def test_an_event_loop_that_ends_in_the_middle_of_a_call_leaves_no_process() -> None:
+    async def forget() -> int:
+        connection = await connect_mcp(fault_command("ignores_sigterm"), timeout=QUICK)
+        asyncio.get_running_loop().create_task(connection.call_tool("hang"))  # noqa: TID251, RUF006 - nobody keeps it
+        await anyio.sleep(0)
+        return pid_of(connection)
+
+    assert not group_lives(asyncio.run(forget()))
+
+
+def run_program(body: str, *modes: str) -> tuple[subprocess.Popen[str], list[int]]:
+    """Start a program of our own that connects to servers and prints their process groups."""
+    program = f"""
+        import asyncio, sys, anyio
+        from toolweave import connect_mcp
+
+        COMMANDS = {[fault_command(mode) for mode in modes]!r}
+
+        def pid_of(connection):
+            return next(s.detail[4:] for s in connection.report.steps if s.name == "start the process")
+
+        async def main():
+            connections = [await connect_mcp(c, timeout={{"probe": 1.0, "close": 0.5}}) for c in COMMANDS]
+            print(*map(pid_of, connections), flush=True)
+            {body}
+
+        asyncio.run(main())
+    """
+    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, [int(word) for word in process.stdout.readline().split()]
+
+
+async def test_servers_die_with_our_process_killed_by_sigkill() -> None:
+    process, groups = run_program("await anyio.sleep_forever()", *STUBBORN)
+    with process:
+        assert len(groups) == len(STUBBORN)
+        assert all(group_lives(group) for group in groups)
+        process.kill()
+    await eventually(lambda: not any(group_lives(group) for group in groups))
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["sys.exit(3)", "raise ZeroDivisionError", "import os; os._exit(4)", "import os; os.abort()"],
+)
+async def test_servers_die_with_our_process_however_it_ends(body: str) -> None:
+    process, groups = run_program(body, "ignores_sigterm", "ignores_eof")
+    with process:
+        pass
+    assert process.returncode != 0
+    await eventually(lambda: not any(group_lives(group) for group in groups))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_servers_die_with_our_process_ended_by_a_signal(number: signal.Signals) -> None:
+    body = "await asyncio.gather(*(c.call_tool('hang') for c in connections))"
+    process, groups = run_program(body, "ignores_sigterm", "ignores_eof")
+    with process:
+        process.send_signal(number)
+    assert process.returncode != 0
+    await eventually(lambda: not any(group_lives(group) for group in groups))
+
+
+STAGES = {
+    "never_answers": "discover",
+    "hang_initialize": "initialize",
+    "hang_list": "list tools",
+}
+
+
+@pytest.mark.parametrize("mode", STAGES)
+async def test_an_interrupt_while_connecting_leaves_no_process(mode: str) -> None:
+    program = f"""
+        import asyncio, anyio
+        from toolweave import connect_mcp
+
+        async def main():
+            connection = await connect_mcp({fault_command(mode)!r}, lazy=True, timeout={{"probe": 0.2, "close": 0.5}})
+            connection.start()
+            while {STAGES[mode]!r} not in [step.name for step in connection.report.steps]:
+                await anyio.sleep(0.005)
+            print(next(s.detail[4:] for s in connection.report.steps if s.name == "start the process"), flush=True)
+            await connection.list_tools()
+
+        asyncio.run(main())
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        group = int(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        _, complaint = process.communicate(timeout=20)
+    assert complaint.rstrip().endswith("KeyboardInterrupt")
+    assert not group_lives(group)
+
+
+async def test_a_server_sees_no_interrupt_meant_for_us() -> None:
+    async with connected(echo_command()) as connection:
+        assert os.getpgid(pid_of(connection)) == pid_of(connection) != os.getpgid(0)

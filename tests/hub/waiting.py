@@ -1,0 +1,31 @@
+"""An echo server that starts to read only when files exist: `python -S -E waiting.py DIR NAME COUNT`.
+
+Makes DIR/NAME, waits until DIR holds COUNT files, then serves. So whoever connects decides, by files and
+not by a clock, when a server is there; COUNT servers that wait for each other prove that they start at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+ECHO = os.path.join(os.path.dirname(__file__), os.pardir, "servers", "echo.py")  # noqa: PTH118, PTH120 - fast
+GIVE_UP_AFTER = 30.0
+
+
+def main() -> None:
+    """Wait, then become the echo server."""
+    folder, name, count = sys.argv[1:4]
+    with open(os.path.join(folder, name), "w"):  # noqa: PTH118, PTH123 - pathlib is slow to import
+        pass
+    deadline = time.monotonic() + GIVE_UP_AFTER
+    while len(os.listdir(folder)) < int(count):  # noqa: PTH208
+        if time.monotonic() > deadline:
+            sys.exit(f"only {os.listdir(folder)} came")  # noqa: PTH208
+        time.sleep(0.005)
+    os.execv(sys.executable, [sys.executable, "-S", "-E", ECHO, "--name", name])
+
+
+if __name__ == "__main__":
+    main()
