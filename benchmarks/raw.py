@@ -124,7 +124,8 @@ class RawStdio(RawClient, asyncio.SubprocessProtocol):
     async def start(self, command: Sequence[str]) -> None:
         """Start the server and shake hands."""
         loop = asyncio.get_running_loop()
-        self.transport, _ = await loop.subprocess_exec(lambda: self, *command, stderr=None)
+        # a session of its own, as every client here gives its servers: Linux shares the processor by session
+        self.transport, _ = await loop.subprocess_exec(lambda: self, *command, stderr=None, start_new_session=True)
         pipe = self.transport.get_pipe_transport(0)
         assert isinstance(pipe, asyncio.WriteTransport)
         self.stdin = pipe

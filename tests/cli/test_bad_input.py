@@ -61,6 +61,17 @@ def test_what_a_dying_server_said_is_shown_indented_below_its_error(cli: Cli, fo
     assert "\n  first\n  hint: pay here\n" in done.err
 
 
+def test_of_a_long_farewell_only_the_end_is_shown_outside_of_doctor(cli: Cli, folder: Path) -> None:
+    program = "import sys; sys.stderr.write(''.join(f'line {n}\\n' for n in range(12))); sys.exit(7)"
+    config = write_config(folder, {"dies": [sys.executable, "-c", program]})
+
+    brief, whole = cli("tools", "--config", config), cli("doctor", "--config", config)
+
+    assert "\n  ... (toolweave doctor shows more)\n  line 7\n" in brief.err
+    assert "line 6" not in brief.err
+    assert "    line 0\n" in whole.out
+
+
 @pytest.mark.parametrize(
     "name, text, expected",
     [

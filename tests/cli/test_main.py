@@ -214,6 +214,7 @@ ERRORS: list[tuple[BaseException, int]] = [
     (ProtocolError("x", server="s", code=-1), 1),
     (ToolweaveError("x"), 1),
     (TimeoutError(), 3),
+    (FileNotFoundError(), 2),
     (KeyboardInterrupt(), 130),
     (CommandError("x"), 2),
     (CommandError("x", code=ExitCode.TOOL_ERROR), 1),
@@ -224,4 +225,4 @@ ERRORS: list[tuple[BaseException, int]] = [
 @pytest.mark.parametrize("error, code", ERRORS, ids=lambda value: type(value).__name__)
 def test_every_error_of_the_library_has_an_exit_code(error: BaseException, code: int) -> None:
     assert exit_code_of(error) == code
-    assert is_expected(error) is isinstance(error, (ToolweaveError, CommandError))
+    assert is_expected(error) is isinstance(error, (ToolweaveError, CommandError, OSError))

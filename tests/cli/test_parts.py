@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from toolweave.cli.advice import advise
-from toolweave.cli.app import run_app
 from toolweave.cli.demo.notes import notes_server
 from toolweave.cli.exits import CommandError, ExitCode
 from toolweave.cli.live import call_progress
@@ -126,11 +125,14 @@ def test_a_group_of_several_errors_stays_a_group() -> None:
         run(body)
 
 
-def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "no number")  # stands for any defect: the width of a view
+def test_a_current_directory_that_is_gone_is_one_line(tmp_path: Path) -> None:
+    program = "import os, sys; os.rmdir(os.getcwd()); from toolweave.cli.main import main; sys.exit(main(['tools']))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
 
-    with pytest.raises(ValueError, match="no number"):
-        run_app(["demo"])
+    assert done.returncode == 2
+    assert done.stderr == "error: [Errno 2] No such file or directory\n"
 
 
 def test_ctrl_c_while_the_command_is_still_being_imported_is_quiet() -> None:
@@ -171,7 +173,7 @@ def test_main_takes_its_arguments_from_the_process(
 
 
 def test_a_demo_server_speaks_lines_of_json_over_stdio() -> None:
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": 2, "method": "ping", "params": 5},

@@ -346,6 +346,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"command": ["x", 5, []]}, "args[1]", "not a list"),
     ({"command": "x", "disabled": "maybe"}, "disabled", "true or false"),
     ({"command": "x", "disabled": 1}, "disabled", "true or false"),
+    ({"command": "x", "options": []}, "options", "an object, not a list"),
     ({"command": "x", "timeout": "soon"}, "timeout", "must be a number"),
     ({"command": "x", "timeout": -1}, "timeout", "more than 0"),
     ({"command": "x", "timeout": {"call": "soon"}}, "timeout.call", "must be a number"),

@@ -88,8 +88,13 @@ def test_variables_are_expanded_in_every_field_and_not_in_keys() -> None:
     assert remote.auth.headers == {"B": Secret("ann")}
 
 
-def test_the_home_directory_is_found_without_a_home_variable(home: Path) -> None:
+def test_the_home_directory_is_found_without_a_home_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")  # as pathlib does for an account without one
+
     assert parse_server("s", {"command": "~/x"}, env={}).command == f"{Path('~').expanduser()}/x"
+    monkeypatch.setattr(Path, "home", no_home)
+    assert parse_server("s", {"command": "~/x"}, env={}).command == "~/x"
     assert parse_server("s", {"command": "~/x"}, env={"USERPROFILE": "C:/Users/me"}).command == "C:/Users/me/x"
 
 

@@ -579,6 +579,8 @@ def test_a_path_may_start_with_a_tilde(home: Path) -> None:
     write(Path("~").expanduser(), "mcp.json", '{"mcpServers": {"a": {"command": "uvx", "args": ["pkg"]}}}')
 
     assert load_config("~/mcp.json").servers["a"] == EXPECTED
+    with pytest.raises(ConfigError, match="there is no such file"):
+        load_config("~nobody/mcp.json")
 
 
 def test_selecting_keeps_only_the_named_servers() -> None:

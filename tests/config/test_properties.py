@@ -14,7 +14,16 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from toolweave.config import Auth, Secret, ServerConfig, Timeouts, load_config, normalize_config, parse_server
+from toolweave.config import (
+    Auth,
+    Secret,
+    ServerConfig,
+    Timeouts,
+    load_config,
+    merge_config,
+    normalize_config,
+    parse_server,
+)
 from toolweave.config.documents import parse_document
 from toolweave.config.jsonc import parse_json, strip_comments
 from toolweave.errors import ConfigError
@@ -209,6 +218,16 @@ def test_any_entry_is_a_server_or_an_error_of_that_server(entry: dict[str, Any])
     assert [*loaded.servers, *loaded.errors, *loaded.disabled].count("wild") == 1
     if "wild" in loaded.errors:
         assert loaded.errors["wild"].server == "wild"
+
+
+@steady
+@given(wild_entries, wild_entries)
+def test_any_two_entries_merge_or_are_a_config_error(base: dict[str, Any], runtime: dict[str, Any]) -> None:
+    for below in (base, ServerConfig(name="a", command="x")):
+        with contextlib.suppress(ConfigError):
+            merge_config(below, runtime)
+    with contextlib.suppress(ConfigError):
+        normalize_config("a", base)
 
 
 @steady

@@ -27,7 +27,7 @@ from toolweave.connect import Channel, memory_channels
 
 sys.path.append(str(SERVERS))  # the servers are scripts and import each other by their bare names
 
-from tests.servers.protocol import Peer, Session  # noqa: E402
+from tests.servers.protocol import Peer, Session
 
 __all__ = [
     "KINDS",
@@ -193,7 +193,9 @@ def error(code: int, message: str, data: Any = None) -> Json:
     return {"error": {"code": code, "message": message} | ({} if data is None else {"data": data})}
 
 
-def initialized(script: Script, *, version: str = "2025-11-25", capabilities: Mapping[str, Any] | None = None) -> Script:
+def initialized(
+    script: Script, *, version: str = "2025-11-25", capabilities: Mapping[str, Any] | None = None
+) -> Script:
     """Return a script that shakes hands as a legacy server and leaves the rest to `script`."""
 
     def answer(message: Json) -> Json | None:

@@ -85,7 +85,7 @@ def test_an_event_loop_that_ends_without_closing_leaves_no_process() -> None:
 def test_an_event_loop_that_ends_in_the_middle_of_a_call_leaves_no_process() -> None:
     async def forget() -> int:
         connection = await connect_mcp(fault_command("ignores_sigterm"), timeout=QUICK)
-        asyncio.get_running_loop().create_task(connection.call_tool("hang"))  # noqa: TID251, RUF006 - nobody keeps it
+        asyncio.get_running_loop().create_task(connection.call_tool("hang"))
         await anyio.sleep(0)
         return pid_of(connection)
 

@@ -178,7 +178,7 @@ async def test_a_connection_is_given_up_after_the_last_attempt_with_the_cause(
         await eventually(lambda: connection.state is ConnectionState.FAILED)
         assert connection.restarts == 3
         for _ in range(2):
-            with pytest.raises(ConnectError, match="server 'lost': its command .* was not found"):
+            with pytest.raises(ConnectError, match=r"server 'lost': its command .* was not found"):
                 await connection.call_tool("echo", {"text": "x"})
 
 

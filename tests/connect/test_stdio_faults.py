@@ -130,8 +130,8 @@ CASES = {
     "slow_start": Case(bounds={"probe": 0.2}),
     "stderr_flood": FINE,
     "stdout_flood": FINE,
-    "tool_not_object": Case(problems=tuple(f"tool number {number} left out: it is no object" for number in range(3, 7))),
-    "tool_without_name": Case(problems=tuple(f"tool number {number} left out: it has no name" for number in (3, 4, 5))),
+    "tool_not_object": Case(problems=tuple(f"tool number {n} left out: it is no object" for n in (3, 4, 5, 6))),
+    "tool_without_name": Case(problems=tuple(f"tool number {n} left out: it has no name" for n in (3, 4, 5))),
     "tools_missing": Case(degraded="its answer to tools/list has no list 'tools'", offers=""),
     "tools_not_list": Case(degraded="its answer to tools/list has no list 'tools'", offers=""),
     "wrong_id": SILENT,
@@ -149,9 +149,7 @@ def bounds_of(case: Case) -> dict[str, float]:
     return {"connect": 20, "probe": 5, "list": 20, "call": 20, "close": 2} | case.bounds
 
 
-@pytest.mark.parametrize(
-    ("engine", "mode"), [(engine, mode) for engine, mode in BOTH if not SDK_CASES[mode].connects]
-)
+@pytest.mark.parametrize(("engine", "mode"), [(engine, mode) for engine, mode in BOTH if not SDK_CASES[mode].connects])
 @pytest.mark.requirement("R45", "R62", "R65", "R68", "R69", "D12", "D28")
 async def test_a_server_with_a_fault_is_still_as_useful_as_it_can_be(
     engine: str, mode: str, caplog: pytest.LogCaptureFixture

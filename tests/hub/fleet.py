@@ -63,7 +63,8 @@ def waiting(folder: Path, name: str, count: int, **settings: Any) -> Json:
     """Return the entry of a server that makes `folder/name` and serves once the folder holds `count` files."""
     folder.mkdir(exist_ok=True)
     script = Path(__file__).with_name("waiting.py")
-    return entry([sys.executable, "-S", "-E", str(script), str(folder), name, str(count)], settings)
+    command = [sys.executable, "-S", "-E", str(script), str(folder), name, str(count)]
+    return entry(command, {"timeout": {"close": 0.2}, **settings})  # while it waits it does not see us go
 
 
 @asynccontextmanager
@@ -125,12 +126,14 @@ class ToolServer:
     Attributes:
         name: What its answers begin with.
         tools: The names it lists; change them and call `changed`.
+        results: What some of them answer instead.
         called: The names it was called by, as they came over the wire.
     """
 
-    def __init__(self, name: str, tools: Iterable[str]) -> None:
+    def __init__(self, name: str, tools: Iterable[str], *, results: Mapping[str, Json] | None = None) -> None:
         self.name = name
         self.tools = list(tools)
+        self.results = dict(results or {})
         self.called: list[str] = []
         self._channel: Channel | None = None
         self._stack = AsyncExitStack()
@@ -184,4 +187,4 @@ class ToolServer:
             case _:
                 name = message["params"]["name"]
                 self.called.append(name)
-                return {"content": [{"type": "text", "text": f"{self.name}|{name}"}]}
+                return self.results.get(name) or {"content": [{"type": "text", "text": f"{self.name}|{name}"}]}

@@ -86,6 +86,11 @@ def test_a_misspelt_property_is_answered_with_the_near_one_and_the_allowed_ones(
         ({"contains": {"const": 1}}, [2], "does not contain the items it must"),
         ({"properties": {"a": False}}, {"a": 1}, '"a": is not allowed here'),
         (False, 1, "is not allowed here"),
+        (
+            {"$schema": "http://json-schema.org/draft-07/schema#", "contentEncoding": "base64"},
+            "?",
+            "does not satisfy 'contentEncoding' of the schema",
+        ),
         ({"propertyNames": {"maxLength": 1}}, {"ab": 1}, "has a property whose name is not allowed"),
         ({"prefixItems": [{"type": "string"}]}, [1], '"[0]": expected string, got integer 1'),
         ({"additionalProperties": {"type": "string"}}, {"a b": 1}, '"["a b"]": expected string, got integer 1'),

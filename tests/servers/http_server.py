@@ -78,7 +78,8 @@ class HttpServer:
             error: Json = {"code": -32700, "message": "Parse error"}
             await exchange.respond_json(400, {"jsonrpc": "2.0", "id": None, "error": error})
             return
-        self.peer.http_requests.append({"path": exchange.path, "headers": exchange.headers, "body": message})
+        seen = {"path": exchange.path, "query": exchange.query, "headers": exchange.headers, "body": message}
+        self.peer.http_requests.append(seen)
         if await self.misbehaved(exchange, message):
             return
         if self.old:

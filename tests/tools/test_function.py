@@ -122,6 +122,19 @@ async def test_whatever_a_function_returns_becomes_a_result(value: Any, text: st
     assert (result.text, result.structured_content) == (text, structured)
 
 
+@pytest.mark.requirement("C16", "C19")
+async def test_an_image_that_a_function_returns_reaches_the_caller_as_an_image() -> None:
+    @tool
+    def draw() -> ImageContent:
+        return ImageContent(data="QUI=", mime_type="image/png")
+
+    block = (await draw.execute()).content[0]
+
+    assert isinstance(block, ImageContent)
+    assert (block.decode(), block.mime_type) == (b"AB", "image/png")
+    assert draw.output_schema is None
+
+
 @pytest.mark.requirement("R54", "R108")
 async def test_async_functions_run_too() -> None:
     @tool

@@ -64,9 +64,9 @@ def exit_code_of(error: BaseException) -> ExitCode:
         return ExitCode.TOOL_ERROR
     if isinstance(error, (ServerError, TimeoutError)):
         return ExitCode.UNREACHABLE
-    return ExitCode.TOOL_ERROR
+    return ExitCode.USAGE if isinstance(error, OSError) else ExitCode.TOOL_ERROR
 
 
 def is_expected(error: BaseException) -> bool:
     """Whether an error says all there is to say by its message; any other is a defect and keeps its traceback."""
-    return isinstance(error, (CommandError, ToolweaveError))
+    return isinstance(error, (CommandError, ToolweaveError, OSError))

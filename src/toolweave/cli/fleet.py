@@ -14,7 +14,7 @@ import anyio
 from toolweave.cli.advice import advise
 from toolweave.cli.exits import ExitCode
 from toolweave.cli.live import starting
-from toolweave.cli.screen import complain
+from toolweave.cli.screen import complain, note
 from toolweave.cli.targets import names_in
 from toolweave.config import LoadedConfig, ServerConfig, merge_loaded
 from toolweave.config.naming import program_name
@@ -25,6 +25,7 @@ from toolweave.tools import ToolSpec
 
 __all__ = ["Fleet", "open_fleet", "program_of"]
 
+_LAST_WORDS = 5
 AnswerT = TypeVar("AnswerT")
 
 _STARTING = frozenset({ConnectionState.IDLE, ConnectionState.CONNECTING})
@@ -115,7 +116,10 @@ class Fleet:
         """Tell on standard error which servers failed, why, and what to do."""
         for name, error in self.errors.items():
             program = program_of(self.selection.servers.get(name))
-            complain(error, label="failed", hint=advise(error, program=program))
+            note(_brief(f"failed: {error}"))
+            hint = advise(error, program=program)
+            if hint:
+                note(f"hint: {hint}")
 
     def exit_code(self, *, strict: bool = False) -> ExitCode:
         """Return `OK` when any server answered, and with `strict` only when all did."""
@@ -140,6 +144,14 @@ class Fleet:
                 connection.on("state", changed)
             while any(connection.state in _STARTING for connection in self._begun.values()):
                 await moved.wait()
+
+
+def _brief(text: str) -> str:
+    """Return an error with only the last lines of what its process said; indented, they cannot pass for ours."""
+    first, *said = text.split("\n")
+    if len(said) > _LAST_WORDS:
+        said = ["... (toolweave doctor shows more)", *said[-_LAST_WORDS:]]
+    return "\n  ".join([first, *said])
 
 
 def program_of(config: ServerConfig | None) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -30,7 +31,7 @@ __all__ = [
     "wide",
 ]
 
-_PIPED_WIDTH = 160
+_PIPED_WIDTH = 300
 """Columns of a table that nobody looks at directly."""
 
 
@@ -64,13 +65,12 @@ def note(text: str) -> None:
     _write(sys.stderr, safe_text(text, multiline=True) + "\n")
 
 
-def complain(error: Exception, *, label: str = "error", hint: str | None = None) -> None:
+def complain(error: Exception, *, label: str = "error") -> None:
     """Write an error and what to do about it to standard error."""
     # what a server said may have lines of its own: indented, they cannot pass for ours
     note(f"{label}: {error}".replace("\n", "\n  "))
-    hint = error.hint if isinstance(error, CommandError) else hint
-    if hint:
-        note(f"hint: {hint}")
+    if isinstance(error, CommandError) and error.hint:
+        note(f"hint: {error.hint}")
 
 
 def stderr_console() -> Console | None:
@@ -111,7 +111,7 @@ class _ScreenHandler(logging.Handler):
 def _console(stream: TextIO) -> Console:
     from rich.console import Console  # as slow to import as the rest of the command: only for views
 
-    width = None if _is_terminal(stream) else int(os.environ.get("COLUMNS") or _PIPED_WIDTH)
+    width = None if _is_terminal(stream) else shutil.get_terminal_size((_PIPED_WIDTH, 24)).columns
     return Console(file=stream, highlight=False, markup=False, emoji=False, width=width, soft_wrap=False)
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "check_env",
     "check_flag",
     "check_headers",
+    "check_object",
     "check_text",
     "check_texts",
     "check_url",
@@ -67,6 +68,13 @@ def check_texts(value: Any, field: str) -> tuple[str, ...]:  # Any: whatever a u
         raise ConfigError(f"{field!r} must be a list of strings, not {kind_of(value)}", field=field)
     items = cast("list[Any]", value)
     return tuple(check_text(item, f"{field}[{index}]") for index, item in enumerate(items))
+
+
+def check_object(value: Any, field: str) -> Mapping[Any, Any]:  # Any: whatever a user wrote
+    """Return the mapping."""
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{field!r} must be an object, not {kind_of(value)}", field=field)
+    return cast("Mapping[Any, Any]", value)
 
 
 def check_flag(value: Any, field: str) -> bool:  # Any: whatever a user wrote

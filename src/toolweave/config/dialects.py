@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Literal, cast
 
-from toolweave.config.checks import check_text, check_texts, kind_of
+from toolweave.config.checks import check_object, check_text, check_texts, kind_of
 from toolweave.config.envfile import read_env_file
 from toolweave.config.expand import Expander, Scope
 from toolweave.config.model import ServerConfig, Source
@@ -139,11 +139,8 @@ def read_arguments(
     values = {key: _expanded(expander, value, key, dialect) for key, value in flat.known.items()}
     arguments = _arguments(values, expander, dialect, flat.notes)
     if flat.options or "options" in arguments:
-        given = arguments.get("options", {})
-        if not isinstance(given, Mapping):
-            raise ConfigError(f"'options' must be an object, not {kind_of(given)}", field="options")
-        options = cast("dict[str, Any]", expander.value(flat.options, "options"))
-        arguments["options"] = {**options, **cast("Mapping[str, Any]", given)}
+        given = check_object(arguments.get("options", {}), "options")
+        arguments["options"] = {**expander.value(flat.options, "options"), **given}
     arguments["sensitive"] = tuple(expander.sensitive)
     return arguments, flat.notes
 
@@ -199,9 +196,7 @@ def _layer(flat: _Entry, layer: Mapping[Any, Any], *, within: str = "") -> None:
         if word == "transport" and isinstance(value, Mapping):
             _layer(flat, cast("Mapping[Any, Any]", value), within="transport")
         elif word == "connection":
-            if not isinstance(value, Mapping):
-                raise ConfigError(f"'connection' must be an object, not {kind_of(value)}", field="connection")
-            _layer(flat, cast("Mapping[Any, Any]", value), within="connection")
+            _layer(flat, check_object(value, "connection"), within="connection")
         elif word == "command" and isinstance(value, Mapping):  # Zed
             command = cast("Mapping[Any, Any]", value)
             _layer(flat, {("command" if key == "path" else key): item for key, item in command.items()}, within=word)
@@ -279,12 +274,9 @@ def _read_environment(out: dict[str, Any], values: Mapping[str, Any], expander: 
         name = check_text(values["bearer_token_env_var"], "bearer_token_env_var")
         out["auth"] = {"type": "bearer", "token": Secret(expander.variable(name, "bearer_token_env_var"))}
     if "env_http_headers" in values:
-        named = _pairs(values["env_http_headers"], "env_http_headers")
-        if not isinstance(named, Mapping):
-            raise ConfigError(f"'env_http_headers' must be an object, not {kind_of(named)}", field="env_http_headers")
-        pairs = cast("Mapping[str, Any]", named).items()
+        pairs = check_object(_pairs(values["env_http_headers"], "env_http_headers"), "env_http_headers").items()
         found = {key: expander.variable(check_text(name, key), f"env_http_headers.{key}") for key, name in pairs}
-        out["headers"] = {**found, **out.get("headers", {})}
+        out["headers"] = {**found, **check_object(out.get("headers", {}), "headers")}
     env: dict[str, str] = {}
     if "env_file" in values:
         env.update(read_env_file(expander.path(check_text(values["env_file"], "env_file"))))
@@ -292,7 +284,7 @@ def _read_environment(out: dict[str, Any], values: Mapping[str, Any], expander: 
         value = expander.inherited(name)
         env.update({} if value is None else {name: value})
     if env:
-        out["env"] = {**env, **out.get("env", {})}
+        out["env"] = {**env, **check_object(out.get("env", {}), "env")}
 
 
 def _timeouts(values: Mapping[str, Any], dialect: Dialect, notes: list[str]) -> Timeouts:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from toolweave.config.expand import Scope
+from toolweave.config.expand import Scope, home_directory
 from toolweave.config.load import LoadedConfig, load_file, merge_loaded
 from toolweave.errors import ConfigError
 
@@ -40,7 +40,7 @@ def discover_config_files(
         platform: As `sys.platform`: `linux`, `darwin`, `win32`.
     """
     folder = Path.cwd() if cwd is None else Path(cwd)
-    root = Path("~").expanduser() if home is None else Path(home)
+    root = home_directory() if home is None else Path(home)
     candidates = [
         *(("project", path) for path in _project_files(folder)),
         *_user_files(root, platform or sys.platform, own_home=home is None),

@@ -23,6 +23,7 @@ MAX_BYTES = 10_000_000
 MAX_YAML_BYTES = 1_000_000  # its parser is a hundred times slower
 MAX_YAML_NODES = 200_000  # counted with every alias spelled out
 _MAX_SCAN = 2_000_000  # beyond, errors go without lines
+_EXCERPT_REACH = 10_000  # further than any value to be masked reaches into what is shown
 _SHOWN_VALUES = ("command", "name", "type", "transport", "cwd")
 
 
@@ -253,15 +254,17 @@ def _excerpt(text: str, line: int | None, column: int | None) -> str:
     rows = text.split("\n")
     if line is None or not 0 < line <= len(rows) or not rows[line - 1].strip():
         return ""
-    row = "".join(char if char.isprintable() else " " for char in rows[line - 1])
-    row, place = _without_values(row, (column or 1) - 1)
+    place = (column or 1) - 1
+    cut = max(0, place - _EXCERPT_REACH)
+    row = rows[line - 1][cut : place + _EXCERPT_REACH]
+    row, place = _without_values("".join(char if char.isprintable() else " " for char in row), place - cut)
     start = max(0, place - 80)
     caret = f"\n      | {' ' * (place - start)}^" if column else ""
     return f"\n{line:5} | {row[start : place + 60]}{caret}"
 
 
 _HIDDEN = re.compile(
-    r"""(?P<key>[\w.$-]+)(?P<sep>["']?\s*[:=]\s*|["']\s*,\s*)"""
+    r"""(?P<key>[\w.$-]{1,80})(?P<sep>["']?\s*[:=]\s*|["']\s*,\s*)"""
     r"""(?P<value>"(?:[^"\\]|\\.)*"?|'[^']*'?|[^\s"',{}\[\]][^"',{}\[\]]*)"""
     r"""|(?P<long>[\w+/.=-]{16,})"""
 )

@@ -27,11 +27,19 @@ from typing import Any, cast
 from toolweave.config.secret import Secret, looks_secret, reveal
 from toolweave.errors import ConfigError
 
-__all__ = ["Expander", "Scope"]
+__all__ = ["Expander", "Scope", "home_directory"]
 
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?:(:-)(.*))?", re.DOTALL)
 _EDITOR_ONLY = re.compile(r"(command|config):[\w.-]+")
 _MAX_DEPTH = 20
+
+
+def home_directory() -> Path:
+    """Return the home directory, or `~` itself where the account has none."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("~")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +61,7 @@ class Scope:
     @property
     def home(self) -> str:
         """The home directory, or `~` itself when there is none."""
-        return self.env.get("HOME") or self.env.get("USERPROFILE") or str(Path("~").expanduser())
+        return self.env.get("HOME") or self.env.get("USERPROFILE") or str(home_directory())
 
     @property
     def folder(self) -> str:

@@ -18,7 +18,7 @@ from toolweave.config.accept import named, server_config
 from toolweave.config.checks import kind_of
 from toolweave.config.dialects import Dialect, is_disabled, read_entry
 from toolweave.config.documents import Document, read_document
-from toolweave.config.expand import Scope
+from toolweave.config.expand import Scope, home_directory
 from toolweave.config.model import ServerConfig, Source
 from toolweave.config.sections import Item, find_servers
 from toolweave.errors import ConfigError
@@ -103,7 +103,8 @@ def load_config(
         return config
     scope = Scope(env=os.environ if env is None else env, inputs=inputs or {})
     if isinstance(config, (str, PurePath)):
-        return load_file(Path(config).expanduser(), scope)
+        path = Path(config)
+        return load_file(home_directory().joinpath(*path.parts[1:]) if path.parts[:1] == ("~",) else path, scope)
     return _loaded(Document(value=config, path=""), scope, dialect="generic", from_code=True)
 
 
@@ -239,4 +240,4 @@ def _project_of(path: Path) -> Path:
     folder = path.absolute().parent
     if folder.name not in _DOT_FOLDERS:
         return folder
-    return Path.cwd() if folder.parent == Path("~").expanduser() else folder.parent
+    return Path.cwd() if folder.parent == home_directory() else folder.parent

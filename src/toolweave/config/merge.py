@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, cast, overload
 
-from toolweave.config.checks import kind_of
+from toolweave.config.checks import check_object
 from toolweave.config.dialects import flattened, read_arguments
 from toolweave.config.expand import Scope
 from toolweave.config.model import ServerConfig
@@ -107,20 +107,20 @@ def _merged_into(base: ServerConfig, runtime: ServerConfig | Mapping[str, Any]) 
 
 def _folded(config: ServerConfig | Mapping[str, Any]) -> dict[str, Any]:
     """Sort an entry's settings into the full form, adding nothing."""
-    if not isinstance(config, (ServerConfig, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigError(f"a config must be an object, not {kind_of(config)}")
-    flat = flattened(config.to_mapping() if isinstance(config, ServerConfig) else config)
+    flat = flattened(config.to_mapping() if isinstance(config, ServerConfig) else check_object(config, "config"))
     known = flat.known
     if "http_url" in known:
         known.update(url=known.pop("http_url"), transport="http")
-    options = cast("dict[str, Any]", known.pop("options", {}))
+    options = dict(check_object(known.pop("options", {}), "options"))
     transport_options = flattened(options).options  # not those that `connection` would read as settings
     if rest := {key: value for key, value in options.items() if key not in transport_options}:
         known["options"] = rest
     own = {key: known.pop(key) for key in _CONNECTION if key in known}
     if isinstance(own.get("command"), list):
         command, *first = cast("list[Any]", own["command"]) or [""]
-        own.update(command=command, args=[*first, *cast("list[Any]", own.get("args", []))])
+        own["command"] = command
+        if isinstance(more := own.get("args", []), list):  # another type is for whoever reads the entry to refuse
+            own["args"] = [*first, *cast("list[Any]", more)]
     connection = {**transport_options, **flat.options, **own}
     out = {("serverName" if key == "name" else key): value for key, value in known.items()}
     if "transport" in out:

@@ -20,6 +20,7 @@ from toolweave.config.checks import (
     check_env,
     check_flag,
     check_headers,
+    check_object,
     check_text,
     check_texts,
     check_url,
@@ -189,9 +190,7 @@ def _limit(value: Any, field: str) -> int | None:
 
 
 def _options(value: Any, field: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{field!r} must be an object, not {kind_of(value)}", field=field)
-    return MappingProxyType({str(key): item for key, item in cast("Mapping[Any, Any]", value).items()})
+    return MappingProxyType({str(key): item for key, item in check_object(value, field).items()})
 
 
 _RULES: dict[str, Callable[[Any, str], Any]] = {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
 import anyio
 
@@ -17,13 +17,15 @@ from toolweave.connect.results import tool_result
 from toolweave.errors import ConnectionLostError, ErrorKind, ProtocolError, RequestTimeoutError, ToolError
 from toolweave.schema.problems import describe
 from toolweave.tools.call import CallContext
-from toolweave.tools.result import ToolResult
+from toolweave.tools.result import ToolResult, invalid_input
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.toolset import ToolsChanged
 
 __all__ = ["Caller"]
 
 _log = logging.getLogger("toolweave.connect")
+
+ResultT = TypeVar("ResultT")
 
 
 class Caller:
@@ -44,12 +46,23 @@ class Caller:
         """Return the open line; connects or waits for a restart, within the connect bound and the listing's."""
         return await self._owner.usable(self._config.connect_timeout + self._config.timeout.list)
 
+    async def once_more(self, use: Callable[[Line], Awaitable[ResultT]]) -> ResultT:
+        """Use the open line; if it was lost and nothing was sent, use the next one."""
+        line = await self.line()
+        try:
+            return await use(line)
+        except ConnectionLostError as exc:
+            lost = await self._explained(line, exc)
+            if lost.sent or self._config.restart == "never":
+                raise lost from None
+        return await use(await self.line())
+
     async def request(self, method: str, params: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
         """Make one request other than a tool call, within `timeout` or the server's `timeout.read`."""
-        line = await self.line()
+        await self.line()  # has a bound of its own
         seconds = self._config.timeout.read if timeout is None else timeout
         with anyio.move_on_after(seconds):
-            return await line.session.request(method, params)
+            return await self.once_more(lambda line: line.session.request(method, params))
         raise self.too_slow(method, seconds)
 
     async def list_tools(self, line: Line, timeout: float | None = None) -> ToolsChanged:
@@ -170,8 +183,7 @@ class Caller:
         problems = validator.problems(arguments)
         if not problems:
             return None
-        text = f"the arguments of tool {spec.name!r} do not fit: {describe(problems)}"
-        return ToolResult.failure(ToolError(text, kind=ErrorKind.INVALID_INPUT))
+        return invalid_input(spec.name, problems)
 
     def _check_result(self, spec: ToolSpec, result: ToolResult) -> ToolResult:
         policy = self._config.validate_output

@@ -209,14 +209,14 @@ class McpConnection:
             ConnectionClosedError: The connection is closed.
             ServerError: The list could not be had.
         """
-        line = await self._caller.line()
+        await self._caller.line()
         if not self._catalog.fresh:
-            await self._refresh(line, timeout)
+            await self.refresh(timeout=timeout)
         return tools_of(self if prefix is None else prefixed(self, prefix))
 
     async def refresh(self, *, timeout: float | None = None) -> ToolsChanged:
         """Ask the server for its tools again, whatever is cached; returns what changed (requirement C9)."""
-        return await self._refresh(await self._caller.line(), timeout)
+        return await self._caller.once_more(lambda line: self._refresh(line, timeout))
 
     async def call_tool(
         self,
@@ -313,11 +313,14 @@ class McpConnection:
         return line.session.agreement if line else None
 
     async def _list(self, capability: str, method: str, key: str, timeout: float | None) -> list[Any]:
-        line = await self._caller.line()
+        await self._caller.line()
         seconds = self.config.timeout.list if timeout is None else timeout
         try:
             with anyio.fail_after(seconds):
-                return (await list_all(line.session.request, method, key, server=self.name)).entries
+                listing = await self._caller.once_more(
+                    lambda line: list_all(line.session.request, method, key, server=self.name)
+                )
+                return listing.entries
         except TimeoutError as exc:
             raise self._caller.too_slow(method, seconds) from exc
         except ProtocolError as exc:

@@ -29,6 +29,7 @@ from toolweave.errors import ConfigError, ConnectError, ConnectionLostError, Pro
 __all__ = ["Attempt", "Line", "Redial", "open_session", "register_transport"]
 
 _ENGINE = "toolweave.connect.sdk"
+_BUILT_IN = ("stdio", "http", "sse", "inprocess")
 _SSE_STATUSES = frozenset({400, 404, 405})
 
 TransportFactory = Callable[[ServerConfig], AbstractAsyncContextManager[Any]]
@@ -73,6 +74,8 @@ def register_transport(name: str, factory: TransportFactory) -> None:
     Raises:
         ValueError: The name is one of the built-in transports.
     """
+    if name in _BUILT_IN:
+        raise ConfigError(f"transport {name!r} is built in; register yours under another name", field="transport")
     register_transport_name(name)
     _factories[name] = factory
 
@@ -199,7 +202,9 @@ async def _engine() -> Any:
 
 def _http_settings(config: ServerConfig) -> Any:
     http = importlib.import_module("toolweave.connect.http")
-    return http.HttpSettings(url=config.url, headers=_header_source(config), connect_seconds=config.connect_timeout)
+    return http.HttpSettings(
+        url=config.url, headers=_header_source(config), flow=_flow_of(config), connect_seconds=config.connect_timeout
+    )
 
 
 def _header_source(config: ServerConfig) -> Callable[[], Awaitable[Mapping[str, str]]]:
@@ -219,7 +224,7 @@ def _header_source(config: ServerConfig) -> Callable[[], Awaitable[Mapping[str, 
 async def auth_headers(auth: Auth) -> dict[str, str]:
     """Return the headers that credentials make, evaluated anew (requirements R25, R27)."""
     token: Any = auth.token
-    if auth.provider is not None:
+    if auth.provider is not None and not _is_flow(auth.provider):
         token = auth.provider()
         if inspect.isawaitable(token):
             token = await token
@@ -228,8 +233,17 @@ async def auth_headers(auth: Auth) -> dict[str, str]:
     made = {name: _reveal(value) for name, value in auth.headers.items()}
     if token is not None:
         text = _reveal(token)
-        made[auth.header] = f"Bearer {text}" if auth.type == "bearer" else text
+        # a bare callable gives a token without saying for which header: a bearer token, as a bare string does
+        made[auth.header or "Authorization"] = text if auth.header and auth.type != "bearer" else f"Bearer {text}"
     return made
+
+
+def _is_flow(provider: Any) -> bool:
+    return hasattr(provider, "async_auth_flow")
+
+
+def _flow_of(config: ServerConfig) -> Any:
+    return config.auth.provider if config.auth is not None and _is_flow(config.auth.provider) else None
 
 
 def _wants_sse(config: ServerConfig, attempt: Attempt, exc: ProtocolError) -> bool:

@@ -24,6 +24,7 @@ from toolweave.connect.shapes import as_object
 __all__ = ["Fault", "HttpFaults", "HttpSettings", "http_client", "status_fault", "transport_fault"]
 
 _EXCERPT = 300
+_REFUSED = "toolweave.refused"
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
 HeaderSource = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
@@ -37,12 +38,19 @@ class HttpSettings:
     Attributes:
         connect_seconds: Bound of TCP and TLS; the other waits are bounded by the caller.
         max_bytes: The largest answer that is taken.
+        flow: An `httpx` authorization object, or None.
     """
 
     url: str
     headers: HeaderSource
+    flow: Any = None  # of this or another generation of httpx
     connect_seconds: float = 30.0
     max_bytes: int = MAX_MESSAGE_BYTES
+
+    @property
+    def public_url(self) -> str:
+        """The URL without its query, which may hold a secret: libraries below log the URL they are given."""
+        return self.url.partition("?")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +94,8 @@ class HttpFaults:
         self._faults[ticket] = fault
         error = {"code": -32603, "message": fault.text, "data": {"ticket": ticket}}
         body = {"jsonrpc": "2.0", "id": None, "error": error}
-        return httpx2.Response(max(fault.status or 503, 400), request=request, json=body)
+        headers = {"www-authenticate": fault.challenge} if fault.challenge is not None else {}
+        return httpx2.Response(max(fault.status or 503, 400), headers=headers, request=request, json=body)
 
     def take(self, data: Any) -> Fault | None:
         """Return the fault that an error's `data` stands for, or None when it is the server's own error."""
@@ -96,12 +105,25 @@ class HttpFaults:
 
 
 class _Isolating(httpx2.AsyncBaseTransport):
-    def __init__(self, inner: httpx2.AsyncBaseTransport, faults: HttpFaults, max_bytes: int) -> None:
+    def __init__(self, inner: httpx2.AsyncBaseTransport, faults: HttpFaults, settings: HttpSettings) -> None:
         self._inner = inner
         self._faults = faults
-        self._max_bytes = max_bytes
+        self._max_bytes = settings.max_bytes
+        self._public_url, self._url = httpx2.URL(settings.public_url), httpx2.URL(settings.url)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        refused: Fault | None = request.extensions.get(_REFUSED)
+        if refused is not None:
+            return self._faults.response(request, refused)
+        if request.url == self._public_url:
+            # the client logs the request it made, so that one keeps its URL
+            request = httpx2.Request(
+                request.method,
+                self._url,
+                headers=request.headers,
+                stream=request.stream,
+                extensions=request.extensions,
+            )
         if request.method != "POST":
             return await self._inner.handle_async_request(request)
         try:
@@ -141,23 +163,52 @@ class _Isolating(httpx2.AsyncBaseTransport):
 class _FreshHeaders(httpx2.Auth):
     """Asks for the configured headers anew for every request (requirements R25, R27)."""
 
-    def __init__(self, source: HeaderSource) -> None:
+    requires_request_body = True
+
+    def __init__(self, source: HeaderSource, flow: Any) -> None:
         self._source = source
+        self._flow = flow
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        steps = self._steps(request)
+        response: httpx2.Response | None = None
+        while True:
+            try:
+                request = await (anext(steps) if response is None else steps.asend(response))
+            except StopAsyncIteration:
+                return
+            except Exception as exc:  # boundary: what a user's provider raises fails the request that asked
+                text = f"its credentials could not be made: {type(exc).__name__}: {exc}"
+                request.extensions[_REFUSED] = Fault(status=None, text=text, sent=False)
+                yield request
+                return
+            response = yield request
+
+    async def _steps(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         made = self._source()
         headers = await made if inspect.isawaitable(made) else made
         for name, value in headers.items():
             request.headers[name] = value
-        yield request
+        if self._flow is None:
+            yield request
+            return
+        steps = self._flow.async_auth_flow(request)
+        try:
+            request = await anext(steps)
+            while True:
+                request = await steps.asend((yield request))
+        except StopAsyncIteration:
+            pass  # the last answer is the one that counts
+        finally:
+            await steps.aclose()
 
 
 def http_client(settings: HttpSettings, faults: HttpFaults) -> httpx2.AsyncClient:
     """Make the HTTP client of one connection; the caller enters and leaves it."""
     inner = httpx2.AsyncHTTPTransport(proxy=_proxy_for(settings.url))
     return httpx2.AsyncClient(
-        transport=_Isolating(inner, faults, settings.max_bytes),
-        auth=_FreshHeaders(settings.headers),
+        transport=_Isolating(inner, faults, settings),
+        auth=_FreshHeaders(settings.headers, settings.flow),
         timeout=httpx2.Timeout(None, connect=settings.connect_seconds, pool=settings.connect_seconds),
     )
 

@@ -21,6 +21,7 @@ from toolweave.connect.dial import Attempt, Line, Redial, open_session
 from toolweave.connect.report import Report
 from toolweave.connect.restart import RestartPolicy
 from toolweave.connect.session import Peer
+from toolweave.connect.shapes import as_object
 from toolweave.connect.state import ConnectionState, StateChanged
 from toolweave.errors import (
     AuthRequiredError,
@@ -28,6 +29,7 @@ from toolweave.errors import (
     ConnectError,
     ConnectionClosedError,
     ConnectionLostError,
+    ProtocolError,
     RequestTimeoutError,
     ServerError,
 )
@@ -259,7 +261,7 @@ class Owner:
         text = error.message if isinstance(error, ServerError) else f"{type(error).__name__}: {error}"
         if refused:
             text = f"{refused}; nor does it answer as a server of the older HTTP+SSE transport: {text}"
-        return ConnectError(text, server=name)
+        return ConnectError(text, server=name, status=_http_status(error))
 
     def _set(self, state: ConnectionState, error: Exception | None = None, *, retry_in: float | None = None) -> None:
         previous, self.state = self.state, state
@@ -283,6 +285,11 @@ def _learned(attempt: Attempt, line: Line) -> Attempt:
     if attempt.era != "auto" or line.session.agreement.modern:
         return attempt
     return Attempt(transport=attempt.transport, era="legacy")
+
+
+def _http_status(error: Exception) -> int | None:
+    data = as_object(error.data) if isinstance(error, ProtocolError) else None
+    return data.get("http_status") if data is not None else None
 
 
 def _sole_cause(exc: BaseException) -> Exception:

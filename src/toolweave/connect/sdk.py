@@ -39,7 +39,7 @@ from pydantic import ValidationError
 from toolweave.connect.channel import Channel
 from toolweave.connect.http import Fault, HttpFaults, HttpSettings, http_client, status_fault, transport_fault
 from toolweave.connect.session import METHOD_NOT_FOUND, Peer, Wire
-from toolweave.connect.shapes import as_array, as_object
+from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.errors import (
     AuthRequiredError,
     ConnectionLostError,
@@ -55,6 +55,7 @@ _UNCANCELLABLE = frozenset({"initialize", "server/discover"})
 _ANSWER_ID = re.compile(
     rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(?:(\d{1,18})|"([\x20-\x7e]{1,80}?)")\s*,'
 )
+_BAD_EVENT = "Failed to parse SSE message"
 _GONE_STREAM = ("SSE stream", "server answered a request with 202")
 
 Loss = Callable[[bool], ServerError]
@@ -178,6 +179,7 @@ class SdkWire:
         self._loss = loss
         self._faults = faults
         self._over = anyio.Event()
+        self._revision: str | None = None
         self._mirrors: dict[int, tuple[Mapping[str, Any], dict[tuple[str, ...], str]]] = {}
 
     async def request(
@@ -197,13 +199,17 @@ class SdkWire:
         if self._faults is not None:
             opts["headers"] = self._headers(method, params, schema)
         try:
-            return await self._dispatcher.send_raw_request(method, params, opts)
+            result = await self._dispatcher.send_raw_request(method, params, opts)
         except MCPError as exc:
             raise self._mapped(exc) from None
+        if method == "initialize":
+            self._revision = as_text(result.get("protocolVersion"))
+        return result
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification; nothing is raised when the server is gone."""
-        await self._dispatcher.notify(method, params or None)
+        opts: CallOptions = {"headers": self._headers(method, params, None)} if self._faults is not None else {}
+        await self._dispatcher.notify(method, params or None, opts)
 
     @property
     def over(self) -> bool:
@@ -225,8 +231,8 @@ class SdkWire:
     def _headers(self, method: str, params: Mapping[str, Any], schema: Mapping[str, Any] | None) -> dict[str, str]:
         meta = as_object(params.get("_meta"))
         revision = meta.get(_VERSION_KEY) if meta is not None else None
-        if not isinstance(revision, str):
-            return {}
+        if not isinstance(revision, str):  # a legacy revision is named from the handshake on
+            return {MCP_PROTOCOL_VERSION_HEADER: self._revision} if self._revision is not None else {}
         headers = {MCP_PROTOCOL_VERSION_HEADER: revision, MCP_METHOD_HEADER: method}
         name = params.get(NAME_BEARING_METHODS.get(method, ""))
         if isinstance(name, str):
@@ -254,6 +260,8 @@ class SdkWire:
             return self._loss(True)
         if code in (types.CONNECTION_CLOSED, types.INVALID_REQUEST) and message.startswith(_GONE_STREAM):
             return ConnectionLostError(f"the answer did not come: {message}", server=self._server, sent=True)
+        if code == types.PARSE_ERROR and message.startswith(_BAD_EVENT):
+            message = "its event stream holds an event that is no JSON-RPC message"
         return ProtocolError(message, server=self._server, code=code, data=data)
 
 
@@ -330,7 +338,7 @@ async def http_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Lo
     faults = HttpFaults()
     async with (
         http_client(settings, faults) as client,
-        streamable_http_client(settings.url, http_client=client, max_sse_event_size=settings.max_bytes) as (
+        streamable_http_client(settings.public_url, http_client=client, max_sse_event_size=settings.max_bytes) as (
             read,
             write,
         ),
@@ -351,7 +359,7 @@ async def sse_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Los
 
     async with AsyncExitStack() as stack:
         try:
-            read, write = await stack.enter_async_context(sse_client(settings.url, httpx_client_factory=factory))
+            read, write = await stack.enter_async_context(sse_client(settings.public_url, httpx_client_factory=factory))
         except httpx2.HTTPStatusError as exc:
             raise http_error(status_fault(exc.request, exc.response, b""), server=server) from exc
         except httpx2.TransportError as exc:

@@ -186,12 +186,15 @@ def _wanted(branch: list[Any], depth: int) -> str:
 
 def _owner(error: Any, schema: Any) -> Any:
     """Return the subschema that an error's keyword stands in, or None when it cannot be told."""
+    node: Any = schema
     base = (error.absolute_keyword_location or "").partition("#")[0]
-    if base and not (isinstance(schema, Mapping) and cast("Mapping[str, Any]", schema).get("$id") == base):
+    if base and not (isinstance(schema, Mapping) and node.get("$id") == base):
         return None  # paths inside an embedded schema with an `$id` start there
-    node = schema
-    for part in error.schema_path[:-1]:
-        node = node[part]
+    try:
+        for part in error.schema_path[:-1]:
+            node = node[part]
+    except (LookupError, TypeError):  # pragma: no cover  # no such path is known; a hint is not worth a crash
+        return None
     return node
 
 

@@ -13,7 +13,7 @@ from toolweave.cli.exits import CommandError, ExitCode, exit_code_of, is_expecte
 from toolweave.cli.options import JsonOption, Target
 from toolweave.cli.runner import run
 from toolweave.cli.screen import answer, answer_json, complain, note
-from toolweave.errors import ErrorKind, ToolError, as_tool_error
+from toolweave.errors import ConfigError, ErrorKind, ToolError, as_tool_error
 
 if TYPE_CHECKING:
     from toolweave.cli.arguments import Given
@@ -74,8 +74,8 @@ def call(
         started = time.monotonic()
         try:
             tool, result, seconds = await _call(target, name, given)
-        except Exception as error:  # boundary: with --json an expected error is an answer too
-            if not (as_json and is_expected(error)):
+        except Exception as error:  # boundary: with --json what a call ends in is an answer too
+            if not as_json or not is_expected(error) or isinstance(error, ConfigError):
                 raise
             answer_json(_failure_json(error, time.monotonic() - started))
             complain(error)

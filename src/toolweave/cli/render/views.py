@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["heading", "seconds_text", "size_text", "summary", "table"]
 
-_SUMMARY = 200
+_SUMMARY = 120
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> Table:

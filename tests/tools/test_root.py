@@ -1,0 +1,36 @@
+"""The package's root: names that cost nothing until they are used."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+import toolweave
+
+
+def test_every_public_name_is_there_and_found_in_the_room_it_comes_from() -> None:
+    for name in toolweave.__all__:
+        assert getattr(toolweave, name) is not None
+        assert name in dir(toolweave)
+
+
+def test_the_version_is_the_distributions() -> None:
+    assert toolweave.__version__ == version("toolweave")
+
+
+@pytest.mark.parametrize("package", ["toolweave", "toolweave.tools", "toolweave.schema"])
+def test_a_name_that_does_not_exist_is_an_attribute_error(package: str) -> None:
+    with pytest.raises(AttributeError, match=r"'no_such_name'"):
+        getattr(importlib.import_module(package), "no_such_name")  # noqa: B009  # the type checker refuses it
+
+
+def test_a_name_is_looked_up_once() -> None:
+    code = "import toolweave; toolweave.ToolSpec; print('ToolSpec' in vars(toolweave))"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout.strip() == "True"
