@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toolweave.config import Auth, Secret, ServerConfig, Timeouts, parse_command, server_config
+from toolweave.config import Auth, Secret, ServerConfig, Timeouts, parse_command, program_name, server_config
 from toolweave.errors import ConfigError
 
 
@@ -122,6 +122,11 @@ def test_a_server_is_named_after_what_its_command_runs(command: str, name: str) 
     assert parse_command(command).name == name
 
 
+@pytest.mark.parametrize("command", ["npx", "/usr/bin/npx", "C:\\node\\npx.cmd", "npx.EXE"])
+def test_a_program_is_named_without_folder_and_suffix(command: str) -> None:
+    assert program_name(command) == "npx"
+
+
 def test_a_url_names_the_server_by_its_host() -> None:
     assert server_config("http://user:pw@localhost:8080/mcp").name == "localhost"
     assert server_config("http://h", name="mine").name == "mine"
@@ -141,7 +146,6 @@ def test_what_is_given_beside_the_server_is_laid_over_its_config() -> None:
     assert stdio.env_values() == {"A": "1", "B": "2"}
 
 
-@pytest.mark.requirement("R27")
 def test_headers_given_as_a_callable_take_the_place_of_the_fixed_ones() -> None:
     assert server_config("http://h", headers=dict).headers is dict
     assert server_config({"url": "http://h", "headers": dict}, headers={"A": "1"}).header_values() == {"A": "1"}

@@ -31,7 +31,7 @@ def refused(**fields: Any) -> ConfigError:
     return caught.value
 
 
-@pytest.mark.requirement("R1", "R9")
+@pytest.mark.requirement("R1")
 def test_a_command_makes_a_stdio_server() -> None:
     config = ServerConfig(command="node", args=["server.js"], env={"A": "1"}, cwd="/srv")
 
@@ -144,7 +144,8 @@ def test_an_unknown_transport_is_refused_with_the_known_ones() -> None:
     error = refused(transport="carrier-pigeon", url="http://h")
 
     assert error.field == "transport"
-    assert "unknown transport 'carrier-pigeon'; known: http, inprocess, sse, stdio" in str(error)
+    assert "unknown transport 'carrier-pigeon'; known: " in str(error)
+    assert all(name in str(error) for name in ("http", "inprocess", "sse", "stdio"))
 
 
 @pytest.mark.requirement("R13")
@@ -171,8 +172,7 @@ def test_every_word_for_streamable_http_means_http(word: str) -> None:
     assert ServerConfig(transport=word, url="http://h/mcp").transport == "http"
 
 
-@pytest.mark.requirement("C7", "R11")
-def test_sse_stays_sse_and_http_falls_back_to_it_unless_told_otherwise() -> None:
+def test_sse_stays_sse_and_http_may_fall_back_to_it_by_default() -> None:
     assert ServerConfig(transport="sse", url="http://h/sse").transport == "sse"
     assert ServerConfig(url="http://h/mcp").legacy_sse == "auto"
     assert ServerConfig(url="http://h/mcp", legacy_sse="never").legacy_sse == "never"
@@ -238,7 +238,6 @@ def test_replacing_a_field_checks_the_whole_again() -> None:
         config.replace(command="")
 
 
-@pytest.mark.requirement("R26")
 def test_no_secret_shows_in_any_text_about_a_config() -> None:
     config = ServerConfig(
         name="a",
@@ -307,7 +306,6 @@ def test_foreign_text_is_redacted_of_credentials_but_not_of_coincidences() -> No
     assert ServerConfig(url="http://h", headers=dict).redact("abcd") == "abcd"
 
 
-@pytest.mark.requirement("R27")
 def test_headers_may_be_a_callable() -> None:
     config = ServerConfig(url="http://h", headers=lambda: {"A": "b"})
 
@@ -412,7 +410,7 @@ def test_auth_is_read_from_what_users_write(value: Any, expected: Auth | None) -
     assert Auth.of(value) == expected
 
 
-@pytest.mark.requirement("R25", "R27")
+@pytest.mark.requirement("R25")
 def test_a_callable_or_a_foreign_object_is_a_provider() -> None:
     def tokens() -> str:
         return "t"

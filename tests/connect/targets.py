@@ -10,7 +10,7 @@ import functools
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -61,7 +61,7 @@ MATRIX = [(kind, version) for kind in KINDS for version in VERSIONS if (kind, ve
 
 
 @contextlib.contextmanager
-def serving(kind: str, version: str, *options: object) -> Iterator[Any]:
+def serving(kind: str, version: str, *options: object) -> Generator[Any, None, None]:
     """Run the well-behaved server behind a transport; yield what `connect_mcp` takes for it."""
     match kind:
         case "stdio":
@@ -80,7 +80,7 @@ def serving(kind: str, version: str, *options: object) -> Iterator[Any]:
             server = ChannelServer.of(_peer(version))
 
             @asynccontextmanager
-            async def factory(config: ServerConfig) -> AsyncIterator[Channel]:
+            async def factory(config: ServerConfig) -> AsyncGenerator[Channel, None]:
                 async with server as channel:
                     yield channel
 
@@ -199,7 +199,7 @@ def initialized(
     """Return a script that shakes hands as a legacy server and leaves the rest to `script`."""
 
     def answer(message: Json) -> Json | None:
-        offered = {"tools": {}} if capabilities is None else dict(capabilities)
+        offered: Json = {"tools": {}} if capabilities is None else dict(capabilities)
         match message.get("method"):
             case "initialize":
                 result: Json = {"protocolVersion": version, "capabilities": offered}
@@ -213,7 +213,7 @@ def initialized(
 
 
 @asynccontextmanager
-async def connected(target: Any, seconds: float = 20, **options: Any) -> AsyncIterator[McpConnection]:
+async def connected(target: Any, seconds: float = 20, **options: Any) -> AsyncGenerator[McpConnection, None]:
     """Connect for the block, all of it within a bound."""
     with anyio.fail_after(seconds):
         async with connect_mcp(target, **options) as connection:

@@ -177,7 +177,7 @@ async def test_a_server_that_refuses_every_revision_is_an_error_not_a_loop() -> 
 async def test_odd_members_of_a_handshake_are_passed_over() -> None:
     def answer(message: Json) -> Json | None:
         if message["method"] == "initialize":
-            odd = {"capabilities": [], "serverInfo": "me", "instructions": 5}
+            odd: Json = {"capabilities": [], "serverInfo": "me", "instructions": 5}
             return {"result": {"protocolVersion": "2025-06-18", **odd}}
         return initialized(lambda message: {"result": {"tools": []}})(message)
 

@@ -78,7 +78,7 @@ def test_the_transport_is_stdio_unless_it_is_said() -> None:
     assert loaded.servers["a"].transport == "stdio"
 
 
-@pytest.mark.requirement("R17", "R50", "R81")
+@pytest.mark.requirement("R17", "R50")
 async def test_connecting_gives_one_adapter_per_tool_and_holds_the_connection_until_shutdown() -> None:
     with anyio.fail_after(BOUND):
         connection = await connect_mcp(echo(), name="files")
@@ -138,7 +138,7 @@ def test_case_four_an_unknown_transport_is_a_value_error() -> None:
     assert caught.value.server == "odd"
 
 
-@pytest.mark.requirement("R108", "R81", "R28", "D28")
+@pytest.mark.requirement("R108", "R28", "D28")
 async def test_case_five_every_tool_of_a_server_is_registered() -> None:
     async with opened({"many": echo("--tools", 120, "--page-size", 50)}) as hub:
         registry = ToolRegistry(hub.tools)

@@ -43,8 +43,9 @@ class Caller:
         self.last_line: Line | None = None
 
     async def line(self) -> Line:
-        """Return the open line; connects or waits for a restart, within the connect bound and the listing's."""
-        return await self._owner.usable(self._config.connect_timeout + self._config.timeout.list)
+        """Return the open line; connects or waits for a restart, as long as connecting, listing and closing may take."""
+        timeout = self._config.timeout
+        return await self._owner.usable(self._config.connect_timeout + timeout.list + timeout.close)
 
     async def once_more(self, use: Callable[[Line], Awaitable[ResultT]]) -> ResultT:
         """Use the open line; if it was lost and nothing was sent, use the next one."""

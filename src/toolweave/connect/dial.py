@@ -30,6 +30,7 @@ __all__ = ["Attempt", "Line", "Redial", "open_session", "register_transport"]
 
 _ENGINE = "toolweave.connect.sdk"
 _BUILT_IN = ("stdio", "http", "sse", "inprocess")
+_HASTY_STOP_SECONDS = 1.0
 _SSE_STATUSES = frozenset({400, 404, 405})
 
 TransportFactory = Callable[[ServerConfig], AbstractAsyncContextManager[Any]]
@@ -101,6 +102,8 @@ async def open_session(
             if _wants_sse(config, attempt, exc):
                 raise Redial(Attempt(transport="sse", era="legacy"), exc.message) from exc
             raise
+        if process is not None:
+            process.stop_seconds = config.timeout.close  # it has shown manners: let it finish its work
         yield Line(session, process)
 
 
@@ -145,7 +148,12 @@ async def _stdio(
         with report.step("start the process") as step:
             try:
                 process = await stack.enter_async_context(
-                    spawn((program, *config.args), env=env, cwd=config.cwd, stop_seconds=config.timeout.close)
+                    spawn(
+                        (program, *config.args),
+                        env=env,
+                        cwd=config.cwd,
+                        stop_seconds=min(_HASTY_STOP_SECONDS, config.timeout.close),
+                    )
                 )
             except OSError as exc:
                 raise ConnectError(f"its command {program!r} could not be started: {exc}", server=config.name) from exc

@@ -84,7 +84,7 @@ async def _discover(wire: Wire, wanted: str, seconds: float | None, server: str,
                         "server/discover", {"_meta": envelope(wanted, _client_info(), _CAPABILITIES)}
                     )
             except TimeoutError:
-                step.outcome, step.detail = "skipped", f"no answer within {seconds} s: taken as a legacy server"
+                step.outcome, step.detail = "skipped", f"no answer within {seconds:.2g} s: taken as a legacy server"
                 return None
             except ConnectionLostError as exc:
                 if not exc.sent:

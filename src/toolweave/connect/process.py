@@ -35,9 +35,11 @@ class ServerProcess(asyncio.SubprocessProtocol):
     Attributes:
         junk_lines: How many lines on standard output were no JSON-RPC message.
         last_junk: The last such line, at most 200 characters.
+        stop_seconds: The bound of `stop`; most of it is the server's, to exit by itself.
     """
 
-    def __init__(self, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
+    def __init__(self, *, stop_seconds: float = 5.0, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
+        self.stop_seconds = stop_seconds
         self.junk_lines = 0
         self.last_junk = ""
         self._max = max_message_bytes
@@ -184,8 +186,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 self._exit_code = self.exit_code
         return self._exit_code, self.stderr_tail()
 
-    async def stop(self, seconds: float) -> None:
-        """End the process and its group within `seconds`: close stdin, wait, TERM, wait, KILL.
+    async def stop(self) -> None:
+        """End the process and its group within `stop_seconds`: close stdin, wait, TERM, wait, KILL.
 
         Grandchildren are ended as well, also when the process itself has exited.
         """
@@ -193,19 +195,19 @@ class ServerProcess(asyncio.SubprocessProtocol):
         stdin = self._stdin()
         if stdin is not None:
             stdin.close()
-        with anyio.move_on_after(seconds * _EOF_SHARE):
+        with anyio.move_on_after(self.stop_seconds * _EOF_SHARE):
             await self._exited.wait()
         if not self._exited.is_set() or _group_lives(group):
-            await self._end_group(group, seconds)
+            await self._end_group(group)
         if self._transport is not None:
             self._transport.close()
         await anyio.to_thread.run_sync(reaper.release, group)
 
-    async def _end_group(self, group: int, seconds: float) -> None:
+    async def _end_group(self, group: int) -> None:
         self._signalled = not self._exited.is_set()
         for number, share in ((signal.SIGTERM, _TERM_SHARE), (signal.SIGKILL, _KILL_SHARE)):
             _signal_group(group, number)
-            with anyio.move_on_after(seconds * share):
+            with anyio.move_on_after(self.stop_seconds * share):
                 await self._exited.wait()
                 while _group_lives(group):
                     await anyio.sleep(_GROUP_POLL_SECONDS)
@@ -255,7 +257,7 @@ async def spawn(
         OSError: The program cannot be started.
     """
     loop = asyncio.get_running_loop()
-    process = ServerProcess()
+    process = ServerProcess(stop_seconds=stop_seconds)
     with anyio.CancelScope(shield=True):  # a cancel in mid-spawn would lose a live process
         await loop.subprocess_exec(lambda: process, *argv, env=dict(env), cwd=cwd, start_new_session=os.name == "posix")
     try:
@@ -263,7 +265,7 @@ async def spawn(
         yield process
     finally:
         with anyio.CancelScope(shield=True):
-            await process.stop(stop_seconds)
+            await process.stop()
 
 
 def _group_lives(group: int) -> bool:

@@ -5,6 +5,7 @@ Knows nothing of how a step is done.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -70,6 +71,9 @@ class Report:
         started = time.monotonic()
         try:
             yield step
+        except asyncio.CancelledError:
+            step.outcome, step.detail = "failed", step.detail or "not finished in time"
+            raise
         except BaseException as exc:
             step.outcome = "failed"
             step.detail = step.detail or str(exc) or type(exc).__name__
