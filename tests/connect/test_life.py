@@ -52,10 +52,14 @@ async def test_async_with_closes_on_leaving() -> None:
 
 async def test_async_with_closes_when_the_block_raises() -> None:
     groups: list[int] = []
-    with pytest.raises(LookupError):
+
+    async def use() -> None:
         async with connect_mcp(echo_command()) as connection:
             groups.append(pid_of(connection))
             raise LookupError
+
+    with pytest.raises(LookupError):
+        await use()
     assert not group_lives(groups[0])
 
 

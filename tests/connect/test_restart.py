@@ -136,7 +136,7 @@ async def test_a_server_that_is_gone_is_waited_for_between_attempts(tmp_path: Pa
     program.write_text(f"#!/bin/sh\nexec {' '.join(echo_command())}\n")
     program.chmod(0o755)
     states: list[StateChanged] = []
-    async with connected([str(program)], timeout={"connect": 2, "list": 0.2}) as connection:
+    async with connected([str(program)], timeout={"connect": 2, "list": 0.1, "close": 0.5}) as connection:
         connection.on("state", states.append)
         program.rename(tmp_path / "away")
         await (await connection.list_tools())["crash"].execute()
@@ -145,7 +145,7 @@ async def test_a_server_that_is_gone_is_waited_for_between_attempts(tmp_path: Pa
             await anyio.lowlevel.checkpoint()
         assert connection.state is ConnectionState.BACKOFF
         assert isinstance(connection.error, ConnectError)
-        with pytest.raises(RequestTimeoutError, match=r"not connected after 2.2 s \(state .*was not found"):
+        with pytest.raises(RequestTimeoutError, match=r"not connected after .* s \(state .*was not found"):
             await connection.list_tools()
 
     waits = [change.retry_in for change in states if change.retry_in is not None]

@@ -24,7 +24,6 @@ from toolweave import (
     ToolCall,
     ToolRegistry,
     ToolResult,
-    as_toolset,
     connect_mcp,
     connect_mcp_servers,
     discover_mcp_tools,
@@ -60,7 +59,10 @@ async def test_the_short_and_the_full_config_reach_the_same_server() -> None:
         "connection": {"url": "https://api.example.com/mcp"},
     }
     async with opened({"filesystem": short, "full": normal}) as hub:
-        assert list(hub.clients) == ["filesystem"]  # a full config brings its own name, and the last entry counts
+        assert {name: client.name for name, client in hub.clients.items()} == {
+            "filesystem": "filesystem",
+            "full": "full",  # the key counts, whatever the entry says
+        }
     with anyio.fail_after(BOUND):
         for config in (short, normal, full("filesystem")):
             async with connect_mcp(config, name="filesystem") as connection:
@@ -113,9 +115,12 @@ def test_what_is_missing_is_named(config: dict[str, Any], said: str) -> None:
 
 @pytest.mark.requirement("D9")
 async def test_servers_without_a_name_do_not_take_each_others_place() -> None:
+    command = [echo()["command"], *echo()["args"]]
     with anyio.fail_after(BOUND):
-        async with connect_mcp_servers([echo("--name", "x"), echo("--name", "x")]) as hub:
-            assert len(hub.clients) + len(hub.errors) == 2 or len(hub.errors) > 0
+        async with connect_mcp_servers([command, command, echo(), echo()]) as hub:
+            assert len(hub.clients) == len({pid_of(client) for client in hub.clients.values()}) == 2
+            assert len({spec.name for spec in hub.snapshot()}) == len(hub.snapshot())
+            assert ["'name'" in str(error) for error in hub.errors.values()] == [True, True]
 
 
 @pytest.mark.requirement("R18", "D1", "D2")
@@ -167,7 +172,6 @@ async def test_a_shared_client_is_closed_by_its_owner_and_never_by_a_borrower() 
     async with opened({}) as shared:
         async with discover_mcp_tools(full("postgres"), client=shared) as tools:
             connection = tools.connection
-        await as_toolset(tools).__aenter__()
         again = await discover_mcp_tools(full("postgres"), client=shared, tool_prefix="db_")
         await again.close()
         assert again.connection is connection
@@ -207,7 +211,7 @@ async def test_a_failed_start_is_never_swallowed_by_a_listener_and_the_caller_de
         with pytest.raises(ConnectError):
             async with connection:
                 pytest.fail("it cannot be entered")
-        assert [type(error) for error in heard] == [ConnectError]
+        assert {type(error) for error in heard} == {ConnectError}
         async with connect_mcp_servers({"gone": absent(), "here": echo()}) as hub:
             assert set(hub.errors) == {"gone"}
         with pytest.raises(ExceptionGroup):
@@ -266,9 +270,15 @@ def test_a_schema_becomes_a_model_with_its_descriptions_and_optional_members() -
     assert model.model_fields["path"].description == "File path"
     assert {name for name, one in model.model_fields.items() if one.is_required()} == {"path"}
     assert model.model_validate({"path": "/", "kinds": ["file"], "filter": {"suffix": ".py"}})
-    for wrong in ({}, {"path": "/", "kinds": ["link"]}, {"path": "/", "depth": "deep"}, {"path": "/", "filter": {}}):
+    wrong: list[dict[str, Any]] = [
+        {},
+        {"path": "/", "kinds": ["link"]},
+        {"path": "/", "depth": "deep"},
+        {"path": "/", "filter": {}},
+    ]
+    for value in wrong:
         with pytest.raises(ValidationError):
-            model.model_validate(wrong)
+            model.model_validate(value)
 
 
 @pytest.mark.requirement("R112", "R13", "R54", "R42", "R32")

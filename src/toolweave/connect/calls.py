@@ -43,7 +43,7 @@ class Caller:
         self.last_line: Line | None = None
 
     async def line(self) -> Line:
-        """Return the open line; connects or waits for a restart, as long as connecting, listing and closing may take."""
+        """Return the open line; connects or waits for a restart, as long as connecting, listing and closing take."""
         timeout = self._config.timeout
         return await self._owner.usable(self._config.connect_timeout + timeout.list + timeout.close)
 

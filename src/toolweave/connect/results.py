@@ -71,7 +71,7 @@ def content_block(item: Any) -> ContentBlock:
     block = as_object(item)
     if block is None:
         return UnknownContent(type="malformed", raw={"value": item})
-    make = _MAKERS.get(block.get("type", ""))
+    make = _MAKERS.get(as_text(block.get("type")) or "")
     made = (
         make(block, {"annotations": as_object(block.get("annotations")), "meta": as_object(block.get("_meta")) or {}})
         if make

@@ -1,0 +1,265 @@
+"""Calls: what is checked before they are sent, how long they are waited for, what is reported on the way."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.connect.targets import ChannelServer, Json, connected, eventually, initialized, state_of
+from tests.servers.fixtures import echo_command, fault_command
+from toolweave import CallContext, ErrorKind, McpConnection, Progress, RequestTimeoutError, ToolCall, ToolError
+
+pytestmark = pytest.mark.anyio
+
+
+def config(command: list[str], **settings: Any) -> Json:
+    return {"command": command[0], "args": command[1:], **settings}
+
+
+@pytest.mark.requirement("C10", "R46")
+async def test_arguments_that_do_not_fit_are_not_sent_and_the_model_is_told_why() -> None:
+    async with connected(echo_command()) as connection:
+        wrong = await connection.call_tool("add", {"a": "one"})
+        extra = await connection.call_tool("echo", {"text": "x", "loud": True})
+        executed = await (await connection.list_tools())["add"].execute({"a": 1})
+        calls = (await state_of(connection))["calls"]
+    for result in (wrong, extra, executed):
+        assert result.is_error
+        assert result.error is not None
+        assert (result.error.kind, result.error.retryable) == (ErrorKind.INVALID_INPUT, False)
+    assert "tool 'add'" in wrong.text
+    assert "a" in wrong.text
+    assert "b" in executed.text
+    assert "loud" in extra.text
+    assert calls == {"state": 1}
+
+
+@pytest.mark.requirement("C10", "R46")
+async def test_arguments_are_not_checked_when_the_config_says_so() -> None:
+    async with connected(config(echo_command(), validate_input=False)) as connection:
+        result = await connection.call_tool("add", {"a": 1})
+        assert (result.text, result.is_error) == ("Missing arguments: ['b']", True)
+        assert (await state_of(connection))["calls"]["add"] == 1
+
+
+@pytest.mark.requirement("R61")
+async def test_a_tool_that_is_not_there_is_an_error_result_that_names_those_that_are() -> None:
+    async with connected(echo_command(), name="srv") as connection:
+        result = await connection.call(ToolCall(name="ecko", arguments={}), CallContext())
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.NOT_FOUND
+    assert "no tool 'ecko'" in result.text
+    assert "echo" in result.text
+
+
+@pytest.mark.requirement("R41")
+async def test_a_tool_is_called_by_its_name_or_an_alias() -> None:
+    async with connected(echo_command(), name="srv") as connection:
+        for name in ("echo", "srv:echo", "srv/echo"):
+            assert (await connection.call_tool(name, {"text": name})).text == name
+
+
+@pytest.mark.requirement("D16")
+async def test_parameters_may_have_any_name() -> None:
+    arguments = {"self": 1, "name": 2, "arguments": 3, "tool_name": 4, "ctx": 5, "timeout": 6, "": 7}
+    async with connected(echo_command()) as connection:
+        result = await (await connection.list_tools())["args"].execute(arguments)
+    assert result.structured_content["arguments"] == arguments
+
+
+@pytest.mark.parametrize("arguments", [[1], "text", 7])
+async def test_arguments_that_are_no_mapping_are_a_mistake_of_the_caller(arguments: Any) -> None:
+    async with connected(echo_command()) as connection:
+        with pytest.raises(TypeError, match="arguments must be one mapping"):
+            await connection.call_tool("echo", arguments)
+
+
+@pytest.mark.parametrize("value", [object(), 1j, iter(())])
+async def test_arguments_that_are_no_json_are_an_error_of_that_call_only(value: Any) -> None:
+    async with connected(config(echo_command(), validate_input=False)) as connection:
+        tools = await connection.list_tools()
+        result = await tools["args"].execute({"x": value})
+        fine = await tools["args"].execute({"x": [1.5, None, True, "ü", {}]})
+    assert fine.structured_content["arguments"] == {"x": [1.5, None, True, "ü", {}]}
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.INVALID_INPUT
+    assert "no JSON" in result.text
+
+
+async def test_metadata_of_a_call_is_sent_beside_the_protocols_own() -> None:
+    seen: list[Json] = []
+
+    def answer(message: Json) -> Json | None:
+        if message["method"] == "tools/call":
+            seen.append(message["params"].get("_meta", {}))
+        return {"result": {"tools": [], "content": []}}
+
+    async with connected(ChannelServer(initialized(answer))) as connection:
+        await connection.call_tool("x", meta={"example.com/trace": "1"})
+        await connection.call_tool("x")
+        await connection.call_tool("x", meta={"a": 1}, on_progress=lambda progress: None)
+    assert seen[0] == {"example.com/trace": "1"}
+    assert seen[1] == {}
+    assert set(seen[2]) == {"a", "progressToken"}
+
+
+async def test_a_silent_call_is_given_up_after_its_own_bound_and_cancelled_on_the_server() -> None:
+    async with connected(echo_command(), name="srv", timeout={"call": 60}) as connection:
+        with pytest.raises(RequestTimeoutError) as late:
+            await connection.call_tool("hang", timeout=0.2)
+        assert str(late.value) == "server 'srv': no answer to the call of tool 'hang' within 0.2 s"
+        assert late.value.seconds == 0.2
+        assert isinstance(late.value, TimeoutError)
+
+        async def cancelled() -> bool:
+            return len((await state_of(connection))["cancelled"]) == 1
+
+        await eventually(cancelled)
+
+
+async def test_an_executed_call_that_is_too_slow_is_an_error_result() -> None:
+    async with connected(echo_command(), timeout={"call": 0.2}) as connection:
+        result = await (await connection.list_tools())["hang"].execute()
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.TIMEOUT
+    assert result.text.startswith("MCP error: server 'echo': no answer to the call of tool 'hang' within 0.2 s")
+
+
+async def test_progress_is_a_sign_of_life() -> None:
+    # 12 steps of 0.1 s: silent for less than the bound each time, longer than the bound in all
+    async with connected(echo_command()) as connection:
+        arguments = {"seconds": 1.2, "steps": 12}
+        result = await connection.call_tool("slow", arguments, timeout=1.0, on_progress=lambda progress: None)
+    assert result.text == "done in 12 steps"
+
+
+async def test_a_bound_of_the_whole_call_holds_against_progress() -> None:
+    target = config(echo_command(), timeout={"call": 30, "call_total": 0.4})
+    async with connected(target) as connection:
+        with pytest.raises(RequestTimeoutError):
+            await connection.call_tool("slow", {"seconds": 20, "steps": 400})
+
+
+@pytest.mark.parametrize("method", ["list_resources", "list_prompts", "ping", "refresh"])
+async def test_every_other_request_has_a_bound_too(method: str) -> None:
+    hushed = {"resources/list", "prompts/list", "ping", "tools/list"}
+    quiet = threading.Event()
+
+    def answer(message: Json) -> Json | None:
+        return None if quiet.is_set() and message["method"] in hushed else {"result": {"tools": []}}
+
+    capabilities: Json = {"tools": {}, "resources": {}, "prompts": {}}
+    server = ChannelServer(initialized(answer, capabilities=capabilities))
+    async with connected(server, name="mute", timeout={"list": 0.2, "read": 0.2}) as connection:
+        quiet.set()
+        with pytest.raises(RequestTimeoutError, match=r"server 'mute': no answer to \S+ within 0.2 s"):
+            await getattr(connection, method)()
+
+
+async def test_lines_that_were_no_answer_are_mentioned_when_none_came() -> None:
+    async with connected(fault_command("wrong_id"), timeout={"call": 0.3}) as connection:
+        with pytest.raises(RequestTimeoutError, match="987654"):
+            await connection.call_tool("echo", {"text": "x"})
+
+
+async def test_calls_run_side_by_side() -> None:
+    async with connected(echo_command()) as connection, anyio.create_task_group() as tasks:
+        for number in range(20):
+            tasks.start_soon(connection.call_tool, "hold", {"key": str(number % 2)})
+        await eventually(lambda: held(connection, 20))
+        await connection.call_tool("release", {"key": "0"})
+        await connection.call_tool("release", {"key": "1"})
+
+
+async def held(connection: McpConnection, number: int) -> bool:
+    return (await state_of(connection))["calls"].get("hold", 0) == number
+
+
+async def test_a_limit_of_calls_in_flight_is_kept() -> None:
+    running = most = 0
+    gate = threading.Event()
+
+    def answer(message: Json) -> Json | None:
+        nonlocal running, most
+        if message["method"] == "tools/call":
+            running += 1
+            most = max(most, running)
+            if running == 3:
+                gate.set()
+            gate.wait(0.05)
+            running -= 1
+        return {"result": {"tools": [], "content": []}}
+
+    server = ChannelServer(initialized(answer), blocks=lambda message: message.get("method") == "tools/call")
+    target = {"transport": "inprocess", "server": server, "max_concurrency": 3}
+    async with connected(target) as connection, anyio.create_task_group() as tasks:
+        for _ in range(12):
+            tasks.start_soon(connection.call_tool, "x")
+    assert most <= 3
+
+
+async def test_what_a_progress_callback_gets_is_what_the_server_sent() -> None:
+    sent: list[Json] = [
+        {"progress": 1},
+        {"progress": 2.5, "total": 10, "message": "half"},
+        {"progress": "three"},
+        {"progress": True},
+        {"progress": 4, "total": "ten", "message": 5},
+    ]
+
+    def answer(message: Json) -> Json | None:
+        if message["method"] == "tools/call":
+            token = message["params"]["_meta"]["progressToken"]
+            for params in sent:
+                server.send(note({"progressToken": token, **params}))
+            server.send(note({"progressToken": "somebody else's", "progress": 1}))
+            server.send(note({}))
+        return {"result": {"tools": [], "content": []}}
+
+    def note(params: Json) -> Json:
+        return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+
+    server = ChannelServer(initialized(answer))
+    seen: list[Progress] = []
+    async with connected(server) as connection:
+        await connection.call_tool("x", on_progress=seen.append)
+    assert seen == [Progress(progress=1), Progress(progress=2.5, total=10, message="half"), Progress(progress=4)]
+
+
+async def test_progress_after_the_answer_is_dropped() -> None:
+    tokens: list[Any] = []
+
+    def answer(message: Json) -> Json | None:
+        if message["method"] == "tools/call":
+            tokens.append(message["params"].get("_meta", {}).get("progressToken"))
+        elif message["method"] == "ping":
+            params = {"progressToken": tokens[0], "progress": 99}
+            server.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+        return {"result": {"tools": [], "content": []}}
+
+    server = ChannelServer(initialized(answer))
+    seen: list[Progress] = []
+    async with connected(server) as connection:
+        await connection.call_tool("x", on_progress=seen.append)
+        await connection.ping()
+    assert seen == []
+
+
+async def test_an_error_of_a_call_with_progress_comes_out_as_itself() -> None:
+    async with connected(echo_command()) as connection:
+        result = await (await connection.list_tools())["rpc_error"].execute(
+            {"message": "as itself"}, CallContext(on_progress=lambda progress: None)
+        )
+    assert isinstance(result.error, ToolError)
+    assert "as itself" in result.error.message
+
+
+async def test_what_a_server_asks_is_answered_or_refused_politely() -> None:
+    async with connected(fault_command("roots_and_sampling_requests")) as connection:
+        asked = (await connection.call_tool("echo", {"text": "x"})).structured_content
+    assert asked["ping"]["result"] == {}
+    for method in ("roots/list", "sampling/createMessage", "elicitation/create"):
+        assert asked[method]["error"] == {"code": -32601, "message": f"this client does not offer {method}"}

@@ -1,0 +1,291 @@
+"""What a tool's answer becomes: every kind of block, structured content, errors, and what is checked of it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Literal
+
+import pytest
+
+from tests.connect.targets import ChannelServer, Json, connected, initialized
+from tests.servers.fixtures import echo_command, fault_command
+from toolweave import (
+    AudioContent,
+    EmbeddedResource,
+    ErrorKind,
+    ImageContent,
+    ProtocolError,
+    ResourceLink,
+    TextContent,
+    ToolExecutionError,
+    ToolResult,
+    UnknownContent,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+def answering(result: Any, **definition: Any) -> ChannelServer:
+    """Return a server whose tool `t` answers with `result`."""
+
+    def answer(message: Json) -> Json | None:
+        if message["method"] == "tools/list":
+            return {"result": {"tools": [{"name": "t", "inputSchema": {"type": "object"}, **definition}]}}
+        return {"result": result}
+
+    return ChannelServer(initialized(answer))
+
+
+async def result_of(result: Any, **settings: Any) -> ToolResult:
+    async with connected(answering(result), name="srv", **settings) as connection:
+        return await connection.call_tool("t")
+
+
+def text(value: str) -> Json:
+    return {"type": "text", "text": value}
+
+
+@pytest.mark.requirement("R56", "R54", "D11")
+async def test_every_kind_of_block_arrives_typed_and_whole() -> None:
+    async with connected(echo_command()) as connection:
+        mixed = await connection.call_tool("mixed")
+        blob = (await connection.call_tool("embedded")).content[1]
+    words, image, audio, link, embedded = mixed.content
+    assert words == TextContent(text="all of them", annotations={"audience": ["user"], "priority": 0.5})
+    assert isinstance(image, ImageContent)
+    assert (image.mime_type, image.decode()[1:4]) == ("image/png", b"PNG")
+    assert isinstance(audio, AudioContent)
+    assert (audio.mime_type, audio.decode()[:4]) == ("audio/wav", b"RIFF")
+    assert link == ResourceLink(uri="test://text", name="text", mime_type="text/plain")
+    assert embedded == EmbeddedResource(uri="test://text", mime_type="text/plain", text="hello from a resource")
+    assert isinstance(blob, EmbeddedResource)
+    assert (blob.mime_type, blob.decode()[1:4]) == ("image/png", b"PNG")
+    assert mixed.meta == {"example.com/note": "kept"}
+    assert [block.raw for block in mixed.content] == mixed.raw["content"]
+
+
+@pytest.mark.requirement("R53", "R55", "D11")
+async def test_the_text_of_a_result_joins_blocks_by_newline_with_notes_for_what_is_no_text() -> None:
+    async with connected(echo_command()) as connection:
+        mixed = await connection.call_tool("mixed")
+    assert mixed.text.split("\n") == [
+        "all of them",
+        "[image: image/png, 70 B]",
+        "[audio: audio/wav, 46 B]",
+        "text (test://text)",
+        "hello from a resource",
+    ]
+
+
+@pytest.mark.requirement("R53", "R55")
+async def test_text_blocks_are_joined_by_newline() -> None:
+    assert (await result_of({"content": [text("line 1"), text("line 2")]})).text == "line 1\nline 2"
+
+
+@pytest.mark.requirement("D11")
+async def test_structured_content_without_blocks_is_the_text_as_json() -> None:
+    async with connected(echo_command()) as connection:
+        result = await connection.call_tool("structured_only")
+    assert result.content == ()
+    assert result.structured_content == {"rows": [{"id": 1, "name": "one"}, {"id": 2, "name": None}]}
+    assert result.text == '{"rows": [{"id": 1, "name": "one"}, {"id": 2, "name": null}]}'
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "hologram", "data": "x", "n": [1]},
+        {"type": "text"},
+        {"type": "text", "text": 5},
+        {"type": "image", "data": None},
+        {"type": "audio", "data": "x", "mimeType": 1},
+        {"type": "resource_link"},
+        {"type": "resource"},
+        {"type": "resource", "resource": {"uri": "x:"}},
+        {"type": "resource", "resource": {"text": "no uri"}},
+        {"type": ["text"], "text": "x"},
+        {"type": {"text": 1}},
+        {"type": None},
+        {},
+    ],
+)
+async def test_a_block_that_is_unknown_or_malformed_costs_nothing_else(block: Json) -> None:
+    result = await result_of({"content": [block, text("good")]})
+    odd, good = result.content
+    assert isinstance(odd, UnknownContent)
+    assert odd.raw == block
+    assert good == TextContent(text="good")
+    assert "content this version cannot show" in result.text
+
+
+@pytest.mark.parametrize("block", ["text", 7, None, ["x"]])
+async def test_a_block_that_is_no_object_is_kept_as_it_is(block: Any) -> None:
+    (odd,) = (await result_of({"content": [block]})).content
+    assert isinstance(odd, UnknownContent)
+    assert odd.raw == {"value": block}
+
+
+@pytest.mark.requirement("R55", "R68", "D6")
+async def test_an_error_result_keeps_its_blocks_and_carries_an_error() -> None:
+    result = await result_of({"content": [text("no such row"), text("try another")], "isError": True})
+    assert result.is_error
+    assert result.text == "no such row\ntry another"
+    assert result.error is not None
+    assert (result.error.kind, result.error.message) == (ErrorKind.EXECUTION_FAILED, "no such row\ntry another")
+
+
+@pytest.mark.parametrize("content", [[], [text("")], None])
+async def test_an_error_without_words_gets_some(content: Any) -> None:
+    members = {} if content is None else {"content": content}
+    result = await result_of({"isError": True, **members})
+    assert result.is_error
+    assert result.error is not None
+    assert result.error.message == "MCP tool execution error"
+    if not content:
+        assert result.text == "MCP tool execution error"
+
+
+@pytest.mark.requirement("C2", "D6")
+async def test_a_tool_executes_without_raising_and_calls_with_raising() -> None:
+    async with connected(echo_command()) as connection:
+        tools = await connection.list_tools()
+        assert (await tools["fail"].execute({"message": "sorry"})).is_error
+        with pytest.raises(ToolExecutionError, match="sorry") as failure:
+            await tools["fail"].call({"message": "sorry"})
+        assert failure.value.tool == "fail"
+        assert (await tools["echo"].call({"text": "fine"})).text == "fine"
+        assert (await connection.call_tool("fail", {"message": "sorry"})).is_error
+
+
+@pytest.mark.requirement("C2", "R61", "R65")
+async def test_a_protocol_error_is_raised_by_the_connection_and_returned_by_the_tool() -> None:
+    async with connected(echo_command(), name="srv") as connection:
+        with pytest.raises(ProtocolError) as failure:
+            await connection.call_tool("rpc_error", {"code": -32099, "message": "nope"})
+        result = await (await connection.list_tools())["rpc_error"].execute({"code": -32099, "message": "nope"})
+        with pytest.raises(ProtocolError, match="Unknown tool: nothing"):
+            await connection.call_tool("nothing")
+    assert (failure.value.code, str(failure.value)) == (-32099, "server 'srv': nope")
+    assert result.error is not None
+    assert (result.error.kind, result.error.code, result.error.data) == (
+        ErrorKind.PROTOCOL,
+        -32099,
+        {"why": "on purpose"},
+    )
+    assert result.text == "MCP error: server 'srv': nope"
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        ({"resultType": "input_required", "inputRequests": {}}, "asks for input that this client did not offer"),
+        ({"resultType": "later", "content": []}, "unknown resultType 'later'"),
+        ({"resultType": ["complete"]}, "unknown resultType"),
+        ({"content": "text"}, "'content' is no list"),
+        ({"content": None}, "'content' is no list"),
+        ({}, "neither 'content' nor 'structuredContent'"),
+    ],
+)
+async def test_what_is_no_tool_result_is_a_protocol_error(result: Json, words: str) -> None:
+    with pytest.raises(ProtocolError, match=words):
+        await result_of(result)
+
+
+@pytest.mark.parametrize("value", [None, 0, False, "", [], [1], "text"])
+async def test_structured_content_may_be_any_json_value(value: Any) -> None:
+    result = await result_of({"structuredContent": value})
+    assert result.structured_content == value
+    assert not result.is_error
+
+
+OUTPUT: Json = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+@pytest.mark.requirement("C15")
+@pytest.mark.parametrize(
+    ("name", "words"), [("violates", "structured content: "), ("omits", "structured content: it is missing")]
+)
+@pytest.mark.parametrize("policy", ["warn", "error", "off"])
+async def test_content_that_breaks_the_output_schema_is_treated_as_configured(
+    name: str, words: str, policy: Literal["warn", "error", "off"], caplog: pytest.LogCaptureFixture
+) -> None:
+    command, *args = fault_command("output_schema_violated")
+    target = {"command": command, "args": args, "validate_output": policy}
+    with caplog.at_level(logging.WARNING, "toolweave"):
+        async with connected(target, name="srv") as connection:
+            result = await connection.call_tool(name)
+            fine = await connection.call_tool("add", {"a": 1, "b": 2})
+    assert fine.structured_content == {"sum": 3}
+    assert result.is_error == (policy == "error")
+    assert bool(caplog.messages) == (policy == "warn")
+    said = caplog.text if policy == "warn" else result.error.message if result.error else ""
+    if policy != "off":
+        assert f"tool '{name}' broke its output schema: " in said
+        assert words in said
+    if policy == "error":
+        assert result.error is not None
+        assert result.error.kind is ErrorKind.INVALID_OUTPUT
+        assert result.content
+
+
+async def test_an_error_result_is_not_held_to_the_output_schema() -> None:
+    server = answering({"content": [text("broken")], "isError": True}, outputSchema=OUTPUT)
+    target = {"transport": "inprocess", "server": server, "validate_output": "error"}
+    async with connected(target) as connection:
+        result = await connection.call_tool("t")
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.EXECUTION_FAILED
+
+
+async def test_answers_of_other_requests_that_are_none_are_protocol_errors() -> None:
+    def answer(message: Json) -> Json | None:
+        return {"result": {"tools": []}} if message["method"] == "tools/list" else {"result": {}}
+
+    async with connected(ChannelServer(initialized(answer))) as connection:
+        with pytest.raises(ProtocolError, match="resources/read has no list 'contents'"):
+            await connection.read_resource("x:")
+        with pytest.raises(ProtocolError, match="prompts/get has no list 'messages'"):
+            await connection.get_prompt("x")
+        assert (await connection.complete({"type": "ref/prompt", "name": "x"}, "a", "")).values == ()
+
+
+async def test_odd_entries_of_other_lists_are_passed_over() -> None:
+    odd: list[Any] = [None, 7, {}, {"uri": 5}, {"name": 5}, {"uriTemplate": []}]
+    pages: dict[str, Json] = {
+        "tools/list": {"tools": []},
+        "resources/list": {"resources": [*odd, {"uri": "a:", "size": "big", "mimeType": 5}]},
+        "resources/templates/list": {"resourceTemplates": [*odd, {"uriTemplate": "a:{b}"}]},
+        "prompts/list": {
+            "prompts": [*odd, {"name": "p", "arguments": [None, {"name": "x"}]}, {"name": "q", "arguments": 1}]
+        },
+        "prompts/get": {"messages": [None, {"role": "user", "content": "plain"}, {"content": {}}]},
+        "resources/read": {"contents": [{"uri": "a:", "text": "fine"}, {"uri": "a:"}, 5]},
+        "completion/complete": {"completion": {"values": ["a", 1, None], "total": "many", "hasMore": "yes"}},
+    }
+    capabilities: Json = {"tools": {}, "resources": {}, "prompts": {}}
+    server = ChannelServer(
+        initialized(lambda message: {"result": pages.get(message["method"])}, capabilities=capabilities)
+    )
+    async with connected(server) as connection:
+        assert [(r.uri, r.name, r.size, r.mime_type) for r in await connection.list_resources()] == [
+            ("a:", "", None, None)
+        ]
+        assert [t.uri_template for t in await connection.list_resource_templates()] == ["a:{b}"]
+        assert [(p.name, [a.name for a in p.arguments]) for p in await connection.list_prompts()] == [
+            ("p", ["x"]),
+            ("q", []),
+        ]
+        (message,) = (await connection.get_prompt("p")).messages
+        assert isinstance(message.content, UnknownContent)
+        assert [c.text for c in await connection.read_resource("a:")] == ["fine"]
+        values = await connection.complete({"type": "ref/prompt", "name": "p"}, "x", "", context={"y": "1"})
+        assert (values.values, values.total, values.has_more) == (("a",), None, False)
+    assert server.received[-1]["params"]["context"] == {"arguments": {"y": "1"}}
+
+
+async def test_a_server_that_lies_about_what_it_offers_is_taken_at_its_answers() -> None:
+    async with connected(fault_command("lies_about_resources")) as connection:
+        assert await connection.list_resources() == ()
+        assert await connection.list_prompts() == ()
+        with pytest.raises(ProtocolError, match="Method not found"):
+            await connection.read_resource("test://text")
