@@ -24,6 +24,7 @@ from toolweave import (
     connect_mcp,
     register_transport,
 )
+from toolweave.config import register_transport_name
 from toolweave.connect import Channel, memory_channels
 
 pytestmark = pytest.mark.anyio
@@ -61,6 +62,7 @@ async def use_low_level(connection: McpConnection) -> None:
         await connection.call_tool("nothing")
 
 
+@pytest.mark.filterwarnings("ignore:The logging capability is deprecated")  # in the server, which logs
 @pytest.mark.requirement("R13")
 @pytest.mark.parametrize("engine", ["auto", "sdk"])
 async def test_the_sdks_high_level_server_is_used_in_process(engine: str) -> None:
@@ -127,8 +129,6 @@ async def test_a_registered_transport_gets_the_config_and_its_options() -> None:
 
 @pytest.mark.requirement("R67")
 async def test_a_transport_that_was_only_named_is_an_error_of_connecting() -> None:
-    from toolweave.config import register_transport_name
-
     register_transport_name("named-only")
     with pytest.raises(ConfigError, match="'named-only' is not registered; call register_transport first"):
         await connect_mcp({"transport": "named-only"})

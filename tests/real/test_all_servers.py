@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.leftovers import Watch
 from tests.real.machine import BROKEN
 from tests.real.raw_wire import RawListing, RawWireError, canonical
 from toolweave import connect_mcp
@@ -18,6 +20,8 @@ from toolweave.errors import ServerError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real, pytest.mark.data]
 
+DETACHED = {"mobile": "mobilecli"}
+"""Servers whose tools start a daemon in a session of its own, which is meant to outlive them."""
 CALL = 60
 """Seconds one call may take: without a network some servers retry for a while."""
 
@@ -73,10 +77,11 @@ def test_a_broken_server_beside_them_fails_by_itself_and_says_why(listed: dict[s
 
 @pytest.mark.parametrize("name", _names())
 async def test_every_call_comes_to_an_end(
-    entries: dict[str, dict[str, Any]], raw: Callable[[str], RawListing | RawWireError], name: str
+    entries: dict[str, dict[str, Any]], raw: Callable[[str], RawListing | RawWireError], homes: Path, name: str
 ) -> None:
     if isinstance(raw(name), RawWireError):
         pytest.skip("it does not start on this machine")
+    watch = Watch(homes)
     entry = entries[name]
     server = {key: value for key, value in entry.items() if not key.startswith("x-")}
     failures: list[ServerError] = []
@@ -91,3 +96,6 @@ async def test_every_call_comes_to_an_end(
                     assert result.is_error == (result.error is not None)
             assert conn.state == "ready"
     assert [failure.server for failure in failures] == [name] * len(failures)
+    for process in watch.leftovers():
+        if name in DETACHED and DETACHED[name] in process.command:
+            os.kill(process.pid, signal.SIGTERM)

@@ -18,7 +18,7 @@ import anyio.to_thread
 from toolweave.config import Auth, Secret, ServerConfig, register_transport_name
 from toolweave.connect.channel import Channel
 from toolweave.connect.environment import find_program, inherited_environment
-from toolweave.connect.handshake import ProbeRefused, shake_hands
+from toolweave.connect.handshake import MODERN_VERSIONS, ProbeRefused, shake_hands
 from toolweave.connect.process import ServerProcess, spawn
 from toolweave.connect.report import Report
 from toolweave.connect.session import Peer, Session, Wire
@@ -126,6 +126,13 @@ async def _open_wire(
         async with open_http(settings, peer, server=config.name, loss=lost) as wire:
             yield wire, None
         return
+    if attempt.transport == "inprocess" and not hasattr(config.server, "__aenter__"):
+        engine = await _engine()
+        async with engine.in_process_wire(
+            config.server, peer, name=config.name, loss=lost, legacy=attempt.era not in ("auto", *MODERN_VERSIONS)
+        ) as wire:
+            yield wire, None
+        return
     async with _custom(config) as opened:
         if isinstance(opened, Channel):
             open_wire = await _channel_engine(config, report)
@@ -182,13 +189,8 @@ async def _custom(config: ServerConfig) -> AsyncGenerator[Any, None]:
         async with factory(config) as opened:
             yield opened
         return
-    target = config.server
-    if hasattr(target, "__aenter__") and not hasattr(target, "create_initialization_options"):
-        async with target as opened:
-            yield opened
-        return
-    async with (await _engine()).in_process_streams(target) as streams:
-        yield streams
+    async with config.server as opened:
+        yield opened
 
 
 @asynccontextmanager

@@ -20,10 +20,12 @@ import msgspec
 
 from toolweave.connect.channel import MAX_MESSAGE_BYTES
 from toolweave.connect.shapes import as_object
+from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
 
-__all__ = ["Fault", "HttpFaults", "HttpSettings", "http_client", "status_fault", "transport_fault"]
+__all__ = ["Fault", "HttpFaults", "HttpSettings", "http_client", "http_error", "status_fault", "transport_fault"]
 
 _EXCERPT = 300
+_INTERNAL_ERROR = -32603
 _REFUSED = "toolweave.refused"
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
@@ -211,6 +213,22 @@ def http_client(settings: HttpSettings, faults: HttpFaults) -> httpx2.AsyncClien
         auth=_FreshHeaders(settings.headers, settings.flow),
         timeout=httpx2.Timeout(None, connect=settings.connect_seconds, pool=settings.connect_seconds),
     )
+
+
+def http_error(fault: Fault, *, server: str) -> ServerError:
+    """Return the error that one HTTP fault is."""
+    if fault.status in (401, 403):
+        return AuthRequiredError(
+            f"{fault.text}; set 'auth' or 'headers' for it, or correct them",
+            server=server,
+            status=fault.status,
+            challenge=fault.challenge,
+        )
+    if fault.session_gone:
+        return ConnectionLostError(f"its session has ended: {fault.text}", server=server, sent=False)
+    if fault.status is None:
+        return ConnectionLostError(fault.text, server=server, sent=fault.sent)
+    return ProtocolError(fault.text, server=server, code=_INTERNAL_ERROR, data=fault.data())
 
 
 def _proxy_for(url: str) -> str | None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any, Self
 
 import anyio
@@ -18,7 +18,9 @@ import httpx2
 import mcp_types as types
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.dispatcher import CallOptions, DispatchContext
+from mcp.server.runner import modern_on_request
+from mcp.shared.direct_dispatcher import DirectDispatcher, create_direct_dispatcher_pair
+from mcp.shared.dispatcher import CallOptions, DispatchContext, Dispatcher
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
@@ -37,24 +39,28 @@ from mcp.shared.transport_context import TransportContext
 from pydantic import ValidationError
 
 from toolweave.connect.channel import Channel
-from toolweave.connect.http import Fault, HttpFaults, HttpSettings, http_client, status_fault, transport_fault
+from toolweave.connect.http import (
+    HttpFaults,
+    HttpSettings,
+    http_client,
+    http_error,
+    status_fault,
+    transport_fault,
+)
 from toolweave.connect.session import METHOD_NOT_FOUND, Peer, Wire
 from toolweave.connect.shapes import as_array, as_object, as_text
+from toolweave.connect.wire.jsonrpc import answer_id
 from toolweave.errors import (
-    AuthRequiredError,
     ConnectionLostError,
     ProtocolError,
     ServerError,
 )
 
-__all__ = ["channel_wire", "http_wire", "in_process_streams", "sse_wire", "streams_wire"]
+__all__ = ["channel_wire", "http_wire", "in_process_wire", "sse_wire", "streams_wire"]
 
 _log = logging.getLogger("toolweave.connect")
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _UNCANCELLABLE = frozenset({"initialize", "server/discover"})
-_ANSWER_ID = re.compile(
-    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(?:(\d{1,18})|"([\x20-\x7e]{1,80}?)")\s*,'
-)
 _BAD_EVENT = "Failed to parse SSE message"
 _GONE_STREAM = ("SSE stream", "server answered a request with 202")
 
@@ -115,13 +121,12 @@ class _ReadStream:
 
     def _unreadable(self, line: bytes, why: str) -> list[SessionMessage]:
         """Fail the call that an unreadable answer belongs to, if the answer still says which one that is."""
-        found = _ANSWER_ID.match(line)
         self._junk(line)
-        if found is None:
+        request_id = answer_id(line)
+        if request_id is None:
             return []
-        number, text = found.groups()
         error = types.ErrorData(code=types.PARSE_ERROR, message=f"its answer {why}")
-        answer = types.JSONRPCError(jsonrpc="2.0", id=int(number) if number else text.decode("ascii"), error=error)
+        answer = types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
         return [SessionMessage(answer)]
 
     def _salvage(self, item: Any, line: bytes) -> types.JSONRPCMessage | None:
@@ -172,9 +177,16 @@ class SdkWire:
     """The SDK's dispatcher as a `Wire`."""
 
     def __init__(
-        self, dispatcher: JSONRPCDispatcher[TransportContext], *, server: str, loss: Loss, faults: HttpFaults | None
+        self,
+        dispatcher: Dispatcher[TransportContext],
+        peer: Peer,
+        *,
+        server: str,
+        loss: Loss,
+        faults: HttpFaults | None,
     ) -> None:
         self._dispatcher = dispatcher
+        self._peer = peer
         self._server = server
         self._loss = loss
         self._faults = faults
@@ -196,6 +208,8 @@ class SdkWire:
         opts: CallOptions = {"cancel_on_abandon": method not in _UNCANCELLABLE}
         if request_id is not None:
             opts["request_id"] = request_id
+        if isinstance(self._dispatcher, DirectDispatcher) and (token := _progress_token(params)) is not None:
+            opts["on_progress"] = partial(self._progressed, token)  # it sends no notifications
         if self._faults is not None:
             opts["headers"] = self._headers(method, params, schema)
         try:
@@ -205,6 +219,10 @@ class SdkWire:
         if method == "initialize":
             self._revision = as_text(result.get("protocolVersion"))
         return result
+
+    async def _progressed(self, token: Any, progress: float, total: float | None, message: str | None) -> None:
+        values = {"progressToken": token, "progress": progress, "total": total, "message": message}
+        self._peer.notification("notifications/progress", values)
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification; nothing is raised when the server is gone."""
@@ -265,29 +283,12 @@ class SdkWire:
         return ProtocolError(message, server=self._server, code=code, data=data)
 
 
-def http_error(fault: Fault, *, server: str) -> ServerError:
-    """Return the error that one HTTP fault is."""
-    if fault.status in (401, 403):
-        return AuthRequiredError(
-            f"{fault.text}; set 'auth' or 'headers' for it, or correct them",
-            server=server,
-            status=fault.status,
-            challenge=fault.challenge,
-        )
-    if fault.session_gone:
-        return ConnectionLostError(f"its session has ended: {fault.text}", server=server, sent=False)
-    if fault.status is None:
-        return ConnectionLostError(fault.text, server=server, sent=fault.sent)
-    return ProtocolError(fault.text, server=server, code=types.INTERNAL_ERROR, data=fault.data())
-
-
 @asynccontextmanager
 async def _running(
-    read: Any, write: Any, peer: Peer, *, server: str, loss: Loss, faults: HttpFaults | None = None
-) -> AsyncGenerator[Wire, None]:
-    """Run a dispatcher over a pair of SDK streams for as long as the block lasts."""
-    dispatcher: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(read, write)
-    wire = SdkWire(dispatcher, server=server, loss=loss, faults=faults)
+    dispatcher: Dispatcher[TransportContext], peer: Peer, *, server: str, loss: Loss, faults: HttpFaults | None = None
+) -> AsyncGenerator[SdkWire, None]:
+    """Run a dispatcher for as long as the block lasts."""
+    wire = SdkWire(dispatcher, peer, server=server, loss=loss, faults=faults)
 
     async def on_request(
         _ctx: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
@@ -297,16 +298,13 @@ async def _running(
         except ProtocolError as exc:
             raise MCPError(code=METHOD_NOT_FOUND, message=exc.message) from None
 
-    async def on_notify(_ctx: object, _method: str, _params: Mapping[str, Any] | None) -> None:
-        """Nothing is left for the spawned path: `intercept` takes all, in wire order."""
-
     def intercept(method: str, params: Mapping[str, Any] | None) -> bool:
         peer.notification(method, params or {})
         return True
 
     async def run(*, task_status: anyio.abc.TaskStatus[None]) -> None:
         try:
-            await dispatcher.run(on_request, on_notify, intercept, task_status=task_status)
+            await dispatcher.run(on_request, _drop, intercept, task_status=task_status)
         finally:
             wire.end()
 
@@ -320,7 +318,9 @@ async def _running(
 
 def channel_wire(channel: Channel, peer: Peer, *, server: str, loss: Loss) -> AbstractAsyncContextManager[Wire]:
     """Open a wire over a channel."""
-    return _running(_ReadStream(channel), _WriteStream(channel), peer, server=server, loss=loss)
+    read: Any = _ReadStream(channel)
+    write: Any = _WriteStream(channel)
+    return _running(JSONRPCDispatcher(read, write), peer, server=server, loss=loss)
 
 
 @asynccontextmanager
@@ -328,7 +328,10 @@ async def streams_wire(
     transport: AbstractAsyncContextManager[Any], peer: Peer, *, server: str, loss: Loss
 ) -> AsyncGenerator[Wire, None]:
     """Open a wire over one of the SDK's transports: an async context manager that yields `(read, write)`."""
-    async with transport as (read, write), _running(read, write, peer, server=server, loss=loss) as wire:
+    async with (
+        transport as streams,
+        _running(JSONRPCDispatcher(*streams), peer, server=server, loss=loss) as wire,
+    ):
         yield wire
 
 
@@ -338,11 +341,10 @@ async def http_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Lo
     faults = HttpFaults()
     async with (
         http_client(settings, faults) as client,
-        streamable_http_client(settings.public_url, http_client=client, max_sse_event_size=settings.max_bytes) as (
-            read,
-            write,
-        ),
-        _running(read, write, peer, server=server, loss=loss, faults=faults) as wire,
+        streamable_http_client(
+            settings.public_url, http_client=client, max_sse_event_size=settings.max_bytes
+        ) as streams,
+        _running(JSONRPCDispatcher(*streams), peer, server=server, loss=loss, faults=faults) as wire,
     ):
         yield wire
 
@@ -359,22 +361,43 @@ async def sse_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Los
 
     async with AsyncExitStack() as stack:
         try:
-            read, write = await stack.enter_async_context(sse_client(settings.public_url, httpx_client_factory=factory))
+            streams = await stack.enter_async_context(sse_client(settings.public_url, httpx_client_factory=factory))
         except httpx2.HTTPStatusError as exc:
             raise http_error(status_fault(exc.request, exc.response, b""), server=server) from exc
         except httpx2.TransportError as exc:
             raise http_error(transport_fault(exc.request, exc), server=server) from exc
-        yield await stack.enter_async_context(_running(read, write, peer, server=server, loss=loss, faults=faults))
+        yield await stack.enter_async_context(
+            _running(JSONRPCDispatcher(*streams), peer, server=server, loss=loss, faults=faults)
+        )
 
 
 @asynccontextmanager
-async def in_process_streams(server: Any) -> AsyncGenerator[tuple[Any, Any], None]:
-    """Run an SDK server object, or what wraps one, in this process and yield the client's streams."""
+async def in_process_wire(
+    server: Any, peer: Peer, *, name: str, loss: Loss, legacy: bool
+) -> AsyncGenerator[Wire, None]:
+    """Open a wire to an SDK server object, or to what wraps one, in this process.
+
+    A modern conversation passes objects, not text; a legacy one needs the handshake of a stream.
+    """
     # MCPServer and FastMCP keep the low-level server under these names and offer no public one
     inner = getattr(server, "_lowlevel_server", None) or getattr(server, "_mcp_server", None) or server
-    async with create_client_server_memory_streams() as (ours, theirs), anyio.create_task_group() as tasks:
-        tasks.start_soon(inner.run, *theirs, inner.create_initialization_options())
-        try:
-            yield ours
-        finally:
-            tasks.cancel_scope.cancel()
+    async with AsyncExitStack() as stack:
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        stack.callback(tasks.cancel_scope.cancel)
+        if legacy:
+            ours, theirs = await stack.enter_async_context(create_client_server_memory_streams())
+            tasks.start_soon(inner.run, *theirs, inner.create_initialization_options())
+            client: Dispatcher[TransportContext] = JSONRPCDispatcher(*ours)
+        else:
+            state = await stack.enter_async_context(inner.lifespan(inner))
+            client, served = create_direct_dispatcher_pair(raise_handler_exceptions=False)
+            await tasks.start(served.run, modern_on_request(inner, state), _drop)
+        yield await stack.enter_async_context(_running(client, peer, server=name, loss=loss))
+
+
+async def _drop(_ctx: object, _method: str, _params: Mapping[str, Any] | None) -> None:
+    """Take a notification that nobody needs."""
+
+
+def _progress_token(params: Mapping[str, Any]) -> Any:
+    return (as_object(params.get("_meta")) or {}).get("progressToken")

@@ -1,0 +1,150 @@
+"""What holds for any bytes and any JSON a server may send."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolweave import ProtocolError, ToolResult
+from toolweave.connect.http import Fault, HttpFaults
+from toolweave.connect.listing import read_tools
+from toolweave.connect.offers import (
+    completion,
+    prompt_result,
+    read_prompts,
+    read_resources,
+    read_templates,
+    resource_contents,
+)
+from toolweave.connect.process import ServerProcess
+from toolweave.connect.results import content_block, tool_result
+from toolweave.connect.wire.jsonrpc import decode, payload
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
+NAMES = (
+    "type text data mimeType uri name resource blob content structuredContent isError resultType _meta annotations "
+    "inputSchema outputSchema properties title description icons size role messages contents values arguments "
+    "uriTemplate completion total hasMore"
+)
+WORDS = st.sampled_from(NAMES.split(" "))
+TYPES = st.sampled_from(["text", "image", "audio", "resource_link", "resource", "object", "complete"])
+JSON = st.recursive(
+    SCALARS | TYPES,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS | st.text(max_size=4), inner, max_size=6),
+    max_leaves=25,
+)
+OBJECTS = st.dictionaries(WORDS, JSON | TYPES, max_size=8)
+
+
+@given(JSON)
+def test_any_json_value_is_a_content_block_that_can_be_shown(value: Any) -> None:
+    block = content_block(value)
+    assert isinstance(block.render(), str)
+    if isinstance(value, dict):
+        assert block.raw == value
+
+
+@given(OBJECTS)
+def test_any_json_object_is_a_tool_result_or_a_protocol_error(value: dict[str, Any]) -> None:
+    try:
+        result = tool_result(value, server="any")
+    except ProtocolError:
+        return
+    assert isinstance(result, ToolResult)
+    assert isinstance(result.text, str)
+    assert result.is_error == (result.error is not None)
+    assert result.raw == value
+
+
+@given(st.lists(JSON | OBJECTS, max_size=8))
+def test_of_any_list_each_entry_is_a_tool_or_a_problem(entries: list[Any]) -> None:
+    listing = read_tools(entries, server="any")
+    assert len(listing.specs) + len(listing.problems) == len(entries)
+    names = [spec.name for spec in listing.specs]
+    assert len(names) == len(set(names))
+    for spec in listing.specs:
+        assert spec.raw in entries
+        assert json.loads(json.dumps(dict(spec.input_schema))) is not None
+
+
+@given(st.lists(JSON | OBJECTS, max_size=6), OBJECTS)
+def test_any_other_answer_is_read_or_a_protocol_error(entries: list[Any], answer: dict[str, Any]) -> None:
+    assert len(read_resources(entries)) <= len(entries)
+    assert len(read_templates(entries)) <= len(entries)
+    assert len(read_prompts(entries)) <= len(entries)
+    completion(answer)
+    for read in (resource_contents, prompt_result):
+        with suppress(ProtocolError):
+            read(answer, server="any")
+
+
+MESSAGES = st.lists(
+    OBJECTS.map(lambda value: json.dumps(value, ensure_ascii=False).encode()) | st.sampled_from([b"{}", b"[1]", b"{"]),
+    max_size=8,
+)
+
+
+@given(MESSAGES, st.sampled_from([b"\n", b"\r\n", b"\n\n", b" \n"]), st.lists(st.integers(0, 400), max_size=12))
+def test_any_cutting_of_the_output_gives_the_same_messages(messages: list[bytes], end: bytes, cuts: list[int]) -> None:
+    output = b"".join(message + end for message in messages)
+    process = ServerProcess()
+    edges = sorted({0, len(output), *(cut for cut in cuts if cut < len(output))})
+    for start, stop in pairwise(edges):
+        process.pipe_data_received(1, output[start:stop])
+    assert list(process._messages) == messages
+    assert process.junk_lines == 0
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=5))
+def test_no_output_breaks_the_reader(output: bytes, cuts: list[int]) -> None:
+    whole, cut = ServerProcess(), ServerProcess()
+    whole.pipe_data_received(1, output)
+    edges = sorted({0, len(output), *(edge for edge in cuts if edge < len(output))})
+    for start, stop in pairwise(edges):
+        cut.pipe_data_received(1, output[start:stop])
+    for process in (whole, cut):
+        process.pipe_connection_lost(1, None)
+    assert whole._messages == cut._messages
+    assert whole.junk_lines == cut.junk_lines
+    assert whole.failure == "it closed its standard output"
+
+
+@given(st.binary(max_size=300) | JSON.map(lambda value: json.dumps(value).encode()))
+def test_any_text_is_messages_or_a_value_error(text: bytes) -> None:
+    try:
+        messages = decode(text)
+    except ValueError:
+        return
+    for message in messages:
+        for member in (message.params, message.result, message.error):
+            if isinstance(member, (bytes, memoryview)):
+                payload(member)  # pyright: ignore[reportArgumentType]
+
+
+@given(st.binary(max_size=400), st.integers(1, 40))
+def test_the_tail_of_standard_error_is_short_and_without_control_characters(output: bytes, lines: int) -> None:
+    process = ServerProcess()
+    process.pipe_data_received(2, output * 3)
+    tail = process.stderr_tail(lines)
+    assert tail.count("\n") <= lines
+    assert not [char for char in tail if char not in "\n\t" and (ord(char) < 32 or 127 <= ord(char) < 160)]
+
+
+def test_a_message_larger_than_the_bound_ends_the_conversation() -> None:
+    process = ServerProcess(max_message_bytes=100)
+    process.pipe_data_received(1, b"{" + b"x" * 200)
+    assert process.failure == "it sent a message of more than 100 bytes"
+    process.pipe_data_received(1, b'}\n{"id":1}\n')
+    assert list(process._messages) == []
+
+
+@given(JSON)
+def test_no_error_of_a_server_passes_for_a_fault_of_the_way(data: Any) -> None:
+    faults = HttpFaults()
+    assert faults.take(data) is None
+    assert Fault(status=None, text="x").data() == {}
