@@ -78,9 +78,9 @@ CASES = {
     "duplicate_answer": FINE,
     "duplicate_tool_names": Case(problems=("tool 'echo' left out: a second tool of this name",)),
     "endless_cursor": Case(
-        problems=("tools/list does not end: stopped after 2000 pages",),
+        problems=("tools/list does not end: stopped after 1000 pages",),
         offers="endless_0 endless_1999",
-        lacks="endless_2000",
+        lacks="endless_1000",
         echo="no tool 'echo'",
         kind=ErrorKind.NOT_FOUND,
     ),

@@ -60,6 +60,11 @@ class Catalog:
             return False
         return self.ttl_seconds is None or anyio.current_time() < self._fetched_at + self.ttl_seconds
 
+    @property
+    def listed(self) -> bool:
+        """Whether the tools were listed since the last `expire`."""
+        return self._fetched_at is not None
+
     def expire(self) -> None:
         """Ask the server again at the next use."""
         self._fetched_at = None

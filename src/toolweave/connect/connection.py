@@ -37,7 +37,7 @@ from toolweave.connect.owner import Owner
 from toolweave.connect.report import Report
 from toolweave.connect.session import Agreement, Peer
 from toolweave.connect.state import ConnectionState, StateChanged
-from toolweave.errors import ConnectionClosedError, ErrorKind, ProtocolError, ServerError, as_tool_error
+from toolweave.errors import ConnectionClosedError, ErrorKind, ProtocolError, ServerError, ToolError, as_tool_error
 from toolweave.tools.call import CallContext, ProgressCallback, ToolCall
 from toolweave.tools.names import unknown_tool
 from toolweave.tools.result import EmbeddedResource, ToolResult
@@ -64,7 +64,8 @@ class McpConnection:
         self._entered = 0
         self._events = Events(config.name)
         self._catalog = Catalog(config)
-        self._follower = Follower(config.name, expire=self._catalog.expire, refresh=self._refresh)
+        self._told: Exception | None = None
+        self._follower = Follower(config.name, catalog=self._catalog, refresh=self._refresh)
         self._owner = Owner(
             config,
             Peer(self._notified),
@@ -247,7 +248,7 @@ class McpConnection:
             return ToolResult.failure(unknown_tool(call.name, self._catalog.snapshot.by_name), kind=ErrorKind.NOT_FOUND)
         try:
             return await self._caller.call(call.name, call.arguments, ctx)
-        except ServerError as exc:
+        except (ServerError, ToolError) as exc:
             return ToolResult.failure(as_tool_error(exc))
 
     # resources, prompts, completion
@@ -352,9 +353,8 @@ class McpConnection:
                 step.outcome, step.detail = "failed", str(exc)
                 self._owner.degrade(exc)
                 return
-            step.detail = f"{len(self._catalog.snapshot)} tools on {self._catalog.pages} pages"
-            if self._catalog.problems:
-                step.detail += "; " + "; ".join(self._catalog.problems)
+            counted = f"{len(self._catalog.snapshot)} tools on {self._catalog.pages} pages"
+            step.detail = "; ".join((counted, *self._catalog.problems))
 
     def _notified(self, method: str, params: Mapping[str, Any]) -> None:
         self._follower.notified(method)
@@ -362,7 +362,8 @@ class McpConnection:
 
     def _state_changed(self, change: StateChanged) -> None:
         self._events.emit("state", change)
-        if change.error is not None:
+        if change.error is not None and change.error is not self._told:
+            self._told = change.error
             self._events.emit("error", change.error)
         if change.state is ConnectionState.CLOSED:
             self._events.emit("closed", change)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
+from toolweave.connect.catalog import Catalog
 from toolweave.connect.dial import Line
 from toolweave.connect.shapes import as_object
 from toolweave.errors import ProtocolError, ServerError
@@ -19,6 +20,7 @@ __all__ = ["Follower"]
 
 _log = logging.getLogger("toolweave.connect")
 _CHANGED = "notifications/tools/list_changed"
+_LISTENING = "notifications/subscriptions/acknowledged"
 _DEBOUNCE_SECONDS = 0.05
 _RELISTEN_SECONDS = 1.0
 
@@ -26,22 +28,22 @@ _RELISTEN_SECONDS = 1.0
 class Follower:
     """Reads the tools again when the server says that they changed."""
 
-    def __init__(
-        self, server: str, *, expire: Callable[[], None], refresh: Callable[[Line], Awaitable[object]]
-    ) -> None:
+    def __init__(self, server: str, *, catalog: Catalog, refresh: Callable[[Line], Awaitable[object]]) -> None:
         self._server = server
-        self._expire = expire
+        self._catalog = catalog
         self._refresh = refresh
         self._stale = anyio.Event()
 
     def notified(self, method: str) -> None:
         """Take a notification; those about other things are passed over."""
-        if method == _CHANGED:
-            self._expire()
+        if method == _CHANGED or (method == _LISTENING and self._catalog.listed):
+            # what changed between the listing and the acknowledgement was told to nobody
+            self._catalog.expire()
             self._stale.set()
 
     async def attend(self, line: Line) -> None:
-        """Follow the changes for as long as the line holds."""
+        """Follow the changes for as long as the line holds; begun before the first listing, to miss none."""
+        self._catalog.expire()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._follow, line)
             tools = as_object(line.session.agreement.capabilities.get("tools"))
@@ -72,5 +74,5 @@ class Follower:
             except ServerError as exc:
                 _log.info("%s", exc)
             await anyio.sleep(_RELISTEN_SECONDS)
-            self._expire()
+            self._catalog.expire()
             self._stale.set()

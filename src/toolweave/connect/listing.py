@@ -16,7 +16,7 @@ from toolweave.tools.spec import ToolSpec
 
 __all__ = ["MAX_ENTRIES", "Listing", "ToolListing", "list_all", "read_tools"]
 
-MAX_PAGES = 2_000
+MAX_PAGES = 1_000
 MAX_ENTRIES = 100_000
 
 Request = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, cast
 
 import anyio
+import anyio.lowlevel
 
 from toolweave.config import ServerConfig
 from toolweave.connect.dial import Attempt, Line, Redial, open_session
@@ -229,13 +230,14 @@ class Owner:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(watch)
+                tasks.start_soon(self._attend, line)
+                await anyio.lowlevel.checkpoint()
                 await self._settle(line)
                 if not lost and not self._stopping:
                     self._opened, self._ever_ready = time.monotonic(), True
                     self.line = line
                     if self.state is not ConnectionState.DEGRADED:
                         self._set(ConnectionState.READY)
-                    tasks.start_soon(self._attend, line)
                     await self._wake.wait()
                 tasks.cancel_scope.cancel()
         finally:

@@ -19,19 +19,10 @@ import mcp_types as types
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server.runner import modern_on_request
+from mcp.shared import inbound
 from mcp.shared.direct_dispatcher import DirectDispatcher, create_direct_dispatcher_pair
 from mcp.shared.dispatcher import CallOptions, DispatchContext, Dispatcher
 from mcp.shared.exceptions import MCPError
-from mcp.shared.inbound import (
-    MCP_METHOD_HEADER,
-    MCP_NAME_HEADER,
-    MCP_PROTOCOL_VERSION_HEADER,
-    NAME_BEARING_METHODS,
-    encode_header_value,
-    find_invalid_x_mcp_header,
-    mcp_param_headers,
-    x_mcp_header_map,
-)
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
@@ -244,25 +235,25 @@ class SdkWire:
 
     def refusal(self, schema: Mapping[str, Any]) -> str | None:
         """Return why a tool with this input schema must not be offered over HTTP (SEP-2243), or None."""
-        return find_invalid_x_mcp_header(schema) if self._faults is not None else None
+        return inbound.find_invalid_x_mcp_header(schema) if self._faults is not None else None
 
     def _headers(self, method: str, params: Mapping[str, Any], schema: Mapping[str, Any] | None) -> dict[str, str]:
         meta = as_object(params.get("_meta"))
         revision = meta.get(_VERSION_KEY) if meta is not None else None
         if not isinstance(revision, str):  # a legacy revision is named from the handshake on
-            return {MCP_PROTOCOL_VERSION_HEADER: self._revision} if self._revision is not None else {}
-        headers = {MCP_PROTOCOL_VERSION_HEADER: revision, MCP_METHOD_HEADER: method}
-        name = params.get(NAME_BEARING_METHODS.get(method, ""))
+            return {inbound.MCP_PROTOCOL_VERSION_HEADER: self._revision} if self._revision is not None else {}
+        headers = {inbound.MCP_PROTOCOL_VERSION_HEADER: revision, inbound.MCP_METHOD_HEADER: method}
+        name = params.get(inbound.NAME_BEARING_METHODS.get(method, ""))
         if isinstance(name, str):
-            headers[MCP_NAME_HEADER] = encode_header_value(name)
+            headers[inbound.MCP_NAME_HEADER] = inbound.encode_header_value(name)
         if schema is not None:
-            headers.update(mcp_param_headers(self._mirror(schema), params.get("arguments") or {}))
+            headers.update(inbound.mcp_param_headers(self._mirror(schema), params.get("arguments") or {}))
         return headers
 
     def _mirror(self, schema: Mapping[str, Any]) -> dict[tuple[str, ...], str]:
         known = self._mirrors.get(id(schema))
         if known is None or known[0] is not schema:
-            known = self._mirrors[id(schema)] = (schema, x_mcp_header_map(schema))
+            known = self._mirrors[id(schema)] = (schema, inbound.x_mcp_header_map(schema))
         return known[1]
 
     def _mapped(self, exc: MCPError) -> ServerError:
