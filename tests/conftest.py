@@ -68,10 +68,13 @@ def _no_leftover_process(home: Path, homes: Path) -> Iterator[None]:
     watch.fail_on_leftovers("the test")
 
 
+OTHERS = {"APPDATA", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "COLUMNS", "LINES"}  # the last two are set by pytest-xdist
+
+
 def _move_home(patch: pytest.MonkeyPatch, folder: Path) -> None:
     folder.mkdir()
     for name in list(os.environ):
-        ours = name.startswith(("TOOLWEAVE_", "XDG_")) or name in {"APPDATA", "CODEX_HOME", "CLAUDE_CONFIG_DIR"}
+        ours = name.startswith(("TOOLWEAVE_", "XDG_")) or name in OTHERS
         if ours and name != "TOOLWEAVE_SHARED":
             patch.delenv(name)
     patch.setenv("HOME", str(folder))

@@ -17,7 +17,7 @@ from tests.connect.targets import (
     steps_of,
 )
 from tests.servers.fixtures import echo_command, fault_command, http_server
-from toolweave import ConnectError, ConnectionState, McpConnection, Timeouts, connect_mcp
+from toolweave import ConfigError, ConnectError, ConnectionState, McpConnection, Timeouts, connect_mcp
 
 pytestmark = pytest.mark.anyio
 QUICK_PROBE = Timeouts(connect=15, probe=0.2, close=1)
@@ -28,6 +28,7 @@ def outcome_of(connection: McpConnection, step: str) -> tuple[str, str]:
     return found.outcome, found.detail
 
 
+@pytest.mark.requirement("C7")
 @pytest.mark.parametrize("probe", ["exit", "silent", "error-32601", "error-32602", "ok"])
 async def test_a_legacy_server_is_reached_whatever_it_does_at_the_probe(probe: str) -> None:
     async with connected(echo_command("--probe", probe), timeout=QUICK_PROBE) as connection:
@@ -75,6 +76,7 @@ async def test_a_modern_server_that_starts_slower_than_the_probe_is_still_found_
         assert steps_of(connection)[-4:] == ["discover", "initialize", "discover", "list tools"]
 
 
+@pytest.mark.requirement("C7")
 async def test_a_server_of_both_eras_is_spoken_to_in_the_modern_one() -> None:
     async with connected(echo_command("--era", "dual")) as connection:
         assert connection.protocol_version == MODERN
@@ -109,6 +111,12 @@ async def test_a_pinned_revision_that_the_server_does_not_speak_is_an_error(
     command, *args = echo_command(*options)
     with pytest.raises(ConnectError, match=words):
         await connect_mcp({"command": command, "args": args, "protocol": protocol}, name="pinned")
+
+
+async def test_a_pinned_revision_that_never_was_is_refused_with_the_known_ones_named() -> None:
+    command, *args = echo_command()
+    with pytest.raises((ConnectError, ConfigError), match=r"2031-01-01.*2025-11-25"):
+        await connect_mcp({"command": command, "args": args, "protocol": "2031-01-01"})
 
 
 @pytest.mark.parametrize("answered", ["2025-11-05", "1.0", None, 7, ["2025-11-25"]])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from functools import partial
 
 import anyio
@@ -19,23 +20,31 @@ from toolweave import (
     ConnectionClosedError,
     ConnectionState,
     ErrorKind,
+    McpConnection,
     RequestTimeoutError,
+    ServerConfig,
     StateChanged,
     ToolCall,
     ToolResult,
     Toolset,
     connect_mcp,
+    register_transport,
 )
+from toolweave.config import server_config
+from toolweave.connect import Channel
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.requirement("R15")
+@pytest.mark.requirement("R15", "R17")
 async def test_an_awaited_connection_stays_open_until_it_is_closed() -> None:
     connection = await connect_mcp(echo_command())
     assert connection.state is ConnectionState.READY
+    assert "echo" in connection.snapshot().by_name
     group = pid_of(connection)
-    assert (await connection.call_tool("echo", {"text": "hi"})).text == "hi"
+    for number in range(3):
+        assert (await connection.call_tool("echo", {"text": str(number)})).text == str(number)
+    assert (await connection.call_tool("state")).structured_content["calls"] == {"echo": 3, "state": 1}
     await connection.close()
     assert connection.state is ConnectionState.CLOSED
     assert not group_lives(group)
@@ -219,20 +228,19 @@ async def test_a_cancelled_connect_leaves_no_process(mode: str) -> None:
 
 @pytest.mark.requirement("D14")
 async def test_a_cancelled_await_tears_everything_down() -> None:
-    started = asyncio.Event()
-    target = fault_command("never_answers")
+    connecting = connect_mcp(fault_command("never_answers"))
+    connection = connecting._target
 
     async def connect() -> None:
-        started.set()
-        await connect_mcp(target)
+        await connecting
 
-    task = asyncio.get_running_loop().create_task(connect())
-    await started.wait()
-    for _ in range(50):
-        await anyio.sleep(0.002)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(connect)
+        await eventually(lambda: "discover" in steps_of(connection))
+        assert group_lives(pid_of(connection))
+        tasks.cancel_scope.cancel()
+    assert not group_lives(pid_of(connection))
+    assert connection.state is ConnectionState.CLOSED
 
 
 async def test_closing_while_connecting_ends_the_connecting_too() -> None:
@@ -273,6 +281,35 @@ async def test_a_listener_may_close_the_connection() -> None:
         connection.on("state", ready)
         connection.start()
         await eventually(lambda: connection.state is ConnectionState.CLOSED)
+
+
+async def test_a_connection_made_by_hand_is_opened_by_entering_it_and_may_fail_to() -> None:
+    async with McpConnection(server_config(echo_command())) as connection:
+        assert connection.state is ConnectionState.READY
+    connection = McpConnection(server_config(["no-such-program-anywhere"]))
+    with pytest.raises(ConnectError, match="was not found"):
+        async with connection:
+            pass
+    assert connection.state is ConnectionState.CLOSED
+
+
+async def test_a_transport_that_does_not_end_is_left_behind_after_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered = anyio.Event()
+
+    @asynccontextmanager
+    async def sticky(config: ServerConfig) -> AsyncGenerator[Channel, None]:
+        async with ChannelServer(initialized(lambda message: {"result": {"tools": []}})) as channel:
+            yield channel
+            entered.set()
+            await anyio.sleep_forever()
+
+    monkeypatch.setattr("toolweave.connect.owner._TEARDOWN_SECONDS", 0.2)
+    register_transport("sticky", sticky)
+    with anyio.fail_after(10):
+        connection = await connect_mcp({"transport": "sticky"}, timeout={"close": 0.1})
+        await connection.close()
+    assert entered.is_set()
+    assert connection.state is ConnectionState.CLOSED
 
 
 async def test_a_handshake_that_takes_too_long_is_given_up_at_its_deadline() -> None:

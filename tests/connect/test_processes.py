@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Generator
 from pathlib import Path
 
 import anyio
@@ -16,6 +18,8 @@ import pytest
 from tests.connect.targets import connected, eventually, group_lives, pid_of
 from tests.servers.fixtures import echo_command, fault_command
 from toolweave import ConnectionLostError, connect_mcp
+from toolweave.connect.process import spawn
+from toolweave.connect.reaper import Reaper
 
 pytestmark = pytest.mark.anyio
 QUICK = {"probe": 1.0, "close": 0.5}
@@ -177,6 +181,64 @@ async def test_an_interrupt_while_connecting_leaves_no_process(mode: str) -> Non
         _, complaint = process.communicate(timeout=20)
     assert complaint.rstrip().endswith("KeyboardInterrupt")
     assert not group_lives(group)
+
+
+async def test_a_server_that_writes_faster_than_we_read_is_held_back_and_nothing_is_lost() -> None:
+    program = "import sys\nfor n in range(400): sys.stdout.write('[' + str(n) + ',\"' + 'x' * 100_000 + '\"]\\n')"
+    async with spawn([sys.executable, "-c", program], env={}, cwd=None, stop_seconds=1) as process:
+        await eventually(lambda: process._paused_reading)
+        for number in range(400):
+            assert (await process.receive()).startswith(f"[{number},".encode())
+        with pytest.raises(EOFError, match="closed its standard output"):
+            await process.receive()
+
+
+@contextlib.contextmanager
+def a_process() -> Generator[int, None, None]:
+    """Yield the group of a process that ignores SIGTERM."""
+    program = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True); time.sleep(600)"
+    command = [sys.executable, "-S", "-E", "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process.pid
+        process.kill()
+
+
+async def test_a_reaper_that_somebody_killed_is_replaced_at_the_next_server() -> None:
+    reaper = Reaper()
+    with a_process() as group:
+        reaper.watch(group)
+        first = reaper._process
+        assert first is not None
+        first.kill()
+        first.wait()
+        reaper.watch(group)  # the pipe is broken: noticed here
+        reaper.watch(group)
+        second = reaper._process
+        assert second is not None
+        assert second.pid != first.pid
+        if first.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                first.stdin.close()
+        reaper.release(group)
+        assert second.poll() == 0
+        assert group_lives(group)
+
+
+async def test_a_reaper_ends_what_is_registered_when_its_pipe_ends_and_spares_what_was_released() -> None:
+    reaper = Reaper()
+    with a_process() as doomed, a_process() as spared:
+        reaper.watch(doomed)
+        reaper.watch(spared)
+        reaper.release(spared)
+        process = reaper._process
+        assert process is not None
+        assert process.stdin is not None
+        process.stdin.close()
+        await eventually(lambda: not group_lives(doomed))
+        process.wait()
+        assert group_lives(spared)
 
 
 async def test_a_server_sees_no_interrupt_meant_for_us() -> None:

@@ -64,7 +64,7 @@ async def test_every_kind_of_block_arrives_typed_and_whole() -> None:
     assert [block.raw for block in mixed.content] == mixed.raw["content"]
 
 
-@pytest.mark.requirement("R53", "R55", "D11")
+@pytest.mark.requirement("R53", "R55", "C17", "D11")
 async def test_the_text_of_a_result_joins_blocks_by_newline_with_notes_for_what_is_no_text() -> None:
     async with connected(echo_command()) as connection:
         mixed = await connection.call_tool("mixed")
@@ -82,7 +82,7 @@ async def test_text_blocks_are_joined_by_newline() -> None:
     assert (await result_of({"content": [text("line 1"), text("line 2")]})).text == "line 1\nline 2"
 
 
-@pytest.mark.requirement("D11")
+@pytest.mark.requirement("C17", "D11")
 async def test_structured_content_without_blocks_is_the_text_as_json() -> None:
     async with connected(echo_command()) as connection:
         result = await connection.call_tool("structured_only")

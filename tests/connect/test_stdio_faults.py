@@ -79,7 +79,7 @@ CASES = {
     "duplicate_tool_names": Case(problems=("tool 'echo' left out: a second tool of this name",)),
     "endless_cursor": Case(
         problems=("tools/list does not end: stopped after 1000 pages",),
-        offers="endless_0 endless_1999",
+        offers="endless_0 endless_999",
         lacks="endless_1000",
         echo="no tool 'echo'",
         kind=ErrorKind.NOT_FOUND,

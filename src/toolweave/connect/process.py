@@ -47,6 +47,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._partial = bytearray()
         self._messages: deque[bytes] = deque()
         self._queued_bytes = 0
+        self._sink: Callable[[bytes], None] | None = None
         self._arrived = anyio.Event()
         self._eof: str | None = None
         self._stderr = bytearray()
@@ -85,7 +86,6 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if len(self._partial) > self._max:
             self._end(f"it sent a message of more than {self._max} bytes")
             self._partial.clear()
-        self._arrived.set()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """Note which pipe ended; the end of standard output is the end of the conversation."""
@@ -125,7 +125,14 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if stdin is None or stdin.is_closing() or self._exited.is_set():
             raise BrokenPipeError("the server process is gone")
         stdin.write(message + b"\n")
-        await self._writable.wait()
+        if not self._writable.is_set():  # the wait would cost a turn of the event loop even when it is set
+            await self._writable.wait()
+
+    def deliver_to(self, sink: Callable[[bytes], None]) -> None:
+        """Hand each message to `sink` as it arrives, instead of keeping it for `receive`."""
+        self._sink = sink
+        while self._messages:
+            sink(self._messages.popleft())
 
     async def receive(self) -> bytes:
         """Return the next line that is not blank.
@@ -222,7 +229,11 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if not line.startswith((b"{", b"[")):
             self.count_junk(line)
             return
+        if self._sink is not None:
+            self._sink(line)
+            return
         self._messages.append(line)
+        self._arrived.set()
         self._queued_bytes += len(line)
         if self._queued_bytes > _HIGH_WATER and not self._paused_reading:
             self._paused_reading = True

@@ -122,7 +122,10 @@ class ChannelWire:
 
     async def read(self) -> None:
         """Take messages until the peer ends the conversation; every pending request ends with it."""
+        deliver_to = getattr(self._channel, "deliver_to", None)
         try:
+            if deliver_to is not None:  # no turn of the event loop between the pipe and the waiting call
+                deliver_to(self.take)
             while True:
                 self.take(await self._channel.receive())
         except EOFError:

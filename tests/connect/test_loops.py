@@ -1,0 +1,68 @@
+"""Connections on event loops of every kind, one after the other and side by side in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tests.connect.targets import eventually, group_lives, pid_of
+from tests.servers.fixtures import echo_command, fault_command, http_server
+from toolweave import ConnectionState, connect_mcp
+
+
+def loop_factories() -> list[Callable[[], asyncio.AbstractEventLoop]]:
+    import uvloop
+
+    return [asyncio.new_event_loop, uvloop.new_event_loop]
+
+
+async def whole_life() -> int:
+    async with connect_mcp(echo_command()) as connection:
+        big = "x" * 300_000
+        assert (await connection.call_tool("echo", {"text": big})).text == big
+        assert (await (await connection.list_tools())["crash"].execute()).is_error
+        await eventually(lambda: connection.restarts == 1 and connection.state is ConnectionState.READY)
+        assert (await connection.call_tool("echo", {"text": "again"})).text == "again"
+        return pid_of(connection)
+
+
+async def stubborn_life() -> int:
+    async with connect_mcp(fault_command("ignores_sigterm"), timeout={"close": 0.5}) as connection:
+        return pid_of(connection)
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["asyncio", "uvloop"])
+def test_a_whole_life_works_on_each_event_loop(number: int) -> None:
+    factory = loop_factories()[number]
+    with asyncio.Runner(loop_factory=factory) as runner:
+        assert not group_lives(runner.run(whole_life()))
+        assert not group_lives(runner.run(stubborn_life()))
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["asyncio", "uvloop"])
+def test_http_works_on_each_event_loop(number: int) -> None:
+    async def use(url: str) -> str:
+        async with connect_mcp(url) as connection:
+            return (await connection.call_tool("echo", {"text": "hi"})).text
+
+    with http_server("--era", "dual") as url, asyncio.Runner(loop_factory=loop_factories()[number]) as runner:
+        assert runner.run(use(url)) == "hi"
+        assert runner.run(use(url)) == "hi"
+
+
+def test_loops_in_several_threads_do_not_disturb_each_other() -> None:
+    groups: list[int] = []
+
+    def work() -> None:
+        groups.append(asyncio.run(whole_life()))
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(groups) == 3
+    assert not any(group_lives(group) for group in groups)
