@@ -77,7 +77,7 @@ async def test_arguments_that_are_no_mapping_are_a_mistake_of_the_caller(argumen
             await connection.call_tool("echo", arguments)
 
 
-@pytest.mark.parametrize("value", [object(), 1j, iter(())])
+@pytest.mark.parametrize("value", [object(), 1j, iter(()), float("nan"), [float("inf")], {"a": -float("inf")}])
 async def test_arguments_that_are_no_json_are_an_error_of_that_call_only(value: Any) -> None:
     async with connected(config(echo_command(), validate_input=False)) as connection:
         tools = await connection.list_tools()

@@ -106,9 +106,9 @@ async def eventually(condition: Callable[[], object | Awaitable[object]]) -> Non
 
 
 def pid_of(connection: McpConnection) -> int:
-    """Return the id of the server's process."""
-    detail = next(step.detail for step in connection.report.steps if step.name == "start the process")
-    return int(detail.removeprefix("pid "))
+    """Return the id of the server's process, 0 while it is being started."""
+    detail = next((step.detail for step in connection.report.steps if step.name == "start the process"), "")
+    return int(detail.removeprefix("pid ") or 0)
 
 
 def alive(pid: int) -> bool:

@@ -211,10 +211,15 @@ class Owner:
                 self._scope.deadline = anyio.current_time() + self.config.timeout.close + _TEARDOWN_SECONDS
         if self._scope.cancelled_caught and not self._stopping and self._opened is None:
             raise RequestTimeoutError(
-                f"it did not finish connecting within {seconds:g} s; raise timeout.connect if it is only slow",
+                f"it did not finish connecting within {seconds:g} s; raise timeout.connect if it is only slow{self._said()}",
                 server=self.config.name,
                 seconds=seconds,
             )
+
+    def _said(self) -> str:
+        process = self.report.process
+        stderr = self.config.redact(process.stderr_tail(5)) if process is not None else ""
+        return f"; its last words on standard error:\n{stderr}" if stderr else ""
 
     async def _use(self, line: Line) -> None:
         self._wake = anyio.Event()

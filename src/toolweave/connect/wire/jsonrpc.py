@@ -6,9 +6,10 @@ nothing more, and one that is broken inside can still be answered for.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -117,7 +118,18 @@ def encode_request(request_id: int | str, method: str, params: Mapping[str, Any]
         ValueError: The parameters hold what JSON has no word for, such as NaN.
         TypeError: They hold an object that is no JSON value.
     """
-    return _encode({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
+    text = _encode({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
+    if b"null" in text and _has_non_finite(params):  # what msgspec makes of NaN would be a silent change
+        raise ValueError("a number is not finite")
+    return text
+
+
+def _has_non_finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, Mapping):
+        return any(map(_has_non_finite, cast("Mapping[Any, Any]", value).values()))
+    return isinstance(value, (list, tuple)) and any(map(_has_non_finite, cast("list[Any]", value)))
 
 
 def encode_notification(method: str, params: Mapping[str, Any]) -> bytes:
