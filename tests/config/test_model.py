@@ -368,7 +368,7 @@ def test_a_number_bounds_every_wait_but_the_closing() -> None:
     bounds = Timeouts.of(3)
 
     assert (bounds.connect, bounds.probe, bounds.list, bounds.call, bounds.read, bounds.close) == (3, 1, 3, 3, 3, 5)
-    assert Timeouts.of(60).probe == 5
+    assert Timeouts.of(60).probe is None
     assert Timeouts.of(None) == Timeouts() == Timeouts.of({})
     assert Timeouts.of(bounds) is bounds
     assert Timeouts.of({"call": 3, "call_total": 9}) == Timeouts(call=3, call_total=9)

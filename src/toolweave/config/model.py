@@ -124,6 +124,13 @@ class ServerConfig:
         return 120.0 if self.transport == "stdio" and installs_first(self.command, self.args) else 30.0
 
     @property
+    def probe_timeout(self) -> float:
+        """Seconds the discovery probe may take: `timeout.probe`, else 5, or 15 when the command may install first."""
+        if self.timeout.probe is not None:
+            return self.timeout.probe
+        return 15.0 if self.transport == "stdio" and installs_first(self.command, self.args) else 5.0
+
+    @property
     def endpoint(self) -> str:
         """The command line or URL as it may be shown, secrets masked."""
         if self.transport == "stdio":

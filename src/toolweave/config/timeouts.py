@@ -12,7 +12,7 @@ from toolweave.errors import ConfigError
 
 __all__ = ["Timeouts"]
 
-_MAY_BE_NONE = ("connect", "call_total")
+_MAY_BE_NONE = ("connect", "probe", "call_total")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,8 @@ class Timeouts:
     Attributes:
         connect: From the start of the process or the first request to the end of the handshake.
             None: 30, or 120 for a command that may have to install the server first.
-        probe: For the answer to the discovery probe on stdio, before falling back to `initialize`.
+        probe: For the answer to the discovery probe, before falling back to `initialize`.
+            None: 5, or 15 for a command that may have to install the server first.
         list: For all the pages of one listing.
         call: Silence during a call; each progress notification starts it anew.
         call_total: A whole call however much progress it reports, or None for no such bound.
@@ -34,7 +35,7 @@ class Timeouts:
     """
 
     connect: float | None = None
-    probe: float = 5.0
+    probe: float | None = None
     list: float = 30.0
     call: float = 120.0
     call_total: float | None = None
@@ -66,7 +67,9 @@ class Timeouts:
         if isinstance(value, Mapping):
             return _from_mapping(value)
         seconds = _seconds(value, "timeout")
-        return cls(connect=seconds, probe=min(seconds / 3, 5.0), list=seconds, call=seconds, read=seconds)
+        return cls(
+            connect=seconds, probe=seconds / 3 if seconds < 15 else None, list=seconds, call=seconds, read=seconds
+        )
 
     def updated(self, **seconds: float | None) -> Timeouts:
         """Return the bounds with some of them changed."""

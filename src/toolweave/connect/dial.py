@@ -94,7 +94,7 @@ async def open_session(
     async with _open_wire(config, attempt, peer, report) as (wire, process):
         try:
             session = await shake_hands(
-                wire, era=attempt.era, probe_seconds=config.timeout.probe, server=config.name, report=report
+                wire, era=attempt.era, probe_seconds=config.probe_timeout, server=config.name, report=report
             )
         except ProbeRefused as exc:
             raise Redial(replace(attempt, era="legacy"), str(exc)) from exc

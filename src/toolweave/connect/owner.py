@@ -211,15 +211,23 @@ class Owner:
                 self._scope.deadline = anyio.current_time() + self.config.timeout.close + _TEARDOWN_SECONDS
         if self._scope.cancelled_caught and not self._stopping and self._opened is None:
             raise RequestTimeoutError(
-                f"it did not finish connecting within {seconds:g} s; raise timeout.connect if it is only slow{self._said()}",
+                f"it did not finish connecting within {seconds:g} s; "
+                f"raise timeout.connect if it is only slow{self._said()}",
                 server=self.config.name,
                 seconds=seconds,
             )
 
     def _said(self) -> str:
+        """Return what the process said instead of speaking MCP, for the end of an error message."""
         process = self.report.process
-        stderr = self.config.redact(process.stderr_tail(5)) if process is not None else ""
-        return f"; its last words on standard error:\n{stderr}" if stderr else ""
+        if process is None:
+            return ""
+        said = ""
+        if process.junk_lines:
+            said = f"; {process.junk_lines} lines of its output were no MCP, the last {process.last_junk!r}"
+        if stderr := process.stderr_tail(5):
+            said += f"; its last words on standard error:\n{stderr}"
+        return self.config.redact(said)
 
     async def _use(self, line: Line) -> None:
         self._wake = anyio.Event()
@@ -258,6 +266,8 @@ class Owner:
             stderr = self.config.redact(stderr)
             if self._opened is None:
                 text = f"its process ended while connecting; run {self.config.endpoint} by hand to see why"
+                if not stderr:
+                    text += self._said()
                 return ConnectError(text, server=name, exit_code=code, stderr=stderr)
             text = "its process ended" if code is not None else error.message
             return ConnectionLostError(text, server=name, sent=False, exit_code=code, stderr=stderr)

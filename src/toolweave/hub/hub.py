@@ -19,6 +19,7 @@ from toolweave.errors import AuthRequiredError, ConnectionClosedError, Duplicate
 from toolweave.hub.fanout import for_each
 from toolweave.hub.naming import Named, name_tools
 from toolweave.hub.refusal import missing_tool
+from toolweave.hub.starts import Starts
 from toolweave.tools.call import CallContext, ToolCall
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolList
@@ -30,6 +31,7 @@ _log = logging.getLogger("toolweave.hub")
 
 Wait = Literal["all", "any"] | float
 _USABLE = frozenset({ConnectionState.READY, ConnectionState.DEGRADED})
+_STARTING = frozenset({ConnectionState.IDLE, ConnectionState.CONNECTING})
 _FAILED = frozenset({ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED})
 _OVER = _FAILED | {ConnectionState.CLOSED}
 
@@ -61,6 +63,7 @@ class Hub:
         self._wait: str | float = wait
         self._names = (names,) if isinstance(names, str) else None if names is None else tuple(names)
         self._clients: dict[str, McpConnection] = {}
+        self._starts = Starts()
         self._prefixes: dict[str, str] = {}
         self._errors: dict[str, Exception] = {}
         self._awaited: dict[McpConnection, int] = {}
@@ -191,8 +194,8 @@ class Hub:
         client = self._clients.get(name)
         if client is None or client.state in _OVER:
             client = self._begin(server_config(config, name=name))
-            client.start()
             self._awaited[client] = 0
+        client.start()  # nothing when it has begun
         await self._arrival(client)
         await client.open()  # at once: it is usable, or it says why not
         refused = self._errors.get(name)
@@ -251,7 +254,7 @@ class Hub:
             self._fail(name, error)
         for config in loaded.servers.values():
             if not config.disabled:
-                self._begin(config).start()
+                self._starts.begin(self._begin(config))
 
     def _begin(self, config: ServerConfig) -> McpConnection:
         name = config.name
@@ -260,6 +263,8 @@ class Hub:
         client = self._clients[name] = McpConnection(config)
 
         def moved(change: StateChanged) -> None:
+            if change.previous is ConnectionState.CONNECTING or change.state is ConnectionState.CLOSED:
+                self._starts.settled(client)
             if self._clients.get(name) is client:
                 self._on_state(client, change)
             event, self._moved = self._moved, anyio.Event()
@@ -320,7 +325,7 @@ class Hub:
         with anyio.move_on_after(seconds):
             while True:
                 moved = self._moved
-                waiting = [client for client in self._clients.values() if _is_starting(client)]
+                waiting = [client for client in self._clients.values() if client.state in _STARTING]
                 usable = any(client.state in _USABLE for client in self._clients.values())
                 if not waiting or (wait == "any" and usable):
                     return
@@ -355,7 +360,7 @@ class Hub:
         return missing_tool(
             name,
             known=self._snapshot.by_name,
-            starting=[server for server, client in self._clients.items() if _is_starting(client)],
+            starting=[server for server, client in self._clients.items() if client.state in _STARTING],
             errors=self._errors,
             prefixes=self._prefixes,
         )
@@ -392,7 +397,3 @@ def connect_mcp_servers(
 
 def _is_seconds(wait: object) -> bool:
     return isinstance(wait, (int, float)) and not isinstance(wait, bool) and wait >= 0
-
-
-def _is_starting(client: McpConnection) -> bool:
-    return client.state in (ConnectionState.IDLE, ConnectionState.CONNECTING)

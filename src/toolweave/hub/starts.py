@@ -1,0 +1,43 @@
+"""How many server processes start at once: more than the machine can carry makes all of them miss their deadlines."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+
+from toolweave.connect.connection import McpConnection
+from toolweave.connect.state import ConnectionState
+
+__all__ = ["Starts"]
+
+
+class Starts:
+    """Starts connections; each has its deadline from its own start.
+
+    A remote server costs this machine nothing and never waits.
+
+    Attributes:
+        limit: How many processes start at the same time; the others wait for one of them to settle.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.limit = limit if limit is not None else max(24, 4 * (os.cpu_count() or 2))
+        self._waiting: deque[McpConnection] = deque()
+        self._starting: set[McpConnection] = set()
+
+    def begin(self, client: McpConnection) -> None:
+        """Start a connection now, or when another one has settled."""
+        if client.config.transport == "stdio" and len(self._starting) >= self.limit:
+            self._waiting.append(client)
+            return
+        if client.config.transport == "stdio":
+            self._starting.add(client)
+        client.start()
+
+    def settled(self, client: McpConnection) -> None:
+        """Take note that a connection is no longer starting, whatever became of it."""
+        self._starting.discard(client)
+        while self._waiting and len(self._starting) < self.limit:
+            following = self._waiting.popleft()
+            if following.state is ConnectionState.IDLE:  # else it was started by its user, or closed
+                self.begin(following)
