@@ -158,9 +158,33 @@ async def test_a_challenge_and_a_wait_are_told_to_the_caller() -> None:
 
     with http_server("--mode", "status_429", "--on", "tools/call", "--retry-after", 7) as url:
         async with connected(url) as connection:
-            with pytest.raises(ProtocolError) as busy:
-                await connection.call_tool("echo", {"text": "x"})
+            with pytest.raises(ProtocolError) as busy:  # a wait that would pass the deadline is not begun
+                await connection.call_tool("echo", {"text": "x"}, timeout=3)
     assert busy.value.data == {"http_status": 429, "retry_after": "7"}
+
+
+@pytest.mark.parametrize("busy", ["status_429", "status_503"])
+@pytest.mark.parametrize("at", ["server/discover", "initialize", "tools/list", "tools/call"])
+async def test_a_server_that_says_when_to_come_back_is_asked_again_then(busy: str, at: str) -> None:
+    era = "legacy" if at == "initialize" else "modern"
+    with http_server("--era", era, "--mode", busy, "--on", at, "--times", 2, "--retry-after", 0) as url:
+        async with connected(url) as connection:
+            result = await connection.call_tool("echo", {"text": "x"})
+            assert result.text == "x"
+            assert connection.problems == ()
+            assert (await state_of(connection))["calls"]["echo"] == 1
+
+
+async def test_the_time_to_come_back_may_be_a_date_and_what_is_neither_is_no_time() -> None:
+    past = "Sun, 06 Nov 1994 08:49:37 GMT"
+    with http_server("--mode", "status_503", "--on", "tools/call", "--times", 1, "--retry-after", past) as url:
+        async with connected(url) as connection:
+            assert (await connection.call_tool("echo", {"text": "x"})).text == "x"
+
+    with http_server("--mode", "status_503", "--on", "tools/call", "--times", 1, "--retry-after", "soon") as url:
+        async with connected(url) as connection:
+            with pytest.raises(ProtocolError, match="HTTP 503"):
+                await connection.call_tool("echo", {"text": "x"})
 
 
 async def test_a_server_that_wants_credentials_is_not_tried_again() -> None:

@@ -337,7 +337,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--on", metavar="METHOD", help="the fault takes this JSON-RPC method only")
     parser.add_argument("--times", type=int, default=0, metavar="N", help="the fault takes the first N only")
     parser.add_argument("--after", type=int, default=1, metavar="N", help="calls before gone_session forgets")
-    parser.add_argument("--retry-after", type=int, default=1, metavar="SECONDS")
+    parser.add_argument("--retry-after", default="0", metavar="SECONDS")
     parser.add_argument("--target", default="http://127.0.0.2:9/mcp", help="for redirect_other_host")
     options = parser.parse_args()
     options.era = options.era or ("modern" if options.version == MODERN else "legacy")

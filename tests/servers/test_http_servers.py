@@ -178,8 +178,8 @@ HEADERS = {
     "redirect_other_host": ("location", "http://127.0.0.2:9/mcp"),
     "redirect_same_origin": ("location", "/moved"),
     "status_401": ("www-authenticate", 'Bearer realm="test", error="invalid_token"'),
-    "status_429": ("retry-after", "1"),
-    "status_503": ("retry-after", "1"),
+    "status_429": ("retry-after", "0"),
+    "status_503": ("retry-after", "0"),
 }
 BODIES = {
     "bad_json": b'{"jsonrpc"',

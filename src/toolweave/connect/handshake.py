@@ -14,7 +14,7 @@ from typing import Any, Literal
 import anyio
 
 from toolweave.connect.report import Report
-from toolweave.connect.session import Agreement, Session, Wire, envelope
+from toolweave.connect.session import Agreement, Session, Wire, ask, envelope
 from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.errors import ConnectionLostError, ProtocolError
 
@@ -80,8 +80,8 @@ async def _discover(wire: Wire, wanted: str, seconds: float | None, server: str,
         with report.step("discover") as step:
             try:
                 with anyio.fail_after(seconds):
-                    result = await wire.request(
-                        "server/discover", {"_meta": envelope(wanted, _client_info(), _CAPABILITIES)}
+                    result = await ask(
+                        wire, "server/discover", {"_meta": envelope(wanted, _client_info(), _CAPABILITIES)}
                     )
             except TimeoutError:
                 step.outcome, step.detail = "skipped", f"no answer within {seconds:.2g} s: taken as a legacy server"
@@ -107,7 +107,8 @@ async def _discover(wire: Wire, wanted: str, seconds: float | None, server: str,
 
 async def _initialize(wire: Wire, offered: str, server: str, report: Report) -> Session:
     with report.step("initialize") as step:
-        result = await wire.request(
+        result = await ask(
+            wire,
             "initialize",
             {"protocolVersion": offered, "capabilities": dict(_CAPABILITIES), "clientInfo": _client_info()},
         )

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import itertools
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import anyio
+
+from toolweave.connect.shapes import as_object, as_text
 from toolweave.errors import ProtocolError
 from toolweave.tools.call import Progress
 
-__all__ = ["Agreement", "Peer", "Session", "Wire", "envelope"]
+__all__ = ["Agreement", "Peer", "Session", "Wire", "ask", "envelope"]
 
 METHOD_NOT_FOUND = -32601
 
+_REPEATS = 3
 _PREFIX = "io.modelcontextprotocol/"
 _log = logging.getLogger("toolweave.connect")
 
@@ -155,7 +160,7 @@ class Session:
         request_id: str | None = None,
     ) -> dict[str, Any]:
         """Send a request and return its result as it came; raises what `Wire.request` raises."""
-        return await self.wire.request(method, self._stamped(params, meta), schema=schema, request_id=request_id)
+        return await ask(self.wire, method, self._stamped(params, meta), schema=schema, request_id=request_id)
 
     def _stamped(self, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> dict[str, Any]:
         stamped = dict(params or {})
@@ -163,6 +168,45 @@ class Session:
             # the caller's own keys go first: the envelope is not theirs to replace
             stamped["_meta"] = {**(meta or {}), **self._meta}
         return stamped
+
+
+async def ask(
+    wire: Wire,
+    method: str,
+    params: Mapping[str, Any],
+    *,
+    schema: Mapping[str, Any] | None = None,
+    request_id: str | None = None,
+) -> dict[str, Any]:
+    """Send a request, and send it again when the server says when: 429 or 503 with Retry-After (RFC 9110, 10.2.3).
+
+    A wait that would pass the caller's deadline is not begun: the server's answer is raised at once.
+    """
+    for _ in range(_REPEATS):
+        try:
+            return await wire.request(method, params, schema=schema, request_id=request_id)
+        except ProtocolError as exc:
+            seconds = _retry_after(exc)
+            if seconds is None or anyio.current_time() + seconds >= anyio.current_effective_deadline():
+                raise
+            _log.info("server %r: %s; sent again in %g s", exc.server, exc.message, seconds)
+        await anyio.sleep(seconds)
+    return await wire.request(method, params, schema=schema, request_id=request_id)
+
+
+def _retry_after(exc: ProtocolError) -> float | None:
+    facts = as_object(exc.data) or {}
+    value = as_text(facts.get("retry_after"))
+    if facts.get("http_status") not in (429, 503) or value is None:
+        return None
+    if value.isdecimal():
+        return float(value)
+    from email.utils import parsedate_to_datetime  # 20 ms, for a form of the header that is rare
+
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        return None
 
 
 def envelope(version: str, client_info: Mapping[str, Any], capabilities: Mapping[str, Any]) -> dict[str, Any]:
