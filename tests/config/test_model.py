@@ -150,14 +150,14 @@ def test_an_unknown_transport_is_refused_with_the_known_ones() -> None:
 
 @pytest.mark.requirement("R13")
 def test_a_registered_transport_needs_neither_command_nor_url() -> None:
-    register_transport_name("Carrier-Pigeon")
+    register_transport_name("Dove-Cote")
 
-    config = ServerConfig(transport="Carrier-Pigeon", url="coop://roof", options={"altitude": 3})
+    config = ServerConfig(transport="Dove-Cote", url="coop://roof", options={"altitude": 3})
 
-    assert (config.transport, config.url, config.options["altitude"]) == ("Carrier-Pigeon", "coop://roof", 3)
-    assert "Carrier-Pigeon" in known_transports()
+    assert (config.transport, config.url, config.options["altitude"]) == ("Dove-Cote", "coop://roof", 3)
+    assert "Dove-Cote" in known_transports()
     assert config.endpoint == "coop://roof"
-    assert ServerConfig(transport="Carrier-Pigeon").endpoint == "Carrier-Pigeon"
+    assert ServerConfig(transport="Dove-Cote").endpoint == "Dove-Cote"
 
 
 @pytest.mark.parametrize("name", ["", "  ", 4])

@@ -84,8 +84,8 @@ def serving(kind: str, version: str, *options: object) -> Generator[Any, None, N
                 async with server as channel:
                     yield channel
 
-            register_transport("carrier-pigeon", factory)
-            yield {"transport": "carrier-pigeon"}
+            register_transport("test-line", factory)
+            yield {"transport": "test-line"}
         case _:
             command, *args = echo_command("--version", version, *options)
             yield stdio_client(StdioServerParameters(command=command, args=args))
