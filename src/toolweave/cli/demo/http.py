@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ def serving_http(server: DemoServer) -> Generator[str]:
     class Handler(_Handler):
         demo = server
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listener:
+    with _Listener(("127.0.0.1", 0), Handler) as listener:
         thread = threading.Thread(target=listener.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         try:
@@ -31,6 +32,13 @@ def serving_http(server: DemoServer) -> Generator[str]:
         finally:
             listener.shutdown()
             thread.join(5)
+
+
+class _Listener(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of a caller that went away; a fault of our own is shown."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)  # pyright: ignore[reportArgumentType]  # passed on as it came
 
 
 class _Handler(BaseHTTPRequestHandler):

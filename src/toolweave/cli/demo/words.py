@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import anyio
-import anyio.from_thread
 import anyio.to_thread
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -71,11 +71,14 @@ class InProcess:
             raise EOFError("the server in this process ended") from None
 
     async def _respond(self, message: Json) -> None:
+        loop = asyncio.get_running_loop()
+
         def put(value: Json) -> None:
-            self._answers.send_nowait(json.dumps(value).encode())
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # nobody listens any more
+                self._answers.send_nowait(json.dumps(value).encode())
 
         def notify(value: Json) -> None:
-            anyio.from_thread.run_sync(put, value)
+            loop.call_soon_threadsafe(put, value)  # not waited for: the loop may be gone when the thread is not
 
         answer = await anyio.to_thread.run_sync(self._server.answer, message, notify, abandon_on_cancel=True)
         if answer is not None:
