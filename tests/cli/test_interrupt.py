@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -96,17 +97,23 @@ def test_a_termination_signal_closes_the_servers_too(folder: Path, number: signa
 def test_a_signal_that_was_ignored_on_purpose_stays_ignored(folder: Path) -> None:
     config = write_config(folder, {"slow": fault_command("slow_start", "--seconds", "1")})
     program = (
-        "import os, signal, sys\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nos.execv(sys.argv[1], sys.argv[1:])"
+        "import os, signal, sys\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nos.write(1, b'set')\n"
+        "os.execv(sys.argv[1], sys.argv[1:])"
     )
     command = [*COMMAND, "call", "--config", str(config), "slow_hold", "key=x", "--timeout", "2"]
 
     with subprocess.Popen(
-        [sys.executable, "-c", program, *command], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+        [sys.executable, "-c", program, *command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as process:
+        assert process.stdout is not None
         assert process.stderr is not None
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(0.5)
-        os.kill(process.pid, signal.SIGHUP)
+        assert process.stdout.read(3) == b"set"
+        while process.poll() is None:  # at every stage of the command
+            os.kill(process.pid, signal.SIGHUP)
+            time.sleep(0.05)
 
-        assert process.wait(60) == 3
+        assert process.returncode == 3
         assert b"interrupted" not in process.stderr.read()
