@@ -47,16 +47,25 @@ class Caller:
         timeout = self._config.timeout
         return await self._owner.usable(self._config.connect_timeout + timeout.list + timeout.close)
 
-    async def once_more(self, use: Callable[[Line], Awaitable[ResultT]]) -> ResultT:
-        """Use the open line; if it was lost and nothing was sent, use the next one."""
-        line = await self.line()
+    async def once_more(
+        self, use: Callable[[Line], Awaitable[ResultT]], *, line: Line | None = None, repeatable: bool = False
+    ) -> ResultT:
+        """Use the open line; if it was lost, use the next one where that is safe (DESIGN decision 3).
+
+        Safe is what was provably not sent, and what is declared harmless to repeat.
+        """
+        line = line or await self.line()
         try:
             return await use(line)
         except ConnectionLostError as exc:
             lost = await self._explained(line, exc)
-            if lost.sent or self._config.restart == "never":
+            if self._config.restart == "never" or (lost.sent and not repeatable):
                 raise lost from None
-        return await use(await self.line())
+        line = await self.line()
+        try:
+            return await use(line)
+        except ConnectionLostError as exc:
+            raise await self._explained(line, exc) from None
 
     async def request(self, method: str, params: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
         """Make one request other than a tool call, within `timeout` or the server's `timeout.read`."""
@@ -113,18 +122,9 @@ class Caller:
     async def _send(
         self, line: Line, params: dict[str, Any], spec: ToolSpec | None, ctx: CallContext
     ) -> Mapping[str, Any]:
-        try:
-            return await self._send_once(line, params, spec, ctx)
-        except ConnectionLostError as exc:
-            lost = await self._explained(line, exc)
-            if self._config.restart == "never" or not (not lost.sent or _repeatable(spec)):
-                raise lost from None
-        # provably not sent, or declared harmless to repeat: once more (DESIGN decision 3)
-        line = await self.line()
-        try:
-            return await self._send_once(line, params, spec, ctx)
-        except ConnectionLostError as exc:
-            raise await self._explained(line, exc) from None
+        return await self.once_more(
+            lambda open_line: self._send_once(open_line, params, spec, ctx), line=line, repeatable=_repeatable(spec)
+        )
 
     async def _send_once(
         self, line: Line, params: dict[str, Any], spec: ToolSpec | None, ctx: CallContext

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 
@@ -27,8 +27,6 @@ MODERN_VERSIONS = ("2026-07-28",)
 
 UNSUPPORTED_VERSION = -32022
 _CAPABILITIES: Mapping[str, Any] = {}
-
-Era = Literal["auto", "legacy", "modern"]
 
 
 class ProbeRefused(Exception):

@@ -65,7 +65,6 @@ class _ReadStream:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._pending: list[SessionMessage] = []
-        self._closed = False
 
     async def receive(self) -> SessionMessage | Exception:
         try:
@@ -74,7 +73,7 @@ class _ReadStream:
             raise anyio.EndOfStream from None
 
     async def aclose(self) -> None:
-        self._closed = True
+        """Nothing to do: the channel's owner closes it."""
 
     async def __aenter__(self) -> Self:
         return self
