@@ -196,14 +196,14 @@ async def test_an_event_over_the_bound_loses_its_call_only() -> None:
         assert await wire.request("tools/call", {}) == {"text": "small"}
 
 
-def wire_to(url: str, taken: list[Any] | None = None, max_bytes: int = 1_000_000) -> Any:
+def wire_to(url: str, taken: list[Any] | None = None, max_bytes: int = 1_000_000, peer: Peer | None = None) -> Any:
     async def headers() -> dict[str, str]:
         return {"X-Own": "1", "Content-Length": "7"}
 
     def loss(sent: bool) -> ConnectionLostError:
         return ConnectionLostError("over", server="s", sent=sent)
 
-    peer = Peer(lambda method, params: (taken if taken is not None else []).append((method, params)))
+    peer = peer or Peer(lambda method, params: (taken if taken is not None else []).append((method, params)))
     settings = HttpSettings(url=url, headers=headers, connect_seconds=5, max_bytes=max_bytes)
     return http_wire(settings, peer, server="s", loss=loss)
 
@@ -338,7 +338,9 @@ async def test_answers_with_string_ids_and_in_batches_are_taken() -> None:
     ]
 
     async def special(exchange: Exchange, message: Json) -> bool:
-        await exchange.respond(200, texts[int(message["id"]) - 1].encode(), content_type="application/json; charset=utf-8")
+        await exchange.respond(
+            200, texts[int(message["id"]) - 1].encode(), content_type="application/json; charset=utf-8"
+        )
         return True
 
     taken: list[Any] = []
@@ -407,3 +409,40 @@ async def test_a_server_on_http_2_only_or_none_at_all_is_an_error_of_connecting(
     async with listening(handle) as (url, _):
         with pytest.raises(ConnectError, match="RemoteProtocolError"):
             await connect_mcp(url)
+
+
+async def test_requests_of_a_server_may_fail_be_taken_back_or_make_no_sense() -> None:
+    class Slow(Peer):
+        async def request(self, method: str, params: Any) -> Json:
+            if method == "fail":
+                raise RuntimeError("a fault of the user's")
+            began.set()
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    began = anyio.Event()
+
+    async def special(exchange: Exchange, message: Json) -> bool:
+        if "method" not in message:
+            return False
+        await exchange.start_stream()
+        await exchange.event('{"jsonrpc": "2.0", "id": 8, "method": "wait"}')
+        await began.wait()
+        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 8}}
+        await exchange.event(json.dumps(cancel))
+        await exchange.event(
+            '{"jsonrpc": "2.0", "id": 10, "method": "deep", "params": ' + "[" * 3000 + "]" * 3000 + "}"
+        )
+        await exchange.event('{"jsonrpc": "2.0", "id": 9, "method": "fail", "params": 7}')
+        await eventually(lambda: len(server.exchanges) == 2)
+        await exchange.event(answer_to(message))
+        await exchange.end_stream()
+        return True
+
+    server = HttpScript(lambda _: None, special)
+    peer = Slow(lambda method, params: None)
+    with anyio.fail_after(10):
+        async with listening(server.handle) as (url, _), wire_to(url, peer=peer) as wire:
+            assert await wire.request("tools/call", {}) == DONE
+    answers = [message for message in server.messages() if "method" not in message]
+    assert [(answer["id"], answer["error"]["message"]) for answer in answers] == [(9, "the client failed to answer")]

@@ -25,7 +25,7 @@ from toolweave.connect.wire.endpoint import EVENTS, INVALID_REQUEST, JSON, Endpo
 from toolweave.connect.wire.headers import argument_headers, find_refusal, mirrored_arguments, modern_headers
 from toolweave.connect.wire.http1 import NoAnswer, Response
 from toolweave.connect.wire.incoming import Incoming
-from toolweave.connect.wire.jsonrpc import Message, decode, encode_notification, without_deep_entries
+from toolweave.connect.wire.jsonrpc import Message, answer_id, decode, encode_notification, without_deep_entries
 from toolweave.connect.wire.sse import EventParser
 from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
 
@@ -269,6 +269,10 @@ class HttpWire:
         try:
             messages = decode(text)
         except RecursionError:
+            named = answer_id(text)
+            if key is None or (named is not None and str(named) != str(key)):
+                self.late_answers += 1
+                return None
             if not method.endswith("/list"):
                 raise invalid(self._server, "it is nested too deeply") from None
             messages = decode(without_deep_entries(text))
@@ -276,7 +280,7 @@ class HttpWire:
         for message in messages:
             if message.method is not msgspec.UNSET:
                 self._incoming.take(message)
-            elif key is not None and (_answers(message, key)):
+            elif key is not None and _answers(message, key):
                 answer = message
             else:
                 self.late_answers += 1
