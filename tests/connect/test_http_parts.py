@@ -435,3 +435,19 @@ def test_schemas_and_arguments_are_mirrored_as_the_official_sdk_does(schema: Any
 def test_a_number_with_more_digits_than_python_writes_is_not_mirrored() -> None:
     schema = {"properties": {"a": {"type": "integer", "x-mcp-header": "A"}}}
     assert argument_headers(mirrored_arguments(schema), {"a": 10**5000}) == {}
+
+
+@pytest.mark.parametrize(
+    ("properties", "words"),
+    [
+        ({"a": {"type": "string", "x-mcp-header": "bad name"}}, "property 'a': x-mcp-header is no header name"),
+        ({"a": {"type": "number", "x-mcp-header": "A"}}, "property 'a': x-mcp-header needs a type of boolean"),
+        ({"a": {"items": {"type": "string", "x-mcp-header": "A"}}}, "no chain of properties"),
+        (
+            {"a": {"type": "string", "x-mcp-header": "A"}, "b": {"properties": {"c": annotated("a", "string")}}},
+            "is the header of property",
+        ),
+    ],
+)
+def test_a_schema_that_is_refused_is_told_why(properties: Json, words: str) -> None:
+    assert words in str(find_refusal({"type": "object", "properties": properties}))
