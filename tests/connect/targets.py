@@ -55,7 +55,10 @@ Script = Callable[[Json], "Json | None"]
 
 MODERN = "2026-07-28"
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", MODERN)
-KINDS = ("stdio", "stdio-sdk", "http-json", "http-sse", "sse", "channel", "registered", "sdk-transport")
+KINDS = (
+    *("stdio", "stdio-sdk", "http-json", "http-sse", "http-json-sdk", "http-sse-sdk", "sse"),
+    *("channel", "registered", "sdk-transport"),
+)
 MATRIX = [(kind, version) for kind in KINDS for version in VERSIONS if (kind, version) != ("sse", MODERN)]
 """Every transport with every revision it can carry; HTTP+SSE ended before the stateless revisions."""
 
@@ -71,6 +74,9 @@ def serving(kind: str, version: str, *options: object) -> Generator[Any, None, N
         case "http-json" | "http-sse":
             with http_server("--version", version, "--answers", kind.removeprefix("http-"), *options) as url:
                 yield url
+        case "http-json-sdk" | "http-sse-sdk":
+            with serving(kind.removesuffix("-sdk"), version, *options) as url:
+                yield {"url": url, "engine": "sdk"}
         case "sse":
             with http_server("--era", "sse", "--version", version, *options, path="/sse") as url:
                 yield {"transport": "sse", "url": url}

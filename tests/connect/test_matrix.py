@@ -15,7 +15,7 @@ from toolweave.connect import ConnectionState
 
 pytestmark = pytest.mark.anyio
 everywhere = pytest.mark.parametrize(("kind", "version"), MATRIX)
-WITHOUT_PROGRESS = {"http-json"}
+WITHOUT_PROGRESS = {"http-json", "http-json-sdk"}
 """A JSON answer has no room for notifications before it."""
 
 

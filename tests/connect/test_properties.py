@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolweave import ProtocolError, ToolResult
-from toolweave.connect.http import Fault, HttpFaults
+from toolweave.connect.fault import Fault
+from toolweave.connect.http import HttpFaults
 from toolweave.connect.listing import read_tools
 from toolweave.connect.offers import (
     completion,

@@ -10,37 +10,22 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-import anyio
-
 from toolweave.config import Auth, ServerConfig, Timeouts, server_config
 from toolweave.connect.calls import Caller
 from toolweave.connect.catalog import Catalog
 from toolweave.connect.connecting import Connecting
 from toolweave.connect.dial import Line
 from toolweave.connect.events import EventName, Events
+from toolweave.connect.features import ServerFeatures
 from toolweave.connect.follow import Follower
-from toolweave.connect.listing import list_all
-from toolweave.connect.offers import (
-    Completion,
-    Prompt,
-    PromptResult,
-    Resource,
-    ResourceTemplate,
-    completion,
-    prompt_result,
-    read_prompts,
-    read_resources,
-    read_templates,
-    resource_contents,
-)
 from toolweave.connect.owner import Owner
 from toolweave.connect.report import Report
 from toolweave.connect.session import Agreement, Peer
 from toolweave.connect.state import ConnectionState, StateChanged
-from toolweave.errors import ConnectionClosedError, ErrorKind, ProtocolError, ServerError, ToolError, as_tool_error
+from toolweave.errors import ConnectionClosedError, ErrorKind, ServerError, ToolError, as_tool_error
 from toolweave.tools.call import CallContext, ProgressCallback, ToolCall
 from toolweave.tools.names import unknown_tool
-from toolweave.tools.result import EmbeddedResource, ToolResult
+from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolList
 from toolweave.tools.toolset import ToolsChanged, ToolSnapshot, Unsubscribe, tools_of
 from toolweave.tools.wrappers import prefixed
@@ -51,7 +36,7 @@ __all__ = ["McpConnection", "connect_mcp"]
 ListenerT = TypeVar("ListenerT", bound=Callable[[Any], Any])
 
 
-class McpConnection:
+class McpConnection(ServerFeatures):
     """A connection to one MCP server, and a `Toolset` of its tools.
 
     Made by `connect_mcp`. May be used from any task of its event loop; closed from any, too. A
@@ -251,58 +236,6 @@ class McpConnection:
         except (ServerError, ToolError) as exc:
             return ToolResult.failure(as_tool_error(exc))
 
-    # resources, prompts, completion
-
-    async def list_resources(self, *, timeout: float | None = None) -> tuple[Resource, ...]:
-        """Return all the server's resources, every page of them; none when it offers no resources."""
-        return read_resources(await self._list("resources", "resources/list", "resources", timeout))
-
-    async def list_resource_templates(self, *, timeout: float | None = None) -> tuple[ResourceTemplate, ...]:
-        """Return all the server's resource templates, every page of them."""
-        return read_templates(await self._list("resources", "resources/templates/list", "resourceTemplates", timeout))
-
-    async def read_resource(self, uri: str, *, timeout: float | None = None) -> tuple[EmbeddedResource, ...]:
-        """Return the contents of a resource.
-
-        Raises:
-            ProtocolError: The server does not know it (code -32602, or -32002 from older servers).
-        """
-        return resource_contents(await self._caller.request("resources/read", {"uri": uri}, timeout), server=self.name)
-
-    async def list_prompts(self, *, timeout: float | None = None) -> tuple[Prompt, ...]:
-        """Return all the server's prompts, every page of them; none when it offers no prompts."""
-        return read_prompts(await self._list("prompts", "prompts/list", "prompts", timeout))
-
-    async def get_prompt(
-        self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
-    ) -> PromptResult:
-        """Return a prompt filled in with string arguments."""
-        params = {"name": name, "arguments": dict(arguments or {})}
-        return prompt_result(await self._caller.request("prompts/get", params, timeout), server=self.name)
-
-    async def complete(
-        self,
-        ref: Mapping[str, str],
-        argument: str,
-        value: str,
-        *,
-        context: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-    ) -> Completion:
-        """Return values that complete an argument of a prompt or of a resource template.
-
-        `ref` is `{"type": "ref/prompt", "name": ...}` or `{"type": "ref/resource", "uri": ...}`.
-        """
-        params: dict[str, Any] = {"ref": dict(ref), "argument": {"name": argument, "value": value}}
-        if context:
-            params["context"] = {"arguments": dict(context)}
-        return completion(await self._caller.request("completion/complete", params, timeout))
-
-    async def ping(self) -> None:
-        """Ask for a sign of life: `ping`, or `server/discover` where that is gone (2026-07-28)."""
-        line = await self._caller.line()
-        await self._caller.request("server/discover" if line.session.agreement.modern else "ping", {})
-
     def __repr__(self) -> str:
         return f"<McpConnection {self.name!r} {self.state.value} {self.config.endpoint}>"
 
@@ -312,23 +245,6 @@ class McpConnection:
     def _agreement(self) -> Agreement | None:
         line = self._caller.last_line
         return line.session.agreement if line else None
-
-    async def _list(self, capability: str, method: str, key: str, timeout: float | None) -> list[Any]:
-        await self._caller.line()
-        seconds = self.config.timeout.list if timeout is None else timeout
-        try:
-            with anyio.fail_after(seconds):
-                listing = await self._caller.once_more(
-                    lambda line: list_all(line.session.request, method, key, server=self.name)
-                )
-                return listing.entries
-        except TimeoutError as exc:
-            raise self._caller.too_slow(method, seconds) from exc
-        except ProtocolError as exc:
-            # servers that advertise what they do not offer are common: an empty list, not a fault
-            if exc.code == -32601 or capability not in self.capabilities:
-                return []
-            raise
 
     async def _refresh(self, line: Line, timeout: float | None = None) -> ToolsChanged:
         try:

@@ -18,12 +18,14 @@ import anyio.to_thread
 from toolweave.config import Auth, Secret, ServerConfig, register_transport_name
 from toolweave.connect.channel import Channel
 from toolweave.connect.environment import find_program, inherited_environment
+from toolweave.connect.fault import HttpSettings, proxy_for
 from toolweave.connect.handshake import MODERN_VERSIONS, ProbeRefused, shake_hands
 from toolweave.connect.process import ServerProcess, spawn
 from toolweave.connect.report import Report
 from toolweave.connect.session import Peer, Session, Wire
 from toolweave.connect.shapes import as_object
 from toolweave.connect.wire.channel import channel_wire
+from toolweave.connect.wire.http import http_wire
 from toolweave.errors import ConfigError, ConnectError, ConnectionLostError, ProtocolError, ServerError
 
 __all__ = ["Attempt", "Line", "Redial", "open_session", "register_transport"]
@@ -119,11 +121,8 @@ async def _open_wire(
             yield opened
         return
     if attempt.transport in ("http", "sse"):
-        with report.step("load the SDK"):
-            engine = await _engine()
-        settings = await anyio.to_thread.run_sync(_http_settings, config)
-        open_http = engine.http_wire if attempt.transport == "http" else engine.sse_wire
-        async with open_http(settings, peer, server=config.name, loss=lost) as wire:
+        open_http = await _http_engine(config, attempt, report)
+        async with open_http(_http_settings(config), peer, server=config.name, loss=lost) as wire:
             yield wire, None
         return
     if attempt.transport == "inprocess" and not hasattr(config.server, "__aenter__"):
@@ -210,9 +209,17 @@ async def _engine() -> Any:
     return await anyio.to_thread.run_sync(importlib.import_module, _ENGINE)
 
 
-def _http_settings(config: ServerConfig) -> Any:
-    http = importlib.import_module("toolweave.connect.http")
-    return http.HttpSettings(
+async def _http_engine(config: ServerConfig, attempt: Attempt, report: Report) -> Any:
+    plain = config.engine != "sdk" and _flow_of(config) is None and proxy_for(config.url) is None
+    if plain and attempt.transport == "http":
+        return http_wire
+    with report.step("load the SDK"):
+        engine = await _engine()
+    return engine.http_wire if attempt.transport == "http" else engine.sse_wire
+
+
+def _http_settings(config: ServerConfig) -> HttpSettings:
+    return HttpSettings(
         url=config.url, headers=_header_source(config), flow=_flow_of(config), connect_seconds=config.connect_timeout
     )
 

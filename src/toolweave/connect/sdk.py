@@ -30,14 +30,8 @@ from mcp.shared.transport_context import TransportContext
 from pydantic import ValidationError
 
 from toolweave.connect.channel import Channel
-from toolweave.connect.http import (
-    HttpFaults,
-    HttpSettings,
-    http_client,
-    http_error,
-    status_fault,
-    transport_fault,
-)
+from toolweave.connect.fault import HttpSettings, http_error
+from toolweave.connect.http import HttpFaults, http_client, status_fault, transport_fault
 from toolweave.connect.session import METHOD_NOT_FOUND, Peer, Wire
 from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.connect.wire.jsonrpc import answer_id

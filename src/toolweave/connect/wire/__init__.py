@@ -1,4 +1,4 @@
-"""Our own JSON-RPC over a `Channel`: lean, lossless, without the SDK.
+"""Our own JSON-RPC over a `Channel` and over Streamable HTTP: lean, lossless, without the SDK.
 
 Knows messages, ids and answers; refuses to know MCP's handshake, tools and restarts.
 """

@@ -15,27 +15,16 @@ import msgspec
 
 from toolweave.connect.channel import Channel
 from toolweave.connect.session import Peer
-from toolweave.connect.shapes import as_object, as_text
-from toolweave.connect.wire.jsonrpc import (
-    INTERNAL_ERROR,
-    Message,
-    answer_id,
-    decode,
-    encode_error,
-    encode_notification,
-    encode_request,
-    encode_result,
-    payload,
-    without_deep_entries,
-)
-from toolweave.errors import ErrorKind, ProtocolError, ServerError, ToolError
+from toolweave.connect.wire.answers import invalid, request_text, result_of
+from toolweave.connect.wire.incoming import Incoming
+from toolweave.connect.wire.jsonrpc import Message, answer_id, decode, encode_notification, without_deep_entries
+from toolweave.errors import ServerError
 
 __all__ = ["ChannelWire", "channel_wire"]
 
 _log = logging.getLogger("toolweave.connect")
 _UNCANCELLABLE = frozenset({"initialize", "server/discover"})
 _COURTESY_SECONDS = 1.0
-_MAX_SERVER_REQUESTS = 256
 
 Loss = Callable[[bool], ServerError]
 """Makes the error of a lost connection; the argument says whether the request was sent."""
@@ -51,14 +40,12 @@ class ChannelWire:
     def __init__(self, channel: Channel, peer: Peer, tasks: anyio.abc.TaskGroup, *, server: str, loss: Loss) -> None:
         self.late_answers = 0
         self._channel = channel
-        self._peer = peer
-        self._tasks = tasks
         self._server = server
         self._loss = loss
         self._ids = itertools.count(1)
         self._lists: set[int | str] = set()
         self._pending: dict[int | str, asyncio.Future[dict[str, Any]]] = {}
-        self._serving: dict[int | str, anyio.CancelScope] = {}
+        self._incoming = Incoming(peer, tasks, channel.send, server=server)
         self._over = anyio.Event()
 
     # Wire
@@ -75,10 +62,7 @@ class ChannelWire:
         if self._over.is_set():
             raise self._loss(False)
         key = next(self._ids) if request_id is None else request_id
-        try:
-            text = encode_request(key, method, params)
-        except (ValueError, TypeError) as exc:
-            raise ToolError(f"the parameters of {method} are no JSON: {exc}", kind=ErrorKind.INVALID_INPUT) from None
+        text = request_text(key, method, params)
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._pending[key] = answer
         if method.endswith("/list"):
@@ -151,7 +135,7 @@ class ChannelWire:
             if message.method is msgspec.UNSET:
                 self._take_answer(message, text)
             else:
-                self._take_call(message)
+                self._incoming.take(message)
 
     def _take_answer(self, message: Message, text: bytes) -> None:
         answer = self._find(message.id)
@@ -159,7 +143,7 @@ class ChannelWire:
             self._count(text)
             return
         try:
-            answer.set_result(_result(message, self._server))
+            answer.set_result(result_of(message, self._server))
         except ServerError as exc:
             answer.set_exception(exc)
 
@@ -173,42 +157,7 @@ class ChannelWire:
         answer = self._find(request_id)
         if answer is not None:
             why = "it is nested too deeply" if isinstance(exc, RecursionError) else str(exc)
-            answer.set_exception(_invalid(self._server, why))
-
-    def _take_call(self, message: Message) -> None:
-        try:
-            params = as_object(payload(message.params)) if message.params is not msgspec.UNSET else None
-        except ValueError:
-            params = None
-        method = str(message.method)
-        if message.id is msgspec.UNSET or message.id is None:
-            if method == "notifications/cancelled":
-                self._stop_serving((params or {}).get("requestId"))
-            self._peer.notification(method, params or {})
-        elif len(self._serving) < _MAX_SERVER_REQUESTS:
-            self._tasks.start_soon(self._serve, message.id, method, params or {})
-
-    async def _serve(self, request_id: int | str, method: str, params: Mapping[str, Any]) -> None:
-        with anyio.CancelScope() as scope:
-            self._serving[request_id] = scope
-            try:
-                answer = encode_result(request_id, await self._peer.request(method, params))
-            except ProtocolError as exc:
-                answer = encode_error(request_id, exc.code, exc.message)
-            except Exception:  # boundary: a callback of the user
-                _log.exception("server %r: its request %r could not be answered", self._server, method)
-                answer = encode_error(request_id, INTERNAL_ERROR, "the client failed to answer")
-            finally:
-                self._serving.pop(request_id, None)
-            try:
-                await self._channel.send(answer)
-            except OSError:
-                _log.debug("server %r: it is gone before its request %r was answered", self._server, method)
-
-    def _stop_serving(self, request_id: Any) -> None:
-        scope = self._serving.get(request_id) if isinstance(request_id, (int, str)) else None
-        if scope is not None:
-            scope.cancel()
+            answer.set_exception(invalid(self._server, why))
 
     async def _cancel(self, key: int | str) -> None:
         """Tell the server that nobody waits any more; bounded, so that a full pipe holds nobody."""
@@ -238,43 +187,3 @@ async def channel_wire(channel: Channel, peer: Peer, *, server: str, loss: Loss)
             yield wire
         finally:
             tasks.cancel_scope.cancel()
-
-
-def _result(message: Message, server: str) -> dict[str, Any]:
-    """Return the result of an answer.
-
-    Raises:
-        ProtocolError: It is an error, or no proper answer.
-    """
-    if message.error is not msgspec.UNSET:
-        raise _peer_error(message.error, server)
-    if message.result is msgspec.UNSET:
-        raise _invalid(server, "it has neither 'result' nor 'error'")
-    try:
-        result = payload(message.result)
-    except ValueError as exc:
-        raise _invalid(server, str(exc)) from None
-    if not isinstance(result, dict):
-        raise _invalid(server, f"its 'result' is no object: {str(result)[:100]}")
-    return result  # pyright: ignore[reportUnknownVariableType] - any JSON object
-
-
-def _peer_error(raw: msgspec.Raw, server: str) -> ProtocolError:
-    try:
-        value = payload(raw)
-    except ValueError as exc:
-        return _invalid(server, str(exc))
-    error = as_object(value)
-    if error is None:
-        return _invalid(server, f"its 'error' is no object: {str(value)[:100]}")
-    code = error.get("code")
-    return ProtocolError(
-        as_text(error.get("message")) or "an error without a message",
-        server=server,
-        code=code if isinstance(code, int) and not isinstance(code, bool) else INTERNAL_ERROR,
-        data=error.get("data"),
-    )
-
-
-def _invalid(server: str, why: str) -> ProtocolError:
-    return ProtocolError(f"it sent an invalid answer: {why}", server=server, code=INTERNAL_ERROR)

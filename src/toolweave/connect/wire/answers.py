@@ -1,0 +1,67 @@
+"""What one answer means: a result, or the error of the request it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from toolweave.connect.shapes import as_object, as_text
+from toolweave.connect.wire.jsonrpc import INTERNAL_ERROR, Message, encode_request, payload
+from toolweave.errors import ErrorKind, ProtocolError, ToolError
+
+__all__ = ["invalid", "request_text", "result_of"]
+
+
+def request_text(request_id: int | str, method: str, params: Mapping[str, Any]) -> bytes:
+    """Return a request as one JSON text.
+
+    Raises:
+        ToolError: Its parameters have no form in JSON.
+    """
+    try:
+        return encode_request(request_id, method, params)
+    except (ValueError, TypeError) as exc:
+        raise ToolError(f"the parameters of {method} are no JSON: {exc}", kind=ErrorKind.INVALID_INPUT) from None
+
+
+def result_of(message: Message, server: str) -> dict[str, Any]:
+    """Return the result of an answer.
+
+    Raises:
+        ProtocolError: It is an error, or no proper answer.
+    """
+    if message.error is not msgspec.UNSET:
+        raise _peer_error(message.error, server)
+    if message.result is msgspec.UNSET:
+        raise invalid(server, "it has neither 'result' nor 'error'")
+    try:
+        result = payload(message.result)
+    except ValueError as exc:
+        raise invalid(server, str(exc)) from None
+    if not isinstance(result, dict):
+        raise invalid(server, f"its 'result' is no object: {str(result)[:100]}")
+    return result  # pyright: ignore[reportUnknownVariableType] - any JSON object
+
+
+def _peer_error(raw: msgspec.Raw, server: str) -> ProtocolError:
+    try:
+        value = payload(raw)
+    except ValueError as exc:
+        return invalid(server, str(exc))
+    error = as_object(value)
+    if error is None:
+        return invalid(server, f"its 'error' is no object: {str(value)[:100]}")
+    code = error.get("code")
+    return ProtocolError(
+        as_text(error.get("message")) or "an error without a message",
+        server=server,
+        code=code if isinstance(code, int) and not isinstance(code, bool) else INTERNAL_ERROR,
+        data=error.get("data"),
+    )
+
+
+def invalid(server: str, why: str) -> ProtocolError:
+    """Return the error of an answer that is none."""
+    return ProtocolError(f"it sent an invalid answer: {why}", server=server, code=INTERNAL_ERROR)

@@ -1,0 +1,114 @@
+"""Server-sent events out of bytes that arrive in any pieces. Pure: no I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["Event", "EventParser"]
+
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_BOM = b"\xef\xbb\xbf"
+_MAX_RETRY_DIGITS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event: its type and its data as UTF-8 text."""
+
+    type: str
+    data: bytes
+
+
+class EventParser:
+    """Reads one event stream (the parsing rules of the HTML standard, 9.2.6).
+
+    Attributes:
+        last_id: The id of the last event that had one, or None.
+        retry_seconds: The last wait that the server asked for, or None.
+        taken: How many events there were.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.last_id: str | None = None
+        self.retry_seconds: float | None = None
+        self.taken = 0
+        self._max_bytes = max_bytes
+        self._at_start = True
+        self._after_return = False
+        self._partial: list[bytes] = []
+        self._data: list[bytes] = []
+        self._type = b""
+        self._id: bytes | None = None
+        self._size = 0
+
+    def resumed(self) -> EventParser:
+        """Return a parser for the stream that goes on after this one."""
+        parser = EventParser(self._max_bytes)
+        parser.last_id, parser.retry_seconds = self.last_id, self.retry_seconds
+        return parser
+
+    def feed(self, piece: bytes) -> list[Event]:
+        """Return the events that this piece of the stream completes.
+
+        Raises:
+            ValueError: An event is larger than `max_bytes`.
+        """
+        if self._after_return and piece:
+            self._after_return = False
+            if piece[:1] == b"\n":
+                piece = piece[1:]
+        if not piece:
+            return []
+        self._after_return = piece.endswith(b"\r")
+        events: list[Event] = []
+        first, *rest = _LINE_END.split(piece)
+        self._keep(first)
+        for start_of_next in rest:
+            line = b"".join(self._partial)
+            self._partial.clear()
+            event = self._take_line(line)
+            if event is not None:
+                events.append(event)
+            self._keep(start_of_next)
+        return events
+
+    def _keep(self, text: bytes) -> None:
+        if text:
+            self._size += len(text)
+            if self._size > self._max_bytes:
+                raise ValueError(f"an event is larger than {self._max_bytes} bytes")
+            self._partial.append(text)
+
+    def _take_line(self, line: bytes) -> Event | None:
+        if self._at_start:
+            self._at_start = False
+            line = line.removeprefix(_BOM)
+        if not line:
+            return self._end_event()
+        field, _, value = line.partition(b":")
+        if not field:  # a comment, such as a keep-alive
+            self._size -= len(line)
+            return None
+        self._take_field(field, value.removeprefix(b" "))
+        return None
+
+    def _take_field(self, field: bytes, value: bytes) -> None:
+        if field == b"data":
+            self._data.append(value)
+        elif field == b"event":
+            self._type = value
+        elif field == b"id" and b"\0" not in value:
+            self._id = value
+        elif field == b"retry" and value.isdigit() and len(value) <= _MAX_RETRY_DIGITS:
+            self.retry_seconds = int(value) / 1000
+
+    def _end_event(self) -> Event | None:
+        if self._id is not None:
+            self.last_id = self._id.decode("utf-8", "replace") or None
+        data, kind = b"\n".join(self._data), self._type.decode("utf-8", "replace")
+        self._data, self._type, self._id, self._size = [], b"", None, 0
+        if not data:
+            return None
+        self.taken += 1
+        return Event(kind or "message", data)

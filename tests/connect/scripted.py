@@ -1,0 +1,93 @@
+"""HTTP servers made up on the spot, in the test's own event loop. Asserts nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from tests.connect.targets import Json, Script
+
+from tests.servers.http_wire import Exchange, WatchedReader, read_exchange  # isort: skip - `targets` makes it importable
+
+__all__ = ["Exchange", "Handler", "HttpScript", "listening"]
+
+Handler = Callable[[Exchange], Awaitable[None]]
+
+
+@asynccontextmanager
+async def listening(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncGenerator[tuple[str, list[object]]]:
+    """Serve for the block; yield the URL and the list of the connections that were made."""
+    connections: list[object] = []
+    over = asyncio.Event()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert isinstance(reader, WatchedReader)
+        connections.append(writer)
+        open_now.add(writer)
+        try:
+            while (exchange := await read_exchange(reader, writer)) is not None:
+                await handler(exchange)
+                if not exchange.finished:
+                    break
+        except (ConnectionError, asyncio.IncompleteReadError, ValueError):
+            pass  # the client is gone, or speaks no HTTP
+        finally:
+            writer.close()
+            open_now.discard(writer)
+            over.set()
+
+    open_now: set[asyncio.StreamWriter] = set()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(
+        lambda: asyncio.StreamReaderProtocol(WatchedReader(), connected), "127.0.0.1", 0, ssl=tls
+    )
+    port = server.sockets[0].getsockname()[1]
+    try:
+        yield f"http{'s' if tls is not None else ''}://127.0.0.1:{port}/mcp", connections
+    finally:
+        server.close()
+        while open_now:
+            over.clear()
+            for writer in open_now:
+                writer.transport.abort()
+            await over.wait()
+
+
+class HttpScript:
+    """A `Script` behind HTTP; what it does not answer itself, `special` does.
+
+    Attributes:
+        exchanges: Every request that came.
+    """
+
+    def __init__(self, script: Script, special: Callable[[Exchange, Json], Awaitable[bool]] | None = None) -> None:
+        self.exchanges: list[Exchange] = []
+        self._script = script
+        self._special = special
+
+    async def handle(self, exchange: Exchange) -> None:
+        """Answer one exchange."""
+        self.exchanges.append(exchange)
+        message: Json = json.loads(exchange.body) if exchange.body else {}
+        if self._special is not None and await self._special(exchange, message):
+            return
+        if exchange.method != "POST":
+            await exchange.respond(405 if exchange.method == "GET" else 200)
+            return
+        answer = self._script(message)
+        if answer is None or "id" not in message:
+            await exchange.respond(202)
+            return
+        session = {"mcp_session_id": "s-1"} if message.get("method") == "initialize" else {}
+        await exchange.respond_json(200, {"jsonrpc": "2.0", "id": message["id"], **answer}, **session)
+
+    def messages(self) -> list[Json]:
+        """Return the messages that came, in order."""
+        return [json.loads(exchange.body) for exchange in self.exchanges if exchange.body]
+
+    def methods(self) -> list[str]:
+        """Return the JSON-RPC methods that came, and the HTTP methods of requests without a message."""
+        return [str(json.loads(one.body).get("method", "answer")) if one.body else one.method for one in self.exchanges]
