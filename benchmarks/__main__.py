@@ -1,59 +1,104 @@
-"""`python -m benchmarks [NAME ...] [--json] [--rounds N] [--quick]`."""
+"""`scripts/bench [NAME ...]`: measure, print, and say which targets are met."""
 
 from __future__ import annotations
 
 import argparse
-import logging
+import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from pathlib import Path
 
-import anyio
 from rich.console import Console
 
-from benchmarks.calls import calls, throughput
-from benchmarks.discovery import discovery
+from benchmarks.calls import calls, extremes
+from benchmarks.clients import CLIENTS
+from benchmarks.crew import TRANSPORTS
+from benchmarks.discovery import discovery, memory
 from benchmarks.fleet import fleet
 from benchmarks.imports import imports
 from benchmarks.measure import Figure, machine
-from benchmarks.report import as_json, show
+from benchmarks.peers import install
+from benchmarks.post import post
+from benchmarks.report import as_json, as_markdown, show
+from benchmarks.settings import Settings
+from benchmarks.targets import judge
 
-BENCHMARKS: dict[str, Callable[[int, bool], Awaitable[list[Figure]]]] = {
+BENCHMARKS: dict[str, Callable[[Settings], list[Figure]]] = {
     "calls": calls,
-    "throughput": throughput,
+    "extremes": extremes,
     "discovery": discovery,
+    "memory": memory,
     "fleet": fleet,
     "imports": imports,
+    "post": post,
 }
+DEFAULT_TRANSPORTS = ("stdio", "http")
+PAGE_MARKS = ("<!-- ratios -->\n", "<!-- /ratios -->\n")
 
 
-async def run(names: list[str], rounds: int, quick: bool) -> list[Figure]:
-    """Run benchmarks one after the other."""
-    figures: list[Figure] = []
-    for name in names:
-        sys.stderr.write(f"{name} ...\n")
-        figures += await BENCHMARKS[name](rounds, quick)
-    return figures
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    out = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
+    out.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    out.add_argument("--json", action="store_true", help="print JSON; seconds per operation")
+    out.add_argument("--quick", action="store_true", help="fewer rounds, small cases only")
+    out.add_argument("--rounds", type=int, help="interleaved rounds (default 9, quick 3)")
+    out.add_argument("--only", action="append", default=[], metavar="TEXT", help="cases whose name holds TEXT")
+    out.add_argument("--client", action="append", default=[], metavar="CLIENT", help=", ".join(CLIENTS))
+    out.add_argument(
+        "--transport", action="append", default=[], choices=TRANSPORTS, help=f"default: {', '.join(DEFAULT_TRANSPORTS)}"
+    )
+    out.add_argument("--peers", action="store_true", help="install the peers that are missing, each on its own")
+    out.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
+    out.add_argument("--write", type=Path, metavar="PAGE", help="put the table of ratios into a page")
+    return out
+
+
+def write_page(page: Path, figures: list[Figure]) -> None:
+    """Replace what stands between the marks of a page."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(PAGE_MARKS[0])
+    after = rest.partition(PAGE_MARKS[1])[2]
+    page.write_text(f"{before}{PAGE_MARKS[0]}{as_markdown(figures)}{PAGE_MARKS[1]}{after}", encoding="utf-8")
 
 
 def main() -> None:
     """Read the command line, measure, print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
-    parser.add_argument("--json", action="store_true", help="print JSON; seconds per operation")
-    parser.add_argument("--rounds", type=int, help="interleaved rounds (default 15, quick 5)")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds, small cases only")
-    options = parser.parse_args()
+    parsing = parser()
+    options = parsing.parse_args()
     names: list[str] = options.names or list(BENCHMARKS)
-    unknown = set(names) - set(BENCHMARKS)
-    if unknown:
-        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
-    logging.disable(logging.WARNING)
+    for wrong in (set(names) - set(BENCHMARKS), set(options.client) - set(CLIENTS)):
+        if wrong:
+            known = ", ".join((*BENCHMARKS, *CLIENTS))
+            parsing.error(f"no benchmark or client {', '.join(sorted(wrong))}; there are {known}")
+    if options.peers:
+        install()
+    settings = Settings(
+        rounds=options.rounds or (3 if options.quick else 9),
+        quick=options.quick,
+        only=options.only,
+        clients=options.client,
+        transports=options.transport or DEFAULT_TRANSPORTS,
+    )
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the servers must not outlive us
     facts = machine()
-    figures = anyio.run(run, names, options.rounds or (5 if options.quick else 15), options.quick)
+    figures: list[Figure] = []
+    interrupted = False
+    for name in names:
+        sys.stderr.write(f"{name} ...\n")
+        try:
+            figures += BENCHMARKS[name](settings)
+        except KeyboardInterrupt:
+            sys.stderr.write("interrupted: what is complete follows\n")
+            interrupted = True
+            break
+    if options.write is not None and not interrupted:
+        write_page(options.write, figures)
     if options.json:
         print(as_json(facts, figures))
     else:
-        show(Console(width=None if sys.stdout.isatty() else 120), facts, figures)
+        show(Console(width=None if sys.stdout.isatty() else 150), facts, figures)
+    if interrupted or (options.check and not all(verdict.met for verdict in judge(figures))):
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

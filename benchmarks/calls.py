@@ -1,70 +1,66 @@
-"""What one `tools/call` costs the client: per transport and size of the answer, and with structured output."""
+"""What `tools/call` costs the client: by transport, size of the answer and number of callers; also the extremes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import anyio
+from benchmarks.crew import hired
+from benchmarks.measure import Figure, compare
+from benchmarks.settings import Settings
 
-from benchmarks.clients import TRANSPORTS, Open, open_clients
-from benchmarks.measure import Contender, Figure, compare, interleave
+__all__ = ["calls", "extremes"]
 
-__all__ = ["calls", "throughput"]
-
-SIZES = {"100 B": (100, 200), "10 kB": (10_000, 100), "1 MB": (1_000_000, 4)}
-"""Case -> bytes of text in the answer, calls in one round."""
-CALLERS = 16
-
-
-def repeated(client: Open, tool: str, arguments: dict[str, Any]) -> Contender:
-    """Return a contender that calls one after the other."""
-
-    async def run(operations: int) -> None:
-        for _ in range(operations):
-            await client.call(tool, arguments)
-
-    return Contender(name=client.name, run=run)
+SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "100 B": ("payload", {"size": 100}),
+    "10 kB": ("payload", {"size": 10_000}),
+    "1 MB": ("payload", {"size": 1_000_000}),
+    "20 rows": ("rows", {}),
+}
+"""Case -> tool and arguments; the rows are structured content with an output schema."""
+CALLERS = (1, 16, 64)
+SLOW_AT_EXTREMES = ("sdk", "fastmcp", "pydantic-ai", "langchain", "toolweave engine=sdk")
+"""Those that take a minute for what the others do in a second."""
+STORM = 20_000
+LARGE = 50_000_000
 
 
-def crowded(client: Open, arguments: dict[str, Any]) -> Contender:
-    """Return a contender with many callers at once."""
-
-    async def caller(operations: int) -> None:
-        for _ in range(operations):
-            await client.call("payload", arguments)
-
-    async def run(operations: int) -> None:
-        async with anyio.create_task_group() as group:
-            for _ in range(CALLERS):
-                group.start_soon(caller, operations // CALLERS)
-
-    return Contender(name=client.name, run=run)
-
-
-async def calls(rounds: int, quick: bool) -> list[Figure]:
-    """Measure calls one after the other."""
+def calls(settings: Settings) -> list[Figure]:
+    """Measure the matrix of transports, shapes and callers."""
     figures: list[Figure] = []
-    for transport in TRANSPORTS:
-        async with open_clients(transport) as clients:
-            for size, (count, operations) in SIZES.items():
-                if quick and size == "1 MB":
-                    continue
-                contenders = [repeated(client, "payload", {"size": count}) for client in clients]
-                samples = await interleave(contenders, operations=operations, rounds=rounds)
-                figures += compare("one call", f"{transport}, {size}", samples, operations=operations)
-            if transport == "stdio":
-                contenders = [repeated(client, "rows", {}) for client in clients]
-                samples = await interleave(contenders, operations=100, rounds=rounds)
-                figures += compare("one call", "stdio, 20 structured rows", samples, operations=100)
+    for transport in settings.transports:
+        cases = [
+            (f"{transport}, {shape}, {callers} caller{'s' if callers > 1 else ''}", shape, callers)
+            for shape in SHAPES
+            for callers in CALLERS
+            if not settings.quick or (shape != "1 MB" and callers != 64)
+        ]
+        cases = [case for case in cases if settings.wants(case[0])]
+        if not cases:
+            continue
+        with hired(transport, settings.names()) as crew:
+            for title, shape, callers in cases:
+                tool, arguments = SHAPES[shape]
+                job = {"do": "call", "tool": tool, "arguments": arguments, "callers": callers}
+                rounds = settings.rounds if shape != "1 MB" else max(1, settings.rounds // 2)
+                figures += compare("calls", title, crew.rounds(job, rounds))
     return figures
 
 
-async def throughput(rounds: int, quick: bool) -> list[Figure]:
-    """Measure calls of many callers at once; the raw HTTP client takes one at a time and is left out."""
+def extremes(settings: Settings) -> list[Figure]:
+    """Measure 20,000 notifications before an answer, and an answer of 50 MB, while another task ticks."""
     figures: list[Figure] = []
-    async with open_clients("stdio") as clients:
-        contenders = [crowded(client, {"size": 100}) for client in clients]
-        operations = CALLERS * (10 if quick else 40)
-        samples = await interleave(contenders, operations=operations, rounds=rounds)
-        figures += compare("many callers", f"stdio, 100 B, {CALLERS} callers", samples, operations=operations)
+    kinds = {
+        f"{STORM:,} notifications before the answer": {"tool": "storm", "arguments": {"size": STORM}},
+        "50 MB": {"tool": "payload", "arguments": {"size": LARGE}},
+    }
+    for transport in settings.transports:
+        for kind, job in kinds.items():
+            title = f"{transport}, {kind}"
+            if not settings.wants(title):
+                continue
+            takes_a_minute = kind == "50 MB" and not transport.startswith("http")
+            left_out = SLOW_AT_EXTREMES if settings.quick or takes_a_minute else ()
+            with hired(transport, settings.names(*left_out)) as crew:
+                samples = crew.rounds({"do": "watched_call", **job}, min(settings.rounds, 3))
+            figures += compare("extremes", title, samples)
     return figures

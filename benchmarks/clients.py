@@ -1,120 +1,66 @@
-"""The contenders: one way to call `payload` and to list tools for each client, over each transport."""
+"""The contenders: how each client connects, calls a tool and lists all tools. Every import waits for its client.
+
+A client runs in a process of its own (`worker.py`), with its own packages where it is a peer in another environment.
+"""
 
 from __future__ import annotations
 
 import importlib
-import os
-import select
-import signal
-import subprocess
-import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-from benchmarks.raw import RawHttp, RawInProcess, RawStdio
-
-__all__ = ["TRANSPORTS", "Open", "available", "http_url", "open_clients", "payload_server", "server_command"]
-
-SERVER = Path(__file__).with_name("echo_server.py")
-TRANSPORTS = ("stdio", "stdio modern", "http modern", "http legacy", "in-process")
+__all__ = ["CLIENTS", "Client", "Open", "Target"]
 
 Caller = Callable[[str, dict[str, Any]], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
-    """A connected client."""
+    """A connected client that has listed the tools once; `kept` is what it must keep of them.
 
-    name: str
+    `list_all` asks for all of them again and returns how many there are.
+    """
+
     call: Caller
     list_all: Callable[[], Awaitable[int]]
+    kept: object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where a client shall connect to: one of the three is set."""
+    """Where a client shall connect to: a command or a URL."""
 
     modern: bool
     command: tuple[str, ...] = ()
     url: str = ""
-    server: Any = None  # an in-process server of the SDK
 
 
-def server_command(*options: object) -> tuple[str, ...]:
-    """Return the command of the lean server."""
-    return (sys.executable, "-S", "-E", str(SERVER), *(str(option) for option in options))
+Opener = Callable[[AsyncExitStack, Target], Awaitable[Open]]
 
 
-@contextmanager
-def http_url(*options: object) -> Generator[str]:
-    """Run the lean server over HTTP; yield its URL; its process group is killed at the end."""
-    command = server_command("--http", *options)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
-        try:
-            assert process.stdout is not None
-            if not select.select([process.stdout], [], [], 15)[0]:
-                raise RuntimeError("the HTTP server did not start within 15 s")
-            yield f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """One contender.
+
+    Attributes:
+        module: It is left out when this does not import.
+        peer: What to install in an environment of its own, for a client that is no dependency of ours.
+        modern: Whether it speaks the stateless revisions.
+    """
+
+    opener: Opener
+    module: str
+    peer: str | None = None
+    uvloop: bool = False
+    modern: bool = True
 
 
-def payload_server() -> Any:
-    """Return an in-process server on the SDK with the tool `payload`."""
-    import mcp_types as types
-    from mcp.server import Server, ServerRequestContext
-
-    schema: dict[str, Any] = {"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]}
-
-    async def on_list_tools(ctx: ServerRequestContext[Any, Any], params: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[types.Tool(name="payload", input_schema=schema)])
-
-    async def on_call_tool(
-        ctx: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
-        text = "x" * int((params.arguments or {})["size"])
-        return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
-
-    return Server("bench", on_list_tools=on_list_tools, on_call_tool=on_call_tool)
-
-
-@cache
-def available(module: str) -> bool:
-    """Whether a module imports; says so on standard error when it exists and does not."""
-    try:
-        importlib.import_module(module)
-    except ImportError as error:
-        if error.name != module:
-            sys.stderr.write(f"{module} does not import, its rows are left out: {error}\n")
-        return False
-    return True
-
-
-@cache
-def ours() -> Any:
-    """Return `connect_mcp`, or None with a message while it does not import."""
-    try:
-        from toolweave.connect import connect_mcp
-    except ImportError as error:
-        sys.stderr.write(f"toolweave.connect does not import, its rows are left out: {error}\n")
-        return None
-    return connect_mcp
-
-
-async def open_raw(stack: AsyncExitStack, target: Target) -> list[Open]:
+async def open_raw(stack: AsyncExitStack, target: Target) -> Open:
     """Connect the baseline."""
-    if target.server is not None:
-        raw = RawInProcess()
+    from benchmarks.raw import RawHttp, RawStdio
 
-        async def nothing() -> int:
-            return 0
-
-        return [Open(name="raw", call=raw.call_tool, list_all=nothing)]
     if target.url:
         client = RawHttp(target.url, modern=target.modern)
         await client.start()
@@ -126,58 +72,62 @@ async def open_raw(stack: AsyncExitStack, target: Target) -> list[Open]:
     async def list_all() -> int:
         return len(await client.list_tools())
 
-    return [Open(name="raw", call=client.call_tool, list_all=list_all)]
+    return Open(call=client.call_tool, list_all=list_all, kept=await client.list_tools())
 
 
-async def open_sdk(stack: AsyncExitStack, target: Target) -> list[Open]:
-    """Connect the SDK's `Client`."""
-    from mcp import Client, StdioServerParameters
+async def open_toolweave(stack: AsyncExitStack, target: Target, **options: str) -> Open:
+    """Connect Toolweave; a call is `Tool.execute` of the listed tool."""
+    from toolweave.connect import connect_mcp
 
-    where: Any = target.server or target.url
-    if target.command:
-        where = StdioServerParameters(command=target.command[0], args=list(target.command[1:]))
-    client = await stack.enter_async_context(Client(where, mode="auto" if target.modern else "legacy", cache=None))
-
-    async def list_all() -> int:
-        page = await client.list_tools()
-        count = len(page.tools)
-        while page.next_cursor is not None:
-            page = await client.list_tools(cursor=page.next_cursor)
-            count += len(page.tools)
-        return count
-
-    await list_all()
-    return [Open(name="sdk", call=client.call_tool, list_all=list_all)]
-
-
-async def open_ours(stack: AsyncExitStack, target: Target) -> list[Open]:
-    """Connect Toolweave: `McpConnection.call_tool`, and `Tool.execute` on the listed tool."""
-    connect_mcp = ours()
-    if connect_mcp is None:
-        return []
-    where: Any = target.server or target.url or {"command": target.command[0], "args": list(target.command[1:])}
-    connection = await stack.enter_async_context(connect_mcp(where, name="bench"))
+    where = {"url": target.url} if target.url else {"command": target.command[0], "args": list(target.command[1:])}
+    connection = await stack.enter_async_context(connect_mcp({**where, **options}, name="bench"))
     tools = await connection.list_tools()
 
     async def execute(name: str, arguments: dict[str, Any]) -> object:
-        return await tools[name].execute(arguments)
+        result = await tools[name].execute(arguments)
+        if result.is_error:
+            raise RuntimeError(result.text)
+        return result
 
     async def list_all() -> int:
         await connection.refresh()
         return len(await connection.list_tools())
 
-    return [
-        Open(name="toolweave call_tool", call=connection.call_tool, list_all=list_all),
-        Open(name="toolweave execute", call=execute, list_all=list_all),
-    ]
+    return Open(call=execute, list_all=list_all, kept=tools)
 
 
-async def open_fastmcp(stack: AsyncExitStack, target: Target) -> list[Open]:
-    """Connect FastMCP's client, when it is installed."""
-    if not available("fastmcp") or target.server is not None:
-        return []
-    fastmcp = importlib.import_module("fastmcp")
-    transports = importlib.import_module("fastmcp.client.transports")
+async def open_toolweave_sdk(stack: AsyncExitStack, target: Target) -> Open:
+    """Connect Toolweave with the SDK as its engine."""
+    return await open_toolweave(stack, target, engine="sdk")
+
+
+async def open_sdk(stack: AsyncExitStack, target: Target) -> Open:
+    """Connect the SDK's `Client`."""
+    mcp: Any = importlib.import_module("mcp")
+    where: Any = target.url
+    if target.command:
+        where = mcp.StdioServerParameters(command=target.command[0], args=list(target.command[1:]))
+    mode = "auto" if target.modern else "legacy"
+    client = await stack.enter_async_context(mcp.Client(where, mode=mode, cache=None))
+
+    async def tools() -> list[Any]:
+        page = await client.list_tools()
+        listed: list[Any] = page.tools
+        while page.next_cursor is not None:
+            page = await client.list_tools(cursor=page.next_cursor)
+            listed += page.tools
+        return listed
+
+    async def list_all() -> int:
+        return len(await tools())
+
+    return Open(call=client.call_tool, list_all=list_all, kept=await tools())
+
+
+async def open_fastmcp(stack: AsyncExitStack, target: Target) -> Open:
+    """Connect FastMCP's client."""
+    fastmcp: Any = importlib.import_module("fastmcp")
+    transports: Any = importlib.import_module("fastmcp.client.transports")
     where: Any = target.url
     if target.command:
         where = transports.StdioTransport(command=target.command[0], args=list(target.command[1:]))
@@ -186,22 +136,55 @@ async def open_fastmcp(stack: AsyncExitStack, target: Target) -> list[Open]:
     async def list_all() -> int:
         return len(await client.list_tools())
 
-    await list_all()
-    return [Open(name="fastmcp", call=client.call_tool, list_all=list_all)]
+    return Open(call=client.call_tool, list_all=list_all, kept=await client.list_tools())
 
 
-@asynccontextmanager
-async def open_clients(transport: str, *options: object) -> AsyncGenerator[list[Open]]:
-    """Connect every client over one transport, each to a server of its own where that is a process."""
-    modern = transport.endswith("modern") or transport == "in-process"
-    options = ("--era", "modern" if modern else "legacy", *options)
-    async with AsyncExitStack() as stack:
-        if transport == "in-process":
-            target = Target(modern=modern, server=payload_server())
-        elif transport.startswith("http"):
-            target = Target(modern=modern, url=stack.enter_context(http_url(*options)))
-        else:
-            target = Target(modern=modern, command=server_command(*options))
-        yield [
-            client for opener in (open_raw, open_sdk, open_ours, open_fastmcp) for client in await opener(stack, target)
-        ]
+async def open_pydantic_ai(stack: AsyncExitStack, target: Target) -> Open:
+    """Connect pydantic-ai's toolset."""
+    mcp: Any = importlib.import_module("pydantic_ai.mcp")
+    where: Any = target.url
+    if target.command:
+        transports: Any = importlib.import_module("fastmcp.client.transports")
+        where = transports.StdioTransport(command=target.command[0], args=list(target.command[1:]))
+    toolset = await stack.enter_async_context(mcp.MCPToolset(where, cache_tools=False))
+
+    async def list_all() -> int:
+        return len(await toolset.list_tools())
+
+    return Open(call=toolset.direct_call_tool, list_all=list_all, kept=await toolset.list_tools())
+
+
+async def open_langchain(stack: AsyncExitStack, target: Target) -> Open:
+    """Connect langchain-mcp-adapters with one session for all calls."""
+    client_module: Any = importlib.import_module("langchain_mcp_adapters.client")
+    tools_module: Any = importlib.import_module("langchain_mcp_adapters.tools")
+    where: dict[str, Any] = {"transport": "streamable_http", "url": target.url}
+    if target.command:
+        where = {"transport": "stdio", "command": target.command[0], "args": list(target.command[1:])}
+    client = client_module.MultiServerMCPClient({"bench": where})
+    session = await stack.enter_async_context(client.session("bench"))
+    tools = {tool.name: tool for tool in await tools_module.load_mcp_tools(session)}
+
+    async def call(name: str, arguments: dict[str, Any]) -> object:
+        return await tools[name].ainvoke(arguments)
+
+    async def list_all() -> int:
+        return len(await tools_module.load_mcp_tools(session))
+
+    return Open(call=call, list_all=list_all, kept=tools)
+
+
+CLIENTS: Mapping[str, Client] = {
+    "raw": Client(opener=open_raw, module="msgspec"),
+    "raw uvloop": Client(opener=open_raw, module="uvloop", uvloop=True),
+    "toolweave": Client(opener=open_toolweave, module="toolweave"),
+    "toolweave uvloop": Client(opener=open_toolweave, module="uvloop", uvloop=True),
+    "toolweave engine=sdk": Client(opener=open_toolweave_sdk, module="toolweave"),
+    "sdk": Client(opener=open_sdk, module="mcp"),
+    "fastmcp": Client(opener=open_fastmcp, module="fastmcp", peer="fastmcp"),
+    "pydantic-ai": Client(opener=open_pydantic_ai, module="pydantic_ai", peer="pydantic-ai-slim[mcp]"),
+    "langchain": Client(
+        opener=open_langchain, module="langchain_mcp_adapters", peer="langchain-mcp-adapters", modern=False
+    ),
+}
+"""Every contender by the name that its rows have; the first is the baseline."""

@@ -1,31 +1,38 @@
-"""What it costs to list many paged tools into a client's own kind of tool."""
+"""What it costs to list many paged tools into a client's own kind of tool, and what memory a connection takes."""
 
 from __future__ import annotations
 
-from benchmarks.clients import Open, open_clients
-from benchmarks.measure import Contender, Figure, compare, interleave
+from benchmarks.crew import hired
+from benchmarks.measure import Figure, compare
+from benchmarks.settings import Settings
 
-__all__ = ["discovery"]
+__all__ = ["discovery", "memory"]
 
-
-def lister(client: Open, expected: int) -> Contender:
-    """Return a contender that lists everything, every time."""
-
-    async def run(operations: int) -> None:
-        for _ in range(operations):
-            count = await client.list_all()
-            if count != expected:
-                raise RuntimeError(f"{client.name} listed {count} tools instead of {expected}")
-
-    return Contender(name=client.name, run=run)
+MANY = "10,000 tools held"
+OWN_TOOLS = 3
+"""The tools that the server always has."""
 
 
-async def discovery(rounds: int, quick: bool) -> list[Figure]:
+def discovery(settings: Settings) -> list[Figure]:
     """Measure 1,000 and 10,000 tools of 1.7 kB in pages of 100, over stdio."""
     figures: list[Figure] = []
-    for count in (1_000,) if quick else (1_000, 10_000):
-        async with open_clients("stdio", "--tools", count) as clients:
-            contenders = [lister(client, count + 2) for client in clients if client.name != "toolweave execute"]
-            samples = await interleave(contenders, operations=1, rounds=min(rounds, 5))
-            figures += compare("discovery", f"{count:,} tools", samples)
+    for count in (1_000,) if settings.quick else (1_000, 10_000):
+        title = f"{count:,} tools"
+        if settings.wants(title):
+            with hired("stdio", settings.names(), "--tools", count) as crew:
+                job = {"do": "list", "expected": count + OWN_TOOLS}
+                figures += compare("discovery", title, crew.rounds(job, min(settings.rounds, 5)))
+    return figures
+
+
+def memory(settings: Settings) -> list[Figure]:
+    """Measure the resident memory after connecting and listing once, and the CPU of the process until then."""
+    cases = [(transport, f"{transport}, connected", 0) for transport in settings.transports]
+    if not settings.quick:
+        cases.append(("stdio", MANY, 10_000))
+    figures: list[Figure] = []
+    for transport, title, tools in cases:
+        if settings.wants(title):
+            with hired(transport, settings.names(), "--tools", tools) as crew:
+                figures += compare("memory", title, crew.rounds({"do": "memory"}, 1, warm_up=False))
     return figures

@@ -18,7 +18,10 @@ __all__: list[str] = []
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 INFO = {"name": "bench", "version": "1"}
 CAPABILITIES: dict[str, Any] = {"tools": {}}
+OK_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 SESSION = b"Mcp-Session-Id: bench\r\n"
+MAX_SEEN = 1_000
+NOTE = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a line of a log"}}'
 ROW: dict[str, Any] = {
     "type": "object",
     "properties": {"id": {"type": "integer"}, "name": {"type": "string"}, "score": {"type": "number"}},
@@ -37,10 +40,27 @@ class Answers:
         listed: list[dict[str, Any]] = [
             {"name": "payload", "description": "Return `size` bytes", "inputSchema": INPUT},
             {"name": "rows", "description": "Return rows", "inputSchema": {"type": "object"}, "outputSchema": OUTPUT},
+            {"name": "storm", "description": "Send `size` notifications, then answer", "inputSchema": INPUT},
         ]
         listed += [filler(number) for number in range(tools)]
         self.pages = [listed[start : start + page] for start in range(0, len(listed), page)]
         self.encoded: dict[Any, bytes] = {}
+        self.seen: dict[tuple[bytes, bytes], bytes] = {}
+
+    def quick(self, text: bytes) -> bytes | None:
+        """Return the answer to a request that differs only in its id from one seen before: no JSON is read."""
+        before, _, after = text.partition(b'"id":')
+        end = next((place for place in (after.find(b","), after.find(b"}")) if place > 0), 0)
+        known = self.seen.get((before, after[end:].strip()))
+        return None if known is None else b'{"jsonrpc":"2.0","id":' + after[:end] + known
+
+    def learn(self, text: bytes, answer: bytes) -> None:
+        """Remember the answer to a call for `quick`."""
+        before, _, after = text.partition(b'"id":')
+        end = next((place for place in (after.find(b","), after.find(b"}")) if place > 0), 0)
+        start = b'{"jsonrpc":"2.0","id":' + after[:end]
+        if answer.startswith(start + b",") and len(self.seen) < MAX_SEEN:
+            self.seen[before, after[end:].strip()] = answer[len(start) :]
 
     def result(self, value: dict[str, Any], **cacheable: Any) -> bytes:
         """Encode a result for the era."""
@@ -66,6 +86,11 @@ class Answers:
             body = self.encoded[key] = self.make(message["method"], params)
         return b'{"jsonrpc":"2.0","id":' + ident + b"," + body + b"}"
 
+    def notes(self, message: dict[str, Any]) -> int:
+        """Return how many notifications go before the answer."""
+        params: dict[str, Any] = message.get("params") or {}
+        return int(params["arguments"]["size"]) if params.get("name") == "storm" else 0
+
     def make(self, method: str, params: dict[str, Any]) -> bytes:
         """Return `"result":...` or `"error":...`."""
         cacheable: dict[str, Any] = {"ttlMs": 0, "cacheScope": "private"}
@@ -88,6 +113,8 @@ class Answers:
             rows = {"rows": [{"id": number, "name": f"row {number}", "score": number / 2} for number in range(20)]}
             text = [{"type": "text", "text": json.dumps(rows)}]
             return b'"result":' + self.result({"content": text, "structuredContent": rows})
+        if method == "tools/call" and params["name"] == "storm":
+            return b'"result":' + self.result({"content": [{"type": "text", "text": "calm again"}]})
         return b'"error":' + self.error(-32601)
 
 
@@ -119,11 +146,53 @@ def write_all(data: bytes) -> None:
 
 
 def serve_stdio(answers: Answers) -> None:
-    """Answer line by line."""
-    for line in sys.stdin.buffer:
-        answer = answers.answer(json.loads(line))
-        if answer is not None:
-            write_all(answer + b"\n")
+    """Answer line by line; what came in one piece is answered in one piece."""
+    rest = b""
+    while piece := os.read(0, 1 << 16):
+        *lines, rest = (rest + piece).split(b"\n")
+        out = [answer_line(answers, line) for line in lines if line]
+        if out:
+            write_all(b"".join(out))
+
+
+def answer_line(answers: Answers, line: bytes) -> bytes:
+    """Return the lines that answer a line."""
+    quick = answers.quick(line)
+    if quick is not None:
+        return quick + b"\n"
+    message = json.loads(line)
+    answer = answers.answer(message)
+    if answer is None:
+        return b""
+    notes = answers.notes(message)
+    if message["method"] == "tools/call" and not notes:
+        answers.learn(line, answer)
+    return (NOTE + b"\n") * notes + answer + b"\n"
+
+
+def http_response(answers: Answers, head: bytes, body: bytes) -> bytes:
+    """Return the response to one request."""
+    if not head.startswith(b"post"):
+        status = b"405 Method Not Allowed" if head.startswith(b"get") else b"200 OK"
+        return b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n"
+    quick = answers.quick(body)
+    if quick is not None:
+        return OK_HEAD % len(quick) + quick
+    message = json.loads(body)
+    answer = answers.answer(message)
+    if answer is None:
+        return b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
+    notes = answers.notes(message)
+    if message["method"] == "tools/call" and not notes:
+        answers.learn(body, answer)
+    refused = message["method"] == "server/discover" and not answers.modern
+    status = b"400 Bad Request" if refused else b"200 OK"
+    session = SESSION if message["method"] == "initialize" else b""
+    kind = b"text/event-stream" if notes else b"application/json"
+    if notes:
+        answer = b"data: %b\n\n" % NOTE * notes + b"data: %b\n\n" % answer
+    head = b"HTTP/1.1 %b\r\nContent-Type: %b\r\n%bContent-Length: %d\r\n\r\n"
+    return head % (status, kind, session, len(answer)) + answer
 
 
 def serve_http(answers: Answers) -> None:
@@ -144,26 +213,7 @@ def serve_http(answers: Answers) -> None:
                 if len(self.buffer) < end + 4 + length:
                     return
                 body, self.buffer = self.buffer[end + 4 : end + 4 + length], self.buffer[end + 4 + length :]
-                self.respond(head, body)
-
-        def respond(self, head: bytes, body: bytes) -> None:
-            if not head.startswith(b"post"):
-                status = b"405 Method Not Allowed" if head.startswith(b"get") else b"200 OK"
-                self.transport.write(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n")
-                return
-            message = json.loads(body)
-            answer = answers.answer(message)
-            if answer is None:
-                self.transport.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
-                return
-            refused = message["method"] == "server/discover" and not answers.modern
-            status = b"400 Bad Request" if refused else b"200 OK"
-            session = SESSION if message["method"] == "initialize" else b""
-            self.transport.write(
-                b"HTTP/1.1 %b\r\nContent-Type: application/json\r\n%bContent-Length: %d\r\n\r\n"
-                % (status, session, len(answer))
-                + answer
-            )
+                self.transport.write(http_response(answers, head, body))
 
     async def serve() -> None:
         server = await asyncio.get_running_loop().create_server(Connection, "127.0.0.1", 0)

@@ -12,21 +12,26 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import anyio
 
-from benchmarks.clients import server_command
+from benchmarks.crew import ROOT, server_command
 from benchmarks.measure import Figure, Sample, compare
+from benchmarks.settings import Settings
 
 __all__ = ["fleet"]
 
 COUNT = 20
-ROOT = Path(__file__).parents[1]
 SDK_SERVER = ROOT / "tests" / "servers" / "sdk_server.py"
-CASES = {"one": (1, 0), "all": (COUNT, 0), "hang": (COUNT - 1, 1)}
-TITLES = {"one": "1 server, first call", "all": f"{COUNT} servers, all listed", "hang": "1 of 20 hangs, first tool"}
+CASES = {"one": (1, 0), "all": (COUNT, 0), "any": (COUNT, 0), "hang": (COUNT - 1, 1)}
+"""Case -> servers that answer, servers that hang."""
+TITLES = {
+    "one": "1 server, first call",
+    "all": f"{COUNT} servers, all listed",
+    "any": f"{COUNT} servers, first tool",
+    "hang": f"1 of {COUNT} hangs, first tool",
+}
 
 
 def commands(kind: str, case: str) -> list[tuple[str, ...]]:
@@ -37,11 +42,11 @@ def commands(kind: str, case: str) -> list[tuple[str, ...]]:
 
 
 class Clock:
-    """Stops when enough servers are usable: all of them, or the first where one hangs."""
+    """Stops when enough servers are usable: all of them, or the first where that is the question."""
 
     def __init__(self, servers: int, case: str) -> None:
         self.began = time.perf_counter()
-        self.missing = 1 if case == "hang" else servers
+        self.missing = 1 if case in ("any", "hang") else servers
         self.seconds = 0.0
         self.stopped = anyio.Event()
 
@@ -106,7 +111,7 @@ async def toolweave(servers: list[tuple[str, ...]], case: str) -> float:
     config: dict[str, Any] = {
         f"s{number}": {"command": command[0], "args": list(command[1:])} for number, command in enumerate(servers)
     }
-    async with connect_mcp_servers({"mcpServers": config}, wait="any" if case == "hang" else "all") as hub:
+    async with connect_mcp_servers({"mcpServers": config}, wait="any" if case in ("any", "hang") else "all") as hub:
         listed = {spec.server for spec in hub.snapshot()}
         if case == "one":
             name, arguments = first_call(servers[0])
@@ -139,13 +144,13 @@ def sample(contender: str, case: str, kind: str) -> Sample:
     return Sample(cpu=figures["cpu"], wall=figures["wall"])
 
 
-async def measure(case: str, kind: str, rounds: int) -> dict[str, list[Sample]]:
+def measure(case: str, kind: str, rounds: int) -> dict[str, list[Sample]]:
     """Measure every contender in turn; one that fails is left out with its reason on standard error."""
     samples: dict[str, list[Sample]] = {name: [] for name in WORKERS}
     for _ in range(rounds):
         for name in list(samples):
             try:
-                samples[name].append(await anyio.to_thread.run_sync(sample, name, case, kind))
+                samples[name].append(sample(name, case, kind))
             except subprocess.CalledProcessError as error:
                 last = error.stderr.decode().strip().splitlines()[-1:]
                 sys.stderr.write(f"{name} fails, its rows are left out: {''.join(last)}\n")
@@ -153,13 +158,16 @@ async def measure(case: str, kind: str, rounds: int) -> dict[str, list[Sample]]:
     return samples
 
 
-async def fleet(rounds: int, quick: bool) -> list[Figure]:
+def fleet(settings: Settings) -> list[Figure]:
     """Measure each case with a lean server and with one on the SDK; one server's start is the unit of the others."""
     figures: list[Figure] = []
-    for kind in ("lean",) if quick else ("lean", "sdk"):
+    for kind in ("lean",) if settings.quick else ("lean", "sdk"):
         unit = 0.0
         for case, title in TITLES.items():
-            rows = compare("start", f"{kind} server: {title}", await measure(case, kind, min(rounds, 5)))
+            title = f"{kind} server: {title}"
+            if not settings.wants(title):
+                continue
+            rows = compare("start", title, measure(case, kind, min(settings.rounds, 5 if kind == "lean" else 3)))
             unit = unit or rows[0].wall
             figures += [replace(row, starts=row.wall / unit) for row in rows]
     return figures

@@ -8,9 +8,8 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-import anyio
-
 from benchmarks.measure import Figure, Sample, children_cpu, compare
+from benchmarks.settings import Settings
 
 __all__ = ["imports"]
 
@@ -43,7 +42,7 @@ def above_bare(samples: Mapping[str, Sequence[Sample]]) -> dict[str, list[Sample
     }
 
 
-async def imports(rounds: int, quick: bool) -> list[Figure]:
+def imports(settings: Settings) -> list[Figure]:
     """Measure whole processes against bare Python, and what is above it against `import msgspec`."""
     samples: dict[str, list[Sample]] = {}
     for name, arguments in PROGRAMS.items():
@@ -53,8 +52,8 @@ async def imports(rounds: int, quick: bool) -> list[Figure]:
         except subprocess.CalledProcessError as error:
             last = error.stderr.decode().strip().splitlines()[-1:]
             sys.stderr.write(f"{name} fails, its row is left out: {''.join(last)}\n")
-    for _ in range(rounds):
+    for _ in range(settings.rounds):
         for name, rows in samples.items():
-            rows.append(await anyio.to_thread.run_sync(sample, PROGRAMS[name]))
+            rows.append(sample(PROGRAMS[name]))
     figures = compare("start of a process", "whole process", samples, baseline="python -c pass")
     return figures + compare("start of a process", "above bare Python", above_bare(samples), baseline="import msgspec")

@@ -1,39 +1,40 @@
-"""Interleaved rounds, medians, ratios. Knows nothing of what is measured."""
+"""Samples of interleaved rounds, their medians and their ratios. Knows nothing of what is measured."""
 
 from __future__ import annotations
 
-import gc
 import os
 import platform
 import resource
 import statistics
 import sys
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Contender", "Figure", "Sample", "children_cpu", "compare", "interleave", "machine"]
+__all__ = ["Figure", "Sample", "children_cpu", "compare", "machine"]
 
-PACKAGES = ("toolweave", "mcp", "fastmcp", "msgspec", "pydantic", "anyio")
+PACKAGES = ("toolweave", "mcp", "msgspec", "pydantic", "anyio", "httptools", "uvloop")
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Seconds for one operation: CPU of the measured process, and wall clock."""
+    """Seconds for one operation: CPU of the measured process, and wall clock.
+
+    Attributes:
+        p50: The median time from a call to its answer, where calls were timed one by one.
+        p99: The same for the slowest one in a hundred.
+        stall: The longest time in which the event loop ran nothing else, where that was watched.
+        memory: Resident bytes of the process after the round, where that was asked for.
+    """
 
     cpu: float
     wall: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contender:
-    """Something that does `n` operations when told to."""
-
-    name: str
-    run: Callable[[int], Awaitable[object]]
+    p50: float | None = None
+    p99: float | None = None
+    stall: float | None = None
+    memory: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,45 +53,63 @@ class Figure:
     wall_ratio: float
     sdk_ratio: float | None
     rounds: int
-    operations: int
+    p50: float | None = None
+    p99: float | None = None
+    stall: float | None = None
+    memory: int | None = None
+    memory_ratio: float | None = None
     starts: float | None = None
 
 
-async def interleave(contenders: Sequence[Contender], *, operations: int, rounds: int) -> dict[str, list[Sample]]:
-    """Let every contender do `operations` in each round, in turn; the first round is a warm-up and dropped."""
-    samples: dict[str, list[Sample]] = {contender.name: [] for contender in contenders}
-    for number in range(rounds + 1):
-        for contender in contenders:
-            gc.collect()
-            cpu, wall = time.process_time(), time.perf_counter()
-            await contender.run(operations)
-            cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-            if number:
-                samples[contender.name].append(Sample(cpu / operations, wall / operations))
-    return samples
-
-
 def compare(
-    benchmark: str, case: str, samples: Mapping[str, Sequence[Sample]], *, operations: int = 1, baseline: str = "raw"
+    benchmark: str, case: str, samples: Mapping[str, Sequence[Sample]], *, baseline: str = "raw"
 ) -> list[Figure]:
-    """Turn samples into rows; `sdk` among the names adds the ratio to it."""
-    cpu = {name: statistics.median(sample.cpu for sample in rows) for name, rows in samples.items()}
-    wall = {name: statistics.median(sample.wall for sample in rows) for name, rows in samples.items()}
+    """Turn samples into rows; nothing without the baseline. `sdk` among the names adds the ratio to it."""
+    samples = {name: rows for name, rows in samples.items() if rows}
+    if baseline not in samples:
+        sys.stderr.write(f"{benchmark}, {case}: no {baseline}, left out\n")
+        return []
+    medians = {name: median(rows) for name, rows in samples.items()}
+    base, sdk = medians[baseline], medians.get("sdk")
     return [
         Figure(
             benchmark=benchmark,
             case=case,
             contender=name,
-            cpu=cpu[name],
-            wall=wall[name],
-            cpu_ratio=cpu[name] / max(cpu[baseline], 1e-9),
-            wall_ratio=wall[name] / max(wall[baseline], 1e-9),
-            sdk_ratio=cpu[name] / max(cpu["sdk"], 1e-9) if "sdk" in cpu else None,
-            rounds=len(rows),
-            operations=operations,
+            cpu=row.cpu,
+            wall=row.wall,
+            cpu_ratio=row.cpu / max(base.cpu, 1e-9),
+            wall_ratio=row.wall / max(base.wall, 1e-9),
+            sdk_ratio=row.cpu / max(sdk.cpu, 1e-9) if sdk is not None else None,
+            rounds=len(samples[name]),
+            p50=row.p50,
+            p99=row.p99,
+            stall=row.stall,
+            memory=row.memory,
+            memory_ratio=row.memory / base.memory if row.memory and base.memory else None,
         )
-        for name, rows in samples.items()
+        for name, row in medians.items()
     ]
+
+
+def median(rows: Sequence[Sample]) -> Sample:
+    """Return the medians of samples; a worst case stays the worst of all rounds."""
+    stalls = [row.stall for row in rows if row.stall is not None]
+    memory = [row.memory for row in rows if row.memory is not None]
+    return Sample(
+        cpu=statistics.median(row.cpu for row in rows),
+        wall=statistics.median(row.wall for row in rows),
+        p50=median_or_none(row.p50 for row in rows),
+        p99=median_or_none(row.p99 for row in rows),
+        stall=max(stalls, default=None),
+        memory=max(memory, default=None),
+    )
+
+
+def median_or_none(values: Iterable[float | None]) -> float | None:
+    """Return the median of the values that are there."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
 
 
 def children_cpu() -> float:

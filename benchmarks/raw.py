@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
 
-__all__ = ["RawHttp", "RawInProcess", "RawStdio", "Tool"]
+__all__ = ["RawHttp", "RawStdio", "Tool"]
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 ENVELOPE: dict[str, Any] = {
@@ -55,14 +55,15 @@ class Page(msgspec.Struct, rename="camel"):
 
 
 class Answer(msgspec.Struct):
-    """An answer whose result is left as bytes."""
+    """An answer whose result is left as bytes, or a notification, which has no id."""
 
-    id: int
+    id: int = -1
     result: msgspec.Raw = msgspec.Raw()
 
 
 encode = msgspec.json.Encoder().encode
 decode_answer = msgspec.json.Decoder(Answer).decode
+decode_note = msgspec.json.Decoder().decode
 decode_result = msgspec.json.Decoder(Result).decode
 decode_page = msgspec.json.Decoder(Page).decode
 
@@ -127,8 +128,7 @@ class RawStdio(RawClient, asyncio.SubprocessProtocol):
         # a session of its own, as every client here gives its servers: Linux shares the processor by session
         self.transport, _ = await loop.subprocess_exec(lambda: self, *command, stderr=None, start_new_session=True)
         pipe = self.transport.get_pipe_transport(0)
-        assert isinstance(pipe, asyncio.WriteTransport)
-        self.stdin = pipe
+        self.stdin = cast("asyncio.WriteTransport", pipe)  # uvloop's is one by its methods only
         await self.handshake()
 
     def pipe_data_received(self, fd: int, data: bytes | str) -> None:
@@ -141,6 +141,9 @@ class RawStdio(RawClient, asyncio.SubprocessProtocol):
         self.pieces = [rest] if rest else []
         for line in lines:
             answer = decode_answer(line)
+            if answer.id < 0:
+                decode_note(line)
+                continue
             future = self.pending.pop(answer.id)
             if not future.cancelled():
                 future.set_result(answer.result)
@@ -167,8 +170,37 @@ class RawStdio(RawClient, asyncio.SubprocessProtocol):
         self.transport.close()
 
 
-class RawHttp(RawClient, asyncio.Protocol):
-    """A client on one kept HTTP/1.1 connection; one request at a time."""
+class RawSocket(asyncio.Protocol):
+    """One kept HTTP/1.1 connection; one request at a time."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.missing = 0
+        self.events = False
+        self.waiting: asyncio.Future[bytes] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Remember the transport."""
+        self.transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a response."""
+        if not self.pieces:
+            head, _, data = data.partition(b"\r\n\r\n")
+            head = head.lower()
+            self.missing = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
+            self.events = b"text/event-stream" in head
+        self.pieces.append(data)
+        self.missing -= len(data)
+        if self.missing <= 0 and self.waiting is not None:
+            body, self.pieces = b"".join(self.pieces), []
+            if self.events:  # every event is read, as a client with listeners must
+                *_, body = [event[6:] for event in body.split(b"\n\n") if event and decode_note(event[6:])]
+            self.waiting.set_result(body)
+
+
+class RawHttp(RawClient):
+    """A client of one URL on kept connections, as many as there are requests at once."""
 
     def __init__(self, url: str, *, modern: bool = False) -> None:
         super().__init__(modern=modern)
@@ -179,25 +211,18 @@ class RawHttp(RawClient, asyncio.Protocol):
             "Accept: application/json, text/event-stream\r\n"
         ).encode()
         self.session = b"" if modern else b"MCP-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: bench\r\n"
-        self.pieces: list[bytes] = []
-        self.missing = 0
-        self.waiting: asyncio.Future[bytes] | None = None
+        self.idle: list[RawSocket] = []
+        self.sockets: list[RawSocket] = []
 
     async def start(self) -> None:
-        """Connect and shake hands."""
-        self.transport, _ = await asyncio.get_running_loop().create_connection(lambda: self, self.host, self.port)
+        """Shake hands."""
         await self.handshake()
 
-    def data_received(self, data: bytes) -> None:
-        """Take a part of a response."""
-        if not self.pieces:
-            head, _, data = data.partition(b"\r\n\r\n")
-            self.missing = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
-        self.pieces.append(data)
-        self.missing -= len(data)
-        if self.missing <= 0 and self.waiting is not None:
-            body, self.pieces = b"".join(self.pieces), []
-            self.waiting.set_result(body)
+    async def connect(self) -> RawSocket:
+        """Open one more connection."""
+        _, socket = await asyncio.get_running_loop().create_connection(RawSocket, self.host, self.port)
+        self.sockets.append(socket)
+        return socket
 
     async def post(self, method: str, name: str, message: dict[str, Any]) -> bytes:
         """Send one message, return the response's body."""
@@ -206,9 +231,12 @@ class RawHttp(RawClient, asyncio.Protocol):
         if self.modern:
             extra = f"MCP-Protocol-Version: {MODERN}\r\nMcp-Method: {method}\r\n".encode()
             extra += f"Mcp-Name: {name}\r\n".encode() if name else b""
-        self.waiting = asyncio.get_running_loop().create_future()
-        self.transport.write(self.common + self.session + extra + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-        return await self.waiting
+        socket = self.idle.pop() if self.idle else await self.connect()
+        socket.waiting = asyncio.get_running_loop().create_future()
+        socket.transport.write(self.common + self.session + extra + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        answer = await socket.waiting
+        self.idle.append(socket)
+        return answer
 
     async def exchange(self, ident: int, method: str, params: dict[str, Any]) -> msgspec.Raw:
         """Post a request."""
@@ -225,17 +253,6 @@ class RawHttp(RawClient, asyncio.Protocol):
         """Nothing here: `handshake` posts it."""
 
     async def close(self) -> None:
-        """Close the connection."""
-        self.transport.close()
-
-
-class RawInProcess:
-    """The same JSON in and out, with no wire between."""
-
-    async def call_tool(self, name: str, arguments: dict[str, Any]) -> Result:
-        """Encode and decode a request and its answer."""
-        params = {"name": name, "arguments": arguments}
-        request = msgspec.json.decode(encode({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}))
-        text = "x" * request["params"]["arguments"]["size"]
-        answer = encode({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": text}]}})
-        return decode_result(decode_answer(answer).result)
+        """Close the connections."""
+        for socket in self.sockets:
+            socket.transport.close()

@@ -1,9 +1,9 @@
-"""Shows figures: a table for people, JSON for programs."""
+"""Shows figures: tables for people, JSON for programs, a page of ratios for the documentation."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import Any
@@ -12,17 +12,24 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measure import Figure
-from benchmarks.targets import judge
+from benchmarks.targets import judge, limit_of
 
-__all__ = ["as_json", "show"]
+__all__ = ["as_json", "as_markdown", "show"]
 
 
-def duration(seconds: float) -> str:
+def duration(seconds: float | None) -> str:
     """Return seconds in a unit that reads well."""
+    if seconds is None:
+        return ""
     for limit, factor, unit in ((1e-3, 1e6, "us"), (1, 1e3, "ms")):
         if seconds < limit:
             return f"{seconds * factor:.1f} {unit}"
     return f"{seconds:.2f} s"
+
+
+def number(value: float | None, text: str = "{:.2f}") -> str:
+    """Return a number, or nothing."""
+    return "" if value is None else text.format(value)
 
 
 def as_json(facts: Mapping[str, Any], figures: Sequence[Figure]) -> str:
@@ -32,38 +39,88 @@ def as_json(facts: Mapping[str, Any], figures: Sequence[Figure]) -> str:
 
 
 def show(console: Console, facts: Mapping[str, Any], figures: Sequence[Figure]) -> None:
-    """Print one table per benchmark."""
+    """Print one table per benchmark, then the targets."""
     packages = ", ".join(f"{name} {number}" for name, number in facts["packages"].items())
     console.print(f"{facts['processor']}, {facts['cores']} cores, load {facts['load'][0]}, {facts['system']}")
     console.print(f"Python {facts['python']}; {packages}")
     for name, rows in groupby(figures, key=lambda figure: figure.benchmark):
         console.print(table(name, list(rows)))
+    out = Table("target", "limit", "worst", "where", "", title="targets", title_justify="left")
     for verdict in judge(figures):
         word = "[green]met[/]" if verdict.met else "[red]missed[/]"
-        console.print(f"{word}: {verdict.target}; worst {verdict.worst:.2f} of {verdict.limit} ({verdict.case})")
+        out.add_row(verdict.target, f"<= {verdict.limit:g}", f"{verdict.worst:.2f}", verdict.case, word)
+    console.print(out)
+
+
+COLUMNS: dict[str, Callable[[Figure], str]] = {
+    "CPU": lambda row: duration(row.cpu),
+    "x raw": lambda row: number(row.cpu_ratio),
+    "p50": lambda row: duration(row.p50),
+    "p99": lambda row: duration(row.p99),
+    "per s": lambda row: number(1 / row.wall if row.wall and row.p50 is not None else None, "{:,.0f}"),
+    "wall": lambda row: duration(row.wall),
+    "wall x raw": lambda row: number(row.wall_ratio),
+    "longest stall": lambda row: duration(row.stall),
+    "MB": lambda row: number(row.memory / 1e6 if row.memory else None, "{:.0f}"),
+    "starts": lambda row: number(row.starts, "{:.1f}"),
+}
+"""Heading -> cell; a column that is empty in every row is not shown."""
 
 
 def table(name: str, rows: Sequence[Figure]) -> Table:
     """Return the table of one benchmark."""
-    out = Table(title=name, title_justify="left")
-    started = any(row.starts is not None for row in rows)
-    out.add_column("case")
-    out.add_column("what")
-    for heading in ("CPU", "x baseline", "wall", "x baseline", "CPU / SDK", *(["starts"] if started else [])):
+    shown = {heading: cell for heading, cell in COLUMNS.items() if any(cell(row) for row in rows)}
+    out = Table("case", "what", title=name, title_justify="left")
+    for heading in shown:
         out.add_column(heading, justify="right")
+    out.add_column("target")
     case = None
     for row in rows:
         if case is not None and row.case != case:
             out.add_section()
-        out.add_row(
-            row.case if row.case != case else "",
-            row.contender,
-            duration(row.cpu),
-            f"{row.cpu_ratio:.2f}",
-            duration(row.wall),
-            f"{row.wall_ratio:.2f}",
-            "" if row.sdk_ratio is None else f"{row.sdk_ratio:.2f}",
-            *(["" if row.starts is None else f"{row.starts:.1f}"] if started else []),
-        )
+        first = row.case if row.case != case else ""
+        out.add_row(first, row.contender, *(cell(row) for cell in shown.values()), target_cell(row))
         case = row.case
     return out
+
+
+def target_cell(row: Figure) -> str:
+    """Return whether a row is within its limits."""
+    return ", ".join(
+        f"[green]met[/] ({target.limit:g})" if value <= target.limit else f"[red]missed[/] ({target.limit:g})"
+        for target, value in limit_of(row)
+    )
+
+
+def as_markdown(figures: Sequence[Figure]) -> str:
+    """Return the ratios as tables of a page: contenders beside each other, no absolute time, no machine."""
+    parts: list[str] = []
+    for benchmark, rows in groupby(figures, key=lambda figure: figure.benchmark):
+        mine = list(rows)
+        names = list(dict.fromkeys(row.contender for row in mine if row.contender != "raw"))
+        values = {(row.case, row.contender): row for row in mine}
+        heading = HEADINGS.get(benchmark)
+        if heading is None:
+            continue
+        text, ratio = heading
+        lines = [f"### {text}", "", f"| case | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
+        for case in dict.fromkeys(row.case for row in mine):
+            cells = [number(ratio(values[case, name]), "{:.1f}") if (case, name) in values else "" for name in names]
+            lines.append(f"| {case} | {' | '.join(cells)} |")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+HEADINGS: dict[str, tuple[str, Callable[[Figure], float | None]]] = {
+    "calls": ("CPU of the client per call, in units of raw", lambda row: row.cpu_ratio),
+    "extremes": ("Time for one large exchange, in units of raw", lambda row: row.wall_ratio),
+    "discovery": ("CPU to list many tools, in units of raw", lambda row: row.cpu_ratio),
+    "memory": ("Memory after connecting, in units of raw", lambda row: row.memory_ratio),
+    "start": (
+        "Time from the start of the program until servers are usable, in units of raw",
+        lambda row: row.wall_ratio,
+    ),
+    "post": ("CPU of one POST, in units of raw", lambda row: row.cpu_ratio),
+    "start of a process": ("CPU of an import", lambda row: row.cpu_ratio),
+}
+"""Benchmark -> heading of its table and the ratio in its cells."""

@@ -1,4 +1,4 @@
-"""The limits that this project has set itself, checked against figures. A report, never a test."""
+"""The limits that this project has set itself, checked against figures. A report; only `--check` makes it a judge."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from benchmarks.measure import Figure
 
-__all__ = ["Verdict", "judge"]
+__all__ = ["Verdict", "judge", "limit_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,38 +23,144 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A limit on a ratio of some rows."""
+    """A limit on one value of some rows."""
 
     text: str
     limit: float
     applies: Callable[[Figure], bool]
-    ratio: Callable[[Figure], float | None]
+    value: Callable[[Figure], float | None]
 
 
+def cpu(row: Figure) -> float | None:
+    """Return the CPU in units of the baseline's."""
+    return row.cpu_ratio
+
+
+def wall(row: Figure) -> float | None:
+    """Return the time in units of the baseline's; at many callers, calls per second are its inverse."""
+    return row.wall_ratio
+
+
+def ours(benchmark: str, *cases: str) -> Callable[[Figure], bool]:
+    """Return what picks our own rows of some cases."""
+    return lambda row: row.benchmark == benchmark and row.contender == "toolweave" and row.case in cases
+
+
+def on(*shapes: str) -> tuple[str, ...]:
+    """Return a case's name for both eras of stdio."""
+    return tuple(f"{transport}, {shape}" for transport in ("stdio", "stdio modern") for shape in shapes)
+
+
+def over(*shapes: str) -> tuple[str, ...]:
+    """Return a case's name for both eras of HTTP."""
+    return tuple(f"{transport}, {shape}" for transport in ("http", "http legacy") for shape in shapes)
+
+
+STORM = "20,000 notifications before the answer"
 TARGETS = (
     Target(
-        text="a call costs at most 30 % more CPU than the SDK's client",
-        limit=1.3,
-        applies=lambda row: row.benchmark == "one call" and row.contender.startswith("toolweave"),
-        ratio=lambda row: row.sdk_ratio,
+        text="one call over stdio, 100 B: CPU of raw", limit=2, applies=ours("calls", *on("100 B, 1 caller")), value=cpu
     ),
     Target(
-        text="`import toolweave` costs at most 2.5 times `import msgspec`",
+        text="one call over HTTP, 100 B: CPU of raw",
+        limit=2.5,
+        applies=ours("calls", *over("100 B, 1 caller")),
+        value=cpu,
+    ),
+    Target(
+        text="one call over stdio, 1 MB: CPU of raw", limit=1.5, applies=ours("calls", *on("1 MB, 1 caller")), value=cpu
+    ),
+    Target(
+        text="20 structured rows over stdio, output validated: CPU of raw",
+        limit=3,
+        applies=ours("calls", *on("20 rows, 1 caller")),
+        value=cpu,
+    ),
+    Target(
+        text="16 callers, 100 B: time of raw (calls/s at least 0.4 of raw)",
+        limit=2.5,
+        applies=ours("calls", *on("100 B, 16 callers"), *over("100 B, 16 callers")),
+        value=wall,
+    ),
+    Target(
+        text="tools listed, CPU of raw",
+        limit=2.5,
+        applies=ours("discovery", "1,000 tools", "10,000 tools"),
+        value=cpu,
+    ),
+    Target(
+        text="10,000 tools held, memory of raw",
+        limit=1.5,
+        applies=ours("memory", "10,000 tools held"),
+        value=lambda row: row.memory_ratio,
+    ),
+    Target(
+        text="20 stdio servers on the SDK listed, time of raw",
+        limit=1.1,
+        applies=ours("start", "sdk server: 20 servers, all listed"),
+        value=wall,
+    ),
+    Target(
+        text="`import toolweave`, CPU of `import msgspec`",
         limit=2.5,
         applies=lambda row: row.case == "above bare Python" and row.contender == "import toolweave",
-        ratio=lambda row: row.cpu_ratio,
+        value=cpu,
+    ),
+    Target(
+        text="memory after connecting with the SDK as engine, MB",
+        limit=75,
+        applies=lambda row: row.case.endswith(", connected") and row.contender.startswith("toolweave"),
+        value=lambda row: row.memory / 1e6 if row.memory else None,
+    ),
+    Target(
+        text="50 MB, time of raw",
+        limit=3,
+        applies=ours("extremes", *on("50 MB"), *over("50 MB")),
+        value=wall,
+    ),
+    Target(
+        text="20,000 notifications before an answer, seconds",
+        limit=1,
+        applies=ours("extremes", *on(STORM), *over(STORM)),
+        value=lambda row: row.wall,
     ),
 )
+HANG = ("{} server: 1 of 20 hangs, first tool", "{} server: 20 servers, first tool")
+
+
+def limit_of(row: Figure) -> list[tuple[Target, float]]:
+    """Return the targets of a row, each with the row's value."""
+    found = [(target, target.value(row)) for target in TARGETS if target.applies(row)]
+    return [(target, value) for target, value in found if value is not None]
 
 
 def judge(figures: Sequence[Figure]) -> list[Verdict]:
     """Return a verdict for every target that has rows."""
     verdicts: list[Verdict] = []
     for target in TARGETS:
-        rows = [(ratio, row) for row in figures if target.applies(row) and (ratio := target.ratio(row)) is not None]
+        rows = [(value, row) for row in figures if target.applies(row) and (value := target.value(row)) is not None]
         if rows:
             worst, row = max(rows, key=lambda pair: pair[0])
-            case = f"{row.case}: {row.contender}"
-            verdict = Verdict(target=target.text, limit=target.limit, worst=worst, case=case, met=worst <= target.limit)
-            verdicts.append(verdict)
+            verdicts.append(verdict(target.text, target.limit, worst, f"{row.case}: {row.contender}"))
+    return verdicts + pairs(figures)
+
+
+def pairs(figures: Sequence[Figure]) -> list[Verdict]:
+    """Return the verdicts that compare two rows of ours, or ours with another's."""
+    walls = {(row.case, row.contender): row.wall for row in figures if row.benchmark == "start"}
+    verdicts: list[Verdict] = []
+    for kind in ("lean", "sdk"):
+        hangs, healthy = (walls.get((case.format(kind), "toolweave")) for case in HANG)
+        if hangs is not None and healthy is not None:
+            text = "one of 20 servers hangs: time to the first tool of the healthy case"
+            verdicts.append(verdict(text, 1.2, hangs / healthy, f"{kind} server"))
+    posts = {row.contender: row.cpu for row in figures if row.benchmark == "post"}
+    if {"toolweave", "aiohttp"} <= set(posts):
+        text = "one POST through the lean lane: CPU of aiohttp"
+        verdicts.append(verdict(text, 0.5, posts["toolweave"] / posts["aiohttp"], "one POST, 100 B"))
     return verdicts
+
+
+def verdict(text: str, limit: float, value: float, case: str) -> Verdict:
+    """Return a verdict."""
+    return Verdict(target=text, limit=limit, worst=value, case=case, met=value <= limit)

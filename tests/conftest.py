@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -18,6 +19,12 @@ REAL_HOME = Path.home()
 CACHES = (".npm", ".cache", ".local", ".pyenv")
 """What npx, uvx and pyenv keep under the user's home and would fetch again for every test."""
 _numbers = itertools.count(1)
+
+
+def pytest_configure() -> None:
+    """Take SIGINT as it comes: a shell ignores it for what it starts in the background, and children inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -100,6 +100,7 @@ def test_paths_may_be_given_as_path_objects() -> None:
         ({"command": "x", "on_conflict": "merge"}, "on_conflict", "rename, skip, error"),
         ({"command": "x", "max_concurrency": 0}, "max_concurrency", "at least 1"),
         ({"command": "x", "max_concurrency": True}, "max_concurrency", "whole number"),
+        ({"command": "x", "max_message_bytes": 0}, "max_message_bytes", "at least 1"),
         ({"command": "x", "max_concurrency": 1.5}, "max_concurrency", "whole number"),
         ({"command": "x", "options": []}, "options", "an object, not a list"),
         ({"command": "x", "timeout": "fast"}, "timeout", "number of seconds"),

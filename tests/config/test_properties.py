@@ -46,6 +46,7 @@ common: dict[str, Any] = {
     "restart": st.sampled_from(["on_failure", "never"]),
     "protocol": st.sampled_from(["auto", "legacy", "2025-06-18"]),
     "max_concurrency": st.none() | st.integers(1, 99),
+    "max_message_bytes": st.none() | st.integers(1, 2**40),
     "options": st.dictionaries(names.map(lambda name: f"opt{name}"), st.integers() | plain, max_size=3),
 }
 headers = st.dictionaries(names, plain, max_size=3)

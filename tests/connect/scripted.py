@@ -8,9 +8,8 @@ import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from tests.connect.targets import Json, Script
-
-from tests.servers.http_wire import Exchange, WatchedReader, read_exchange  # isort: skip - `targets` makes it importable
+from tests.connect.targets import Json, Script, eventually
+from toolweave.testing.servers.http_wire import Exchange, WatchedReader, read_exchange
 
 __all__ = ["Exchange", "Handler", "HttpScript", "listening"]
 
@@ -54,6 +53,8 @@ async def listening(handler: Handler, tls: ssl.SSLContext | None = None) -> Asyn
             for writer in open_now:
                 writer.transport.abort()
             await over.wait()
+        # a TLS handshake that failed is no connection yet, but has a socket: this Python's `wait_closed` waits for none
+        await eventually(lambda: not getattr(server, "_active_count", 0))
 
 
 class HttpScript:

@@ -9,7 +9,6 @@ import contextlib
 import functools
 import json
 import os
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -21,13 +20,11 @@ from anyio.streams.memory import MemoryObjectSendStream
 from mcp import StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from tests.servers.fixtures import SERVERS, echo_command, http_server
+from tests.servers.fixtures import echo_command, http_server
 from toolweave import McpConnection, ServerConfig, ToolResult, connect_mcp, register_transport
 from toolweave.connect import Channel, memory_channels
-
-sys.path.append(str(SERVERS))  # the servers are scripts and import each other by their bare names
-
-from tests.servers.protocol import Peer, Session
+from toolweave.testing.servers.protocol import Peer, Session
+from toolweave.testing.servers.tasking import TaskingPeer
 
 __all__ = [
     "KINDS",
@@ -81,9 +78,9 @@ def serving(kind: str, version: str, *options: object) -> Generator[Any, None, N
             with http_server("--era", "sse", "--version", version, *options, path="/sse") as url:
                 yield {"transport": "sse", "url": url}
         case "channel":
-            yield ChannelServer.of(_peer(version))
+            yield ChannelServer.of(_peer(version, *options))
         case "registered":
-            server = ChannelServer.of(_peer(version))
+            server = ChannelServer.of(_peer(version, *options))
 
             @asynccontextmanager
             async def factory(config: ServerConfig) -> AsyncGenerator[Channel, None]:
@@ -102,8 +99,9 @@ def on_engine(engine: str, command: list[str]) -> Json:
     return {"command": command[0], "args": command[1:], "engine": engine}
 
 
-def _peer(version: str) -> Peer:
-    return Peer(era="modern" if version == MODERN else "legacy", version=version)
+def _peer(version: str, *options: object) -> Peer:
+    made = TaskingPeer if "--asks" in options else Peer
+    return made(era="modern" if version == MODERN else "legacy", version=version)
 
 
 class ChannelServer:

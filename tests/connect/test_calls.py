@@ -133,7 +133,7 @@ async def test_an_executed_call_that_is_too_slow_is_an_error_result() -> None:
         result = await (await connection.list_tools())["hang"].execute()
     assert result.error is not None
     assert result.error.kind is ErrorKind.TIMEOUT
-    assert result.text.startswith("MCP error: server 'echo': no answer to the call of tool 'hang' within 0.2 s")
+    assert result.text.startswith("MCP error: server 'run': no answer to the call of tool 'hang' within 0.2 s")
 
 
 async def test_progress_is_a_sign_of_life() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import ipaddress
 import itertools
 import ssl
 from pathlib import Path
@@ -11,17 +9,16 @@ from typing import Any, cast
 
 import anyio
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared import inbound
 
+from tests.connect.proxying import certificate
 from tests.connect.scripted import Exchange, Handler, listening
 from tests.connect.targets import Json, eventually
+from toolweave.connect.wire.exchange import NoAnswer, Socket
 from toolweave.connect.wire.headers import argument_headers, encode_value, find_refusal, mirrored_arguments
-from toolweave.connect.wire.http1 import HttpClient, NoAnswer, _Socket
+from toolweave.connect.wire.http1 import HttpClient
 from toolweave.connect.wire.sse import Event, EventParser
 
 pytestmark = pytest.mark.anyio
@@ -101,7 +98,7 @@ def test_a_chunked_body_is_the_same_in_whatever_pieces_it_comes(
 ) -> None:
     body = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
     head = b"HTTP/1.1 200 OK\r\nX-A: 1\r\nx-a: 2\r\ntransfer-encoding: chunked\r\n\r\n"
-    socket = _Socket()
+    socket = Socket()
     for piece in pieces_of((b"HTTP/1.1 103 Hints\r\nx-a: 0\r\n\r\n" if more else b"") + head + body, cuts):
         socket.data_received(piece)
     assert socket.complete
@@ -337,29 +334,6 @@ async def test_connecting_is_bounded() -> None:
             with pytest.raises(NoAnswer, match=r"ConnectTimeout|ConnectError") as refused:
                 await http.send("GET", "/", {})
     assert not refused.value.sent
-
-
-def certificate(folder: Path) -> Path:
-    """Write a certificate for 127.0.0.1 with its key; return the file."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
-    now = dt.datetime.now(dt.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    file = folder / "certificate.pem"
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    file.write_bytes(pem + made.public_bytes(serialization.Encoding.PEM))
-    return file
 
 
 async def test_tls_is_spoken_with_servers_of_known_certificates_only(

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -17,7 +18,9 @@ import pytest
 
 from tests.connect.targets import connected, eventually, group_lives, pid_of
 from tests.servers.fixtures import echo_command, fault_command
-from toolweave import ConnectionLostError, connect_mcp
+from toolweave import ConnectError, ConnectionLostError, connect_mcp
+from toolweave.connect import descent
+from toolweave.connect.descent import signal_strays, stray_lives, strays_of
 from toolweave.connect.process import spawn
 from toolweave.connect.reaper import Reaper
 
@@ -244,3 +247,74 @@ async def test_a_reaper_ends_what_is_registered_when_its_pipe_ends_and_spares_wh
 async def test_a_server_sees_no_interrupt_meant_for_us() -> None:
     async with connected(echo_command()) as connection:
         assert os.getpgid(pid_of(connection)) == pid_of(connection) != os.getpgid(0)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="only /proc tells who stems from whom")
+@pytest.mark.parametrize("manners", ["polite", "stubborn"])
+async def test_a_child_in_a_session_of_its_own_is_ended_with_its_server(manners: str, tmp_path: Path) -> None:
+    mark = tmp_path / "child"
+    child = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True); time.sleep(600)"
+    program = (
+        "import subprocess, sys\n"
+        f"child = subprocess.Popen([sys.executable, '-S', '-c', {child!r}],\n"
+        "    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True)\n"
+        "child.stdout.readline()\n"
+        f"open({str(mark)!r}, 'w').write(str(child.pid))\n"
+        "import runpy\n"
+        f"sys.argv = {fault_command('ignores_sigterm' if manners == 'stubborn' else 'slow_start')[3:]!r}\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    async with connected([*fault_command("MODE")[:3], "-c", program], timeout=QUICK) as connection:
+        stray = int(mark.read_text())
+        assert os.getpgid(stray) == stray != pid_of(connection)
+        assert process_lives(stray)
+    assert not process_lives(stray)
+
+
+async def test_a_number_that_another_process_has_got_meanwhile_is_spared() -> None:
+    with a_process() as innocent:
+        (mine,) = [stray for stray in strays_of(os.getpid()) if stray.pid == innocent]
+        signal_strays([replace(mine, started="1")], signal.SIGKILL)
+        assert not stray_lives(replace(mine, started="1"))
+        assert stray_lives(mine)
+        signal_strays([mine], signal.SIGKILL)
+        await eventually(lambda: not stray_lives(mine))
+
+
+async def test_a_group_of_which_only_zombies_are_left_is_over() -> None:
+    with subprocess.Popen(["/bin/sh", "-c", "exit 0"], start_new_session=True) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        os.killpg(process.pid, 0)  # the system still knows it
+        assert not descent.group_lives(process.pid)
+
+
+def descriptors() -> int:
+    """Return how many file descriptors are open."""
+    return sum(1 for _ in Path("/dev/fd").iterdir())
+
+
+async def test_a_closed_connection_leaves_no_file_descriptor() -> None:
+    async with connected(echo_command()) as connection:  # what is loaded once is loaded now
+        await connection.call_tool("echo", {"text": "x"})
+    before = descriptors()
+    for mode in ("grandchild_holds_pipes", "ignores_eof", "stderr_flood"):
+        async with connected(fault_command(mode), timeout=QUICK) as connection:
+            assert descriptors() > before
+    with pytest.raises(ConnectError):
+        await connect_mcp(fault_command("dies_at_initialize"))
+    with pytest.raises(ConnectError):
+        await connect_mcp(["no-such-program-anywhere"])
+    assert descriptors() == before
+
+
+async def test_a_server_that_died_many_times_leaves_no_process_and_no_file_descriptor() -> None:
+    groups: list[int] = []
+    async with connected(echo_command(), seconds=60) as connection:
+        open_files = descriptors()
+        for number in range(1, 5):
+            groups.append(pid_of(connection))
+            os.kill(groups[-1], signal.SIGKILL)
+            await eventually(lambda number=number: connection.restarts == number)
+            assert (await connection.call_tool("echo", {"text": "up"})).text == "up"
+        assert descriptors() == open_files
+        assert not any(map(group_lives, groups))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import anyio
@@ -23,7 +24,7 @@ from toolweave import (
     ToolsChanged,
     connect_mcp,
 )
-from toolweave.connect.restart import RestartPolicy
+from toolweave.connect.restart import GiveUp, Loss, RestartPolicy, Wait
 
 pytestmark = pytest.mark.anyio
 
@@ -166,23 +167,6 @@ async def test_a_call_waits_for_a_restart_under_way(tmp_path: Path) -> None:
         assert (await connection.call_tool("echo", {"text": "at last"})).text == "at last"
 
 
-async def test_a_connection_is_given_up_after_the_last_attempt_with_the_cause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "server"
-    program.write_text(f"#!/bin/sh\nexec {' '.join(echo_command())}\n")
-    program.chmod(0o755)
-    monkeypatch.setattr("toolweave.connect.owner.RestartPolicy", lambda: RestartPolicy(first=0.001, attempts=3))
-    async with connected([str(program)], name="lost") as connection:
-        program.rename(tmp_path / "away")
-        await (await connection.list_tools())["crash"].execute()
-        await eventually(lambda: connection.state is ConnectionState.FAILED)
-        assert connection.restarts == 3
-        for _ in range(2):
-            with pytest.raises(ConnectError, match=r"server 'lost': its command .* was not found"):
-                await connection.call_tool("echo", {"text": "x"})
-
-
 async def test_a_server_that_never_came_up_is_not_retried_behind_the_users_back() -> None:
     states: list[StateChanged] = []
     connecting = connect_mcp(fault_command("exits_at_once"), lazy=True)
@@ -233,24 +217,72 @@ async def test_an_in_process_server_that_hangs_up_is_entered_again() -> None:
     assert server.conversations == 2
 
 
-@given(st.integers(1, 200), st.floats(0, 1, exclude_max=True))
-def test_a_wait_never_passes_the_cap_and_the_attempts_have_an_end(failures: int, jitter: float) -> None:
+# the policy, which is pure
+
+JITTERS = st.floats(0, 1, exclude_max=True)
+
+
+def losses(*held: float | None, every: float = 1.0) -> list[Loss]:
+    """Return losses at equal distances, the last at 0."""
+    return [Loss(at=(number - len(held) + 1) * every, held=one) for number, one in enumerate(held)]
+
+
+def wait_after(policy: RestartPolicy, history: list[Loss], jitter: float = 0.0) -> float:
+    decision = policy.next(history, 0.0, jitter)
+    assert isinstance(decision, Wait)
+    return decision.seconds
+
+
+@given(st.lists(st.none() | st.floats(0, 1e6), min_size=1, max_size=60), st.floats(0.01, 1e4), JITTERS)
+def test_any_history_is_answered_with_a_bounded_wait_or_the_end(
+    held: list[float | None], every: float, jitter: float
+) -> None:
     policy = RestartPolicy()
-    wait = policy.delay(failures, jitter)
-    assert (wait is None) == (failures > policy.attempts)
-    assert wait is None or 0 < wait <= policy.cap
+    decision = policy.next(losses(*held, every=every), 0.0, jitter)
+    if isinstance(decision, GiveUp):
+        assert len(held) > min(policy.attempts, policy.losses)
+        assert re.fullmatch(r"\d+ (failures in a row|losses within 300 s)", decision.why)
+    else:
+        assert policy.first / 2 <= decision.seconds <= policy.cap
 
 
-@given(st.integers(1, 5), st.floats(0, 1, exclude_max=True))
-def test_waits_grow_with_each_failure(failures: int, jitter: float) -> None:
-    policy = RestartPolicy(attempts=50)
-    sooner, later = policy.delay(failures, jitter), policy.delay(failures + 1, jitter)
-    assert sooner is not None
-    assert later is not None
-    assert sooner < later
+@given(st.integers(1, 40), JITTERS)
+def test_waits_grow_with_each_failure_up_to_the_cap(failures: int, jitter: float) -> None:
+    policy = RestartPolicy(attempts=50, losses=50)
+    sooner = wait_after(policy, losses(*[None] * failures), jitter)
+    later = wait_after(policy, losses(*[None] * (failures + 1)), jitter)
+    assert sooner < later or later == pytest.approx(policy.cap * (0.5 + 0.5 * jitter))
+    assert sooner <= later
 
 
-@given(st.integers(0, 20), st.floats(0, 1e6))
-def test_a_connection_that_held_starts_the_count_anew(failures: int, held: float) -> None:
+@given(st.integers(1, 40))
+def test_failures_in_a_row_have_an_end(failures: int) -> None:
     policy = RestartPolicy()
-    assert policy.failures_after(failures, held) == (1 if held >= policy.stable else failures + 1)
+    decision = policy.next(losses(*[None] * failures), 0.0, 0.0)
+    assert isinstance(decision, GiveUp) == (failures > policy.attempts)
+
+
+@given(st.lists(st.none() | st.floats(0, 1e4), max_size=12), st.floats(0, 1e4))
+def test_a_connection_that_held_starts_the_count_of_failures_anew(before: list[float | None], held: float) -> None:
+    policy = RestartPolicy()
+    failures = policy.failures(losses(*before, held))
+    assert failures == (1 if held >= policy.stable else policy.failures(losses(*before)) + 1)
+
+
+@given(st.integers(1, 40), st.floats(1, 100))
+def test_a_connection_that_holds_each_time_is_given_up_only_for_many_losses_within_the_window(
+    count: int, every: float
+) -> None:
+    policy = RestartPolicy()
+    decision = policy.next(losses(*[policy.stable] * count, every=every), 0.0, 0.0)
+    within = sum(number * every < policy.window for number in range(count))
+    assert isinstance(decision, GiveUp) == (within > policy.losses)
+
+
+@given(st.lists(st.none() | st.floats(0, 20), min_size=1, max_size=80), st.floats(0.1, 100), JITTERS)
+def test_the_policy_needs_no_more_history_than_it_says(held: list[float | None], every: float, jitter: float) -> None:
+    policy = RestartPolicy()
+    history = losses(*held, every=every)
+    whole, remembered = policy.next(history, 0.0, jitter), policy.next(history[-policy.memory :], 0.0, jitter)
+    assert type(whole) is type(remembered)
+    assert whole == remembered or isinstance(whole, GiveUp)

@@ -178,7 +178,7 @@ async def test_a_protocol_error_is_raised_by_the_connection_and_returned_by_the_
 @pytest.mark.parametrize(
     ("result", "words"),
     [
-        ({"resultType": "input_required", "inputRequests": {}}, "asks for input that this client did not offer"),
+        ({"resultType": "input_required", "inputRequests": {}}, "asks for input without saying which"),
         ({"resultType": "later", "content": []}, "unknown resultType 'later'"),
         ({"resultType": ["complete"]}, "unknown resultType"),
         ({"content": "text"}, "'content' is no list"),

@@ -71,7 +71,7 @@ async def test_a_server_that_exits_at_once_leaves_its_exit_code_and_last_words()
         await connect_mcp(fault_command("exits_at_once", "--code", 5), name="brief")
     assert failure.value.exit_code == 5
     assert failure.value.stderr == "reading settings\nfatal: no API key in EXAMPLE_TOKEN"
-    assert "fault.py --mode exits_at_once" in str(failure.value)
+    assert "run.py faults --mode exits_at_once" in str(failure.value)
 
 
 async def test_a_secret_that_a_dying_server_prints_is_masked() -> None:

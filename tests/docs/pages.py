@@ -64,7 +64,7 @@ def source_of(reference: str) -> str:
     if region:
         found = re.search(rf"^ *# region {re.escape(region)}\n(.*?)^ *# endregion$", text, re.MULTILINE | re.DOTALL)
         assert found is not None, f"{name} has no region {region!r}"
-        return dedent(found[1])
+        return dedent(found[1]).strip("\n") + "\n"
     if name.endswith(".py"):
         text = re.sub(r'\A""".*?"""\n+', "", text, flags=re.DOTALL)
         text = re.sub(r"\Afrom __future__ import annotations\n+", "", text)

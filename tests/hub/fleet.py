@@ -64,6 +64,7 @@ def waiting(folder: Path, name: str, count: int, **settings: Any) -> Json:
     folder.mkdir(exist_ok=True)
     script = Path(__file__).with_name("waiting.py")
     command = [sys.executable, "-S", "-E", str(script), str(folder), name, str(count)]
+    command += echo_command("--name", name)
     return entry(command, {"timeout": {"close": 0.2}, **settings})  # while it waits it does not see us go
 
 

@@ -1,6 +1,6 @@
-"""An echo server that starts to read only when files exist: `python -S -E waiting.py DIR NAME COUNT`.
+"""A server that starts only when files exist: `python -S -E waiting.py DIR NAME COUNT COMMAND...`.
 
-Makes DIR/NAME, waits until DIR holds COUNT files, then serves. So whoever connects decides, by files and
+Makes DIR/NAME, waits until DIR holds COUNT files, then becomes the command. So whoever connects decides, by files and
 not by a clock, when a server is there; COUNT servers that wait for each other prove that they start at once.
 """
 
@@ -10,13 +10,12 @@ import os
 import sys
 import time
 
-ECHO = os.path.join(os.path.dirname(__file__), os.pardir, "servers", "echo.py")  # noqa: PTH118, PTH120 - fast
 GIVE_UP_AFTER = 30.0
 
 
 def main() -> None:
-    """Wait, then become the echo server."""
-    folder, name, count = sys.argv[1:4]
+    """Wait, then become the command."""
+    folder, name, count, *command = sys.argv[1:]
     with open(os.path.join(folder, name), "w"):  # noqa: PTH118, PTH123 - pathlib is slow to import
         pass
     deadline = time.monotonic() + GIVE_UP_AFTER
@@ -24,7 +23,7 @@ def main() -> None:
         if time.monotonic() > deadline:
             sys.exit(f"only {os.listdir(folder)} came")  # noqa: PTH208
         time.sleep(0.005)
-    os.execv(sys.executable, [sys.executable, "-S", "-E", ECHO, "--name", name])
+    os.execv(command[0], command)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import socket
+import sys
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import anyio
@@ -132,18 +134,28 @@ async def serve_stdio(server: Server[Any]) -> None:
         await server.run(read, write, server.create_initialization_options())
 
 
+def made(kind: str) -> Server[Any]:
+    """Return a low-level server."""
+    if kind == "low":
+        return low_level()
+    sys.path.append(str(Path(__file__).parents[2]))  # run as a script, it is in no package
+    from tests.servers.sdk_asking import asking
+
+    return asking()
+
+
 def main() -> None:
     """Read the command line and serve."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kind", choices=["high", "low"], default="high")
+    parser.add_argument("--kind", choices=["high", "low", "asking"], default="high")
     parser.add_argument("--http", type=int, metavar="PORT", help="0: any free port, printed as the first line")
     options = parser.parse_args()
     if options.http is not None:
-        serve_http(high_level() if options.kind == "high" else low_level(), options.http)
+        serve_http(high_level() if options.kind == "high" else made(options.kind), options.http)
     elif options.kind == "high":
         high_level().run("stdio")
     else:
-        anyio.run(serve_stdio, low_level())
+        anyio.run(serve_stdio, made(options.kind))
 
 
 if __name__ == "__main__":

@@ -9,22 +9,80 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.measure import Figure, Sample, compare
+from benchmarks.report import as_markdown
+from benchmarks.targets import judge
+
 ROOT = Path(__file__).parents[2]
 
 
+def bench(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Run the benchmarks with one round of each case."""
+    command = [sys.executable, "-m", "benchmarks", *arguments, "--quick", "--rounds", "1", "--json"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=300)
+
+
+def figure(contender: str, cpu: float = 1.0, wall: float = 1.0) -> Figure:
+    """Return a row of one call over stdio beside a baseline of one second."""
+    samples = {"raw": [Sample(1.0, 1.0)], contender: [Sample(cpu, wall)]}
+    return compare("calls", "stdio, 100 B, 1 caller", samples)[-1]
+
+
 @pytest.mark.slow
-def test_a_benchmark_compares_with_the_raw_baseline_and_the_sdk() -> None:
-    command = [sys.executable, "-m", "benchmarks", "throughput", "--quick", "--rounds", "1", "--json"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=60)
+def test_a_benchmark_compares_with_the_raw_baseline_and_the_sdk_side_by_side() -> None:
+    done = bench("calls", "--only", "100 B, 16 callers")
+
     report = json.loads(done.stdout)
-    ratios = {row["contender"]: row["cpu_ratio"] for row in report["figures"]}
-    assert ratios["raw"] == 1.0
-    assert {"raw", "sdk", "toolweave call_tool", "toolweave execute"} <= set(ratios)
+    for case in ("stdio, 100 B, 16 callers", "http, 100 B, 16 callers"):
+        rows = {row["contender"]: row for row in report["figures"] if row["case"] == case}
+        assert {"raw", "sdk", "toolweave", "toolweave engine=sdk"} <= set(rows), done.stderr.decode()
+        assert rows["raw"]["cpu_ratio"] == 1.0
+        assert all(0 < row["p50"] <= row["p99"] for row in rows.values())
     assert report["machine"]["cores"] >= 1
+    assert {target["limit"] for target in report["targets"]} == {2.5}
 
 
-def test_an_unknown_benchmark_is_refused() -> None:
-    command = [sys.executable, "-m", "benchmarks", "nothing"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=60)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "only"),
+    [("extremes", "http, 50 MB"), ("extremes", "stdio, 20,000"), ("discovery", "1,000"), ("memory", "stdio,")],
+)
+def test_every_kind_of_job_is_done_by_the_baseline_and_by_us(name: str, only: str) -> None:
+    done = bench(name, "--only", only, "--client", "toolweave")
+
+    assert {row["contender"] for row in json.loads(done.stdout)["figures"]} == {"raw", "toolweave"}, (
+        done.stderr.decode()
+    )
+
+
+@pytest.mark.parametrize("wrong", [["nothing"], ["calls", "--client", "nobody"]])
+def test_an_unknown_benchmark_or_client_is_refused(wrong: list[str]) -> None:
+    done = bench(*wrong)
+
     assert done.returncode == 2
     assert b"discovery" in done.stderr
+
+
+@pytest.mark.parametrize(("cpu", "met"), [(2.0, True), (2.1, False)])
+def test_a_target_is_missed_only_beyond_its_limit(cpu: float, met: bool) -> None:
+    (verdict,) = judge([figure("raw"), figure("toolweave", cpu=cpu)])
+
+    assert verdict.met is met
+    assert verdict.worst == cpu
+
+
+def test_ratios_are_of_medians_and_a_row_without_samples_is_left_out() -> None:
+    samples = {"raw": [Sample(1, 1), Sample(2, 2), Sample(90, 90)], "sdk": [Sample(4, 8)], "gone": []}
+
+    rows = {row.contender: row for row in compare("calls", "case", samples)}
+
+    assert (rows["sdk"].cpu_ratio, rows["sdk"].wall_ratio) == (2, 4)
+    assert rows["raw"].sdk_ratio == 0.5
+    assert "gone" not in rows
+
+
+def test_the_page_has_ratios_only() -> None:
+    text = as_markdown([figure("raw"), figure("toolweave", cpu=1.5, wall=123.0)])
+
+    assert "| stdio, 100 B, 1 caller | 1.5 |" in text
+    assert "123" not in text

@@ -47,7 +47,7 @@ SSE_DEPRECATED = "transport 'sse' is deprecated by the protocol; 'http' falls ba
 _FIELDS = (
     *("name", "transport", "command", "args", "env", "cwd", "url", "headers", "auth", "disabled", "timeout"),
     *("include", "exclude", "tool_prefix", "restart", "legacy_sse", "protocol", "validate_input", "validate_output"),
-    *("max_concurrency", "on_conflict", "engine", "options", "server"),
+    *("max_concurrency", "max_message_bytes", "on_conflict", "engine", "options", "server"),
 )
 _SYNONYMS = {
     "server_name": "name",
@@ -385,4 +385,5 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "protocol": _text,
     "validate_input": _flag,
     "max_concurrency": _number,
+    "max_message_bytes": _number,
 }

@@ -73,6 +73,7 @@ class ServerConfig:
         validate_input: Check arguments against the tool's schema before sending (requirement C10).
         validate_output: What to do with structured content that does not fit (requirement C15).
         max_concurrency: Calls in flight at once; None is no limit.
+        max_message_bytes: The largest message that is taken from the server; None is 128 MiB.
         on_conflict: What to do with a tool name that is taken (requirement C20).
         engine: `auto` speaks the protocol itself where it can, `sdk` uses the official SDK everywhere.
         options: Other keys of the entry or its `connection`, for custom transports.
@@ -101,6 +102,7 @@ class ServerConfig:
     validate_input: bool = True
     validate_output: Literal["warn", "error", "off"] = "warn"
     max_concurrency: int | None = None
+    max_message_bytes: int | None = None
     on_conflict: Literal["rename", "skip", "error"] = "rename"
     engine: Literal["auto", "sdk"] = "auto"
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])

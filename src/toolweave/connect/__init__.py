@@ -10,18 +10,40 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolweave.connect.callbacks import (
+        Callbacks,
+        ElicitationRequest,
+        ElicitationResult,
+        LogMessage,
+        Root,
+        SamplingMessage,
+        SamplingRequest,
+        SamplingResult,
+    )
     from toolweave.connect.channel import Channel, memory_channels
     from toolweave.connect.connection import Connecting, McpConnection, connect_mcp
     from toolweave.connect.dial import register_transport
+    from toolweave.connect.live import ListChanged
     from toolweave.connect.report import Report, Step
     from toolweave.connect.state import ConnectionState, StateChanged
+    from toolweave.connect.subscriptions import ResourceUpdated
 
 __all__ = [
+    "Callbacks",
     "Channel",
     "Connecting",
     "ConnectionState",
+    "ElicitationRequest",
+    "ElicitationResult",
+    "ListChanged",
+    "LogMessage",
     "McpConnection",
     "Report",
+    "ResourceUpdated",
+    "Root",
+    "SamplingMessage",
+    "SamplingRequest",
+    "SamplingResult",
     "StateChanged",
     "Step",
     "connect_mcp",
@@ -30,11 +52,21 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Callbacks": "callbacks",
     "Channel": "channel",
     "Connecting": "connection",
     "ConnectionState": "state",
+    "ElicitationRequest": "callbacks",
+    "ElicitationResult": "callbacks",
+    "ListChanged": "live",
+    "LogMessage": "callbacks",
     "McpConnection": "connection",
     "Report": "report",
+    "ResourceUpdated": "subscriptions",
+    "Root": "callbacks",
+    "SamplingMessage": "callbacks",
+    "SamplingRequest": "callbacks",
+    "SamplingResult": "callbacks",
     "StateChanged": "state",
     "Step": "report",
     "connect_mcp": "connection",

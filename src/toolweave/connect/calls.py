@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
 
 from toolweave.config import ServerConfig
 from toolweave.connect.catalog import Catalog
+from toolweave.connect.deadline import Deadline
 from toolweave.connect.dial import Line
 from toolweave.connect.owner import Owner
-from toolweave.connect.progress import ProgressFeed
+from toolweave.connect.progress import watched
 from toolweave.connect.results import tool_result
-from toolweave.errors import ConnectionLostError, ErrorKind, ProtocolError, RequestTimeoutError, ToolError
+from toolweave.connect.rounds import ROUND_METHODS, exchange
+from toolweave.connect.shapes import as_object
+from toolweave.connect.silence import Silence
+from toolweave.connect.tasks import LegacyTask, Task, wants_task
+from toolweave.errors import (
+    AuthRequiredError,
+    ConnectionLostError,
+    ErrorKind,
+    ProtocolError,
+    RequestTimeoutError,
+    ToolError,
+)
 from toolweave.schema.problems import describe
 from toolweave.tools.call import CallContext
 from toolweave.tools.result import ToolResult, invalid_input
@@ -23,6 +36,7 @@ from toolweave.tools.toolset import ToolsChanged
 
 __all__ = ["Caller"]
 
+_HEADER_MISMATCH = -32020
 _log = logging.getLogger("toolweave.connect")
 
 ResultT = TypeVar("ResultT")
@@ -57,22 +71,23 @@ class Caller:
         line = line or await self.line()
         try:
             return await use(line)
-        except ConnectionLostError as exc:
-            lost = await self._explained(line, exc)
-            if self._config.restart == "never" or (lost.sent and not repeatable):
-                raise lost from None
-        line = await self.line()
+        except (AuthRequiredError, ConnectionLostError) as exc:
+            line = await self._another(line, exc, repeatable=repeatable)
         try:
             return await use(line)
-        except ConnectionLostError as exc:
-            raise await self._explained(line, exc) from None
+        except (AuthRequiredError, ConnectionLostError) as exc:
+            raise await self._final(line, exc) from None
 
     async def request(self, method: str, params: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
         """Make one request other than a tool call, within `timeout` or the server's `timeout.read`."""
         await self.line()  # has a bound of its own
         seconds = self._config.timeout.read if timeout is None else timeout
-        with anyio.move_on_after(seconds):
-            return await self.once_more(lambda line: line.session.request(method, params))
+        with anyio.CancelScope(deadline=anyio.current_time() + seconds) as scope:
+            if method not in ROUND_METHODS:
+                return await self.once_more(lambda line: line.session.request(method, params))
+            silence, peer = Silence(scope, seconds), self._owner.peer
+            with peer.waiting(silence):
+                return await self.once_more(lambda line: exchange(line.session, method, params, peer.asked, silence))
         raise self.too_slow(method, seconds)
 
     async def list_tools(self, line: Line, timeout: float | None = None) -> ToolsChanged:
@@ -122,9 +137,20 @@ class Caller:
     async def _send(
         self, line: Line, params: dict[str, Any], spec: ToolSpec | None, ctx: CallContext
     ) -> Mapping[str, Any]:
-        return await self.once_more(
-            lambda open_line: self._send_once(open_line, params, spec, ctx), line=line, repeatable=_repeatable(spec)
-        )
+        try:
+            return await self._send_once(line, params, spec, ctx)
+        except (AuthRequiredError, ConnectionLostError) as exc:
+            line = await self._another(line, exc, repeatable=_repeatable(spec))
+        except ProtocolError as exc:
+            if exc.code != _HEADER_MISMATCH or spec is None:
+                raise
+            # the schema that says what is mirrored into headers is out of date, and nothing has been done (SEP-2243)
+            await self.list_tools(await self.line())
+            spec = self._catalog.find(spec.name) or spec
+        try:
+            return await self._send_once(line, params, spec, ctx)
+        except (AuthRequiredError, ConnectionLostError) as exc:
+            raise await self._final(line, exc) from None
 
     async def _send_once(
         self, line: Line, params: dict[str, Any], spec: ToolSpec | None, ctx: CallContext
@@ -132,41 +158,74 @@ class Caller:
         seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
         total = self._config.timeout.call_total
         schema = spec.input_schema if spec is not None else None
-        with anyio.CancelScope(deadline=anyio.current_time() + seconds) as silence:
-            if ctx.on_progress is None and total is None:
-                return await line.session.request("tools/call", params, meta=ctx.meta, schema=schema)
-            limit = anyio.current_time() + total if total is not None else float("inf")
-
-            def touch() -> None:
-                silence.deadline = min(limit, anyio.current_time() + seconds)
-
-            silence.deadline = min(limit, silence.deadline)
-            return await self._watched(line, params, schema, ctx, touch)
+        peer = self._owner.peer
+        first: dict[str, Any] | None = None
+        if wants_task(spec, line.session.agreement):
+            params = {**params, "task": {}}
+        elif ctx.on_progress is None and total is None and not peer.may_answer:
+            with Deadline(seconds) as deadline:
+                first = await line.session.request(
+                    "tools/call", params, meta=ctx.meta, schema=schema, deadline=deadline.at
+                )
+            if first is None:
+                raise self.too_slow(f"the call of tool {params['name']!r}", seconds)
+            if first.get("resultType", "complete") == "complete":
+                return first
+        with anyio.CancelScope(deadline=anyio.current_time() + seconds) as scope:
+            silence = Silence(scope, seconds, total)
+            work = partial(self._see_through, line, params, schema, silence, first)
+            with peer.waiting(silence):
+                if first is not None or (ctx.on_progress is None and total is None):
+                    return await work(ctx.meta)
+                return await watched(
+                    peer, ctx.on_progress, silence.touch, lambda token: work({**ctx.meta, "progressToken": token})
+                )
         raise self.too_slow(f"the call of tool {params['name']!r}", seconds)
 
-    async def _watched(
-        self, line: Line, params: dict[str, Any], schema: Mapping[str, Any] | None, ctx: CallContext, touch: Any
+    async def _see_through(
+        self,
+        line: Line,
+        params: Mapping[str, Any],
+        schema: Mapping[str, Any] | None,
+        silence: Silence,
+        first: dict[str, Any] | None,
+        meta: Mapping[str, Any],
     ) -> Mapping[str, Any]:
-        """Make the call with a progress token; all progress is delivered before the answer is returned."""
-        feed = ProgressFeed(ctx.on_progress or (lambda _progress: None), touch)
-        peer = self._owner.peer
-        token = peer.watch_progress(feed.put)
-        raw: Mapping[str, Any] | None = None
-        failure: Exception | None = None
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(feed.run)
-            try:
-                raw = await line.session.request(
-                    "tools/call", params, meta={**ctx.meta, "progressToken": token}, schema=schema
-                )
-            except Exception as exc:  # boundary: kept out of the task group, which would wrap it
-                failure = exc
-            finally:
-                peer.forget_progress(token)
-                feed.end()
-        if failure is not None or raw is None:
-            raise failure or ProtocolError("no result", server=self._config.name, code=-32603)
-        return raw
+        """Make a call that may want input or become a task, and return its result."""
+        asked = self._owner.peer.asked
+        result = await exchange(
+            line.session, "tools/call", params, asked, silence, first=first, meta=meta, schema=schema
+        )
+        if result.get("resultType") == "task":
+            return await Task(result, self._task_request, asked, silence).result()
+        created = as_object(result.get("task")) if "task" in params else None
+        if created is not None:
+            return await LegacyTask(created, self._task_request, asked, silence).result()
+        return result
+
+    async def _task_request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Make a request about a task, which outlives the connection on which it was created."""
+        try:
+            return await self.once_more(lambda line: line.session.request(method, params), repeatable=True)
+        except ConnectionLostError as exc:
+            # the call itself was taken: it must not be sent anew
+            raise ConnectionLostError("the connection ended while a task ran", server=exc.server, sent=True) from exc
+
+    async def _another(self, line: Line, exc: AuthRequiredError | ConnectionLostError, *, repeatable: bool) -> Line:
+        """Return the line to send on again after `line` was lost; raise what must not be sent again."""
+        final = await self._final(line, exc)
+        if isinstance(final, AuthRequiredError) or self._config.restart == "never" or (final.sent and not repeatable):
+            raise final from None
+        return await self.line()
+
+    async def _final(
+        self, line: Line, exc: AuthRequiredError | ConnectionLostError
+    ) -> AuthRequiredError | ConnectionLostError:
+        """Return the error as the caller gets it; a refusal of our credentials concerns the whole connection."""
+        if isinstance(exc, AuthRequiredError):
+            self._owner.refuse(exc)
+            return exc
+        return await self._explained(line, exc)
 
     async def _explained(self, line: Line, exc: ConnectionLostError) -> ConnectionLostError:
         if line.process is None:

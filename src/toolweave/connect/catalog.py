@@ -6,102 +6,70 @@ Lists through the session it is given and remembers; knows nothing of how the se
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import anyio
-
 from toolweave.config import ServerConfig
-from toolweave.connect.listing import Listing, list_all, read_tools
-from toolweave.errors import ProtocolError, SchemaError
+from toolweave.connect.listing import Judged, Refusal, Request, read_tools
+from toolweave.connect.live import ListChanged, LiveList
+from toolweave.errors import SchemaError
 from toolweave.schema.validate import Validator
 from toolweave.tools.names import aliases, selected
 from toolweave.tools.spec import ToolSpec
-from toolweave.tools.toolset import Listeners, ToolsChanged, ToolSnapshot
+from toolweave.tools.toolset import ToolsChanged, ToolSnapshot
 
 __all__ = ["Catalog"]
 
 _log = logging.getLogger("toolweave.connect")
-_METHOD_NOT_FOUND = -32601
-
-Request = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
-Refusal = Callable[[Mapping[str, Any]], str | None]
 
 
 class Catalog:
     """One server's tools: an immutable snapshot that is replaced as a whole (requirements C8, C9).
 
+    `tell` is called after every change of the snapshot, once, whoever asked for the listing.
+
     Attributes:
         snapshot: What is offered now; version 0 before the first listing.
-        problems: What was left out of the last listing, and why.
-        pages: How many requests the last listing took.
-        ttl_seconds: How long the server says the list may be kept, or None.
+        live: The list behind it.
     """
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: ServerConfig, tell: Callable[[ToolsChanged], None]) -> None:
         self.snapshot = ToolSnapshot()
-        self.listeners = Listeners()
-        self.problems: tuple[str, ...] = ()
-        self.pages = 0
-        self.ttl_seconds: float | None = None
+        self.live: LiveList[ToolSpec] = LiveList(
+            config.name, "tools", identity=lambda spec: spec.name, judge=self._judge, tell=self._swap
+        )
         self._config = config
-        self._fetched_at: float | None = None
-        self._fetching: anyio.Event | None = None
-        self._outcome: Exception | None = None
-        self._generation = 0
+        self._tell = tell
         self._by_original: dict[str, ToolSpec] = {}
         self._validators: dict[tuple[str, str], tuple[object, Validator | None]] = {}
 
     @property
     def fresh(self) -> bool:
         """Whether the snapshot may be used without asking the server again."""
-        if self._fetched_at is None:
-            return False
-        return self.ttl_seconds is None or anyio.current_time() < self._fetched_at + self.ttl_seconds
+        return self.live.fresh
 
     @property
-    def listed(self) -> bool:
-        """Whether the tools were listed since the last `expire`."""
-        return self._fetched_at is not None
+    def problems(self) -> tuple[str, ...]:
+        """What was left out of the last listing, and why."""
+        return self.live.problems
 
-    def expire(self) -> None:
-        """Ask the server again at the next use."""
-        self._fetched_at = None
+    @property
+    def pages(self) -> int:
+        """How many requests the last listing took."""
+        return self.live.pages
 
     def find(self, name: str) -> ToolSpec | None:
         """Return the tool of this exposed name, alias or original name."""
         return self.snapshot.find(name) or self._by_original.get(name)
 
     async def refresh(self, request: Request, refusal: Refusal | None = None) -> ToolsChanged:
-        """List all tools again and swap the snapshot atomically; concurrent refreshes share one listing.
+        """List all tools again; see `LiveList.refresh`.
 
         Raises:
             ServerError: The list could not be had; the old snapshot stays.
         """
-        before = self.snapshot
-        while self._fetching is not None:
-            generation = self._generation
-            await self._fetching.wait()
-            if self._generation != generation:  # else the one who fetched was cancelled: take over
-                if self._outcome is not None:
-                    raise self._outcome
-                return ToolsChanged.between(before, self.snapshot)
-        done = self._fetching = anyio.Event()
-        try:
-            self._outcome = None
-            await self._fetch(request, refusal)
-            self._generation += 1
-        except Exception as exc:
-            self._outcome = exc
-            self._generation += 1
-            raise
-        finally:
-            self._fetching = None
-            done.set()
-        change = ToolsChanged.between(before, self.snapshot)
-        self.listeners.emit(change)
-        return change
+        return _tools_changed(await self.live.refresh(request, refusal))
 
     def validator(self, spec: ToolSpec, which: str) -> Validator | None:
         """Return the compiled `"input"` or `"output"` schema of a tool; None when it cannot be judged by it."""
@@ -124,35 +92,28 @@ class Catalog:
         self._validators[spec.original_name, which] = (schema, compiled)
         return compiled
 
-    async def _fetch(self, request: Request, refusal: Refusal | None) -> None:
-        server = self._config.name
-        try:
-            listing = await list_all(request, "tools/list", "tools", server=server)
-        except ProtocolError as exc:
-            if exc.code != _METHOD_NOT_FOUND:
-                raise
-            listing = Listing()  # a server without tools, such as one of prompts only
-        read = read_tools(listing.entries, server=server, refusal=refusal)
-        self._adopt(read.specs)
-        self.pages, self.ttl_seconds = listing.pages, listing.ttl_seconds
-        self.problems = (*listing.problems, *read.problems)
-        self._fetched_at = anyio.current_time()
-        for problem in self.problems:
-            _log.warning("server %r: %s", server, problem)
-
-    def _adopt(self, specs: list[ToolSpec]) -> None:
+    def _judge(self, entries: list[Any], refusal: Refusal | None) -> Judged[ToolSpec]:
         config = self._config
-        kept = [
+        read = read_tools(entries, server=config.name, refusal=refusal)
+        kept = tuple(
             replace(
                 spec,
                 name=f"{config.tool_prefix or ''}{spec.name}",
                 original_name=spec.name,
                 aliases=aliases(config.name, spec.name),
             )
-            for spec in specs
+            for spec in read.items
             if selected(spec.name, include=config.include, exclude=config.exclude, server=config.name)
-        ]
-        self._by_original = {spec.original_name: spec for spec in kept}
+        )
+        return Judged(items=kept, problems=read.problems)
+
+    def _swap(self, change: ListChanged) -> None:
+        self.snapshot = ToolSnapshot(self.live.items, version=change.version)
+        self._by_original = {spec.original_name: spec for spec in self.live.items}
         self._validators.clear()
-        if tuple(kept) != tuple(self.snapshot) or self.snapshot.version == 0:
-            self.snapshot = ToolSnapshot(kept, version=self.snapshot.version + 1)
+        if change:
+            self._tell(_tools_changed(change))
+
+
+def _tools_changed(change: ListChanged) -> ToolsChanged:
+    return ToolsChanged(added=change.added, removed=change.removed, changed=change.changed, version=change.version)

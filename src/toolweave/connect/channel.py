@@ -11,10 +11,14 @@ from typing import Protocol, runtime_checkable
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-__all__ = ["MAX_MESSAGE_BYTES", "Channel", "memory_channels"]
+__all__ = ["MAX_MESSAGE_BYTES", "Channel", "NotSent", "memory_channels"]
 
 MAX_MESSAGE_BYTES = 128 * 1024 * 1024
 """A message larger than this ends its connection with a clear error instead of filling the memory."""
+
+
+class NotSent(BrokenPipeError):
+    """The peer is gone, and not a byte of this message went out: it is safe to send it again."""
 
 
 @runtime_checkable
@@ -22,10 +26,11 @@ class Channel(Protocol):
     """Sends and receives whole JSON-RPC messages as UTF-8 JSON text."""
 
     async def send(self, message: bytes) -> None:
-        """Send one message.
+        """Send one message; when the wait is cancelled, nothing of it was sent.
 
         Raises:
-            OSError: The peer is gone.
+            NotSent: The peer is gone, and nothing of the message was sent.
+            OSError: The peer is gone; part of the message may have reached it.
         """
         ...
 
@@ -47,7 +52,7 @@ class _MemoryChannel:
         try:
             await self._outgoing.send(message)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            raise BrokenPipeError("the other end of the channel is closed") from None
+            raise NotSent("the other end of the channel is closed") from None
 
     async def receive(self) -> bytes:
         try:

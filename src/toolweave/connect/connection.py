@@ -10,19 +10,24 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
+import anyio
+
 from toolweave.config import Auth, ServerConfig, Timeouts, server_config
+from toolweave.connect.callbacks import NO_CALLBACKS, Callbacks
 from toolweave.connect.calls import Caller
 from toolweave.connect.catalog import Catalog
+from toolweave.connect.clock import Clock
 from toolweave.connect.connecting import Connecting
 from toolweave.connect.dial import Line
 from toolweave.connect.events import EventName, Events
 from toolweave.connect.features import ServerFeatures
 from toolweave.connect.follow import Follower
+from toolweave.connect.offering import ClientFeatures
 from toolweave.connect.owner import Owner
 from toolweave.connect.report import Report
 from toolweave.connect.session import Agreement, Peer
 from toolweave.connect.state import ConnectionState, StateChanged
-from toolweave.errors import ConnectionClosedError, ErrorKind, ServerError, ToolError, as_tool_error
+from toolweave.errors import AuthRequiredError, ConnectionClosedError, ErrorKind, ServerError, ToolError, as_tool_error
 from toolweave.tools.call import CallContext, ProgressCallback, ToolCall
 from toolweave.tools.names import unknown_tool
 from toolweave.tools.result import ToolResult
@@ -36,27 +41,38 @@ __all__ = ["McpConnection", "connect_mcp"]
 ListenerT = TypeVar("ListenerT", bound=Callable[[Any], Any])
 
 
-class McpConnection(ServerFeatures):
+class McpConnection(ServerFeatures, ClientFeatures):
     """A connection to one MCP server, and a `Toolset` of its tools.
 
     Made by `connect_mcp`. May be used from any task of its event loop; closed from any, too. A
     `timeout` is in seconds and replaces the server's own bound for one call.
     """
 
-    def __init__(self, config: ServerConfig, *, lazy: bool = False) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        lazy: bool = False,
+        callbacks: Callbacks = NO_CALLBACKS,
+        clock: Clock | None = None,
+    ) -> None:
         self.config = config
         self._lazy = lazy
         self._entered = 0
         self._events = Events(config.name)
-        self._catalog = Catalog(config)
+        self._catalog = Catalog(config, self._tools_changed)
         self._told: Exception | None = None
-        self._follower = Follower(config.name, catalog=self._catalog, refresh=self._refresh)
+        self._follower = Follower(config, self._events)
+        self._follower.follow(self._catalog.live, self._refresh, always=True)
+        self._follow_offers()
+        self._peer = Peer(self._notified, callbacks, config.name)
         self._owner = Owner(
             config,
-            Peer(self._notified),
+            self._peer,
             settle=self._settle,
-            attend=self._follower.attend,
+            attend=self._attend,
             on_state=self._state_changed,
+            clock=clock,
         )
         self._caller = Caller(config, self._owner, self._catalog)
 
@@ -164,7 +180,9 @@ class McpConnection(ServerFeatures):
         """Call `listener` on an event; returns what removes it. Without a listener it is a decorator.
 
         Events (requirement R23): `"state"` (`StateChanged`), `"tools_changed"` (`ToolsChanged`),
+        `"prompts_changed"` and `"resources_changed"` (`ListChanged`), `"resource_updated"` (`ResourceUpdated`),
         `"closed"` (`StateChanged`), `"error"` (the exception), `"notification"` (method and params as a tuple).
+        A list whose changes are listened to is kept up to date; its first reading adds all of it.
         """
         if listener is not None:
             return self._events.add(event, listener)
@@ -183,7 +201,7 @@ class McpConnection(ServerFeatures):
 
     def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
         """Call `listener` after every change of the tools; see `Toolset.subscribe`."""
-        return self._catalog.listeners.subscribe(listener)
+        return self._events.add("tools_changed", listener)
 
     async def list_tools(self, prefix: str | None = None, *, timeout: float | None = None) -> ToolList:
         """Return the server's tools: a sequence, also indexed by name (requirements R16, R28).
@@ -215,14 +233,17 @@ class McpConnection(ServerFeatures):
     ) -> ToolResult:
         """Call a tool by its own name, its exposed name or an alias, and return its result.
 
-        `timeout` is seconds without a sign of life, reset by progress. Arguments that do not fit the
-        tool's schema come back as an `invalid_input` error result without being sent (requirement C10).
+        `timeout` is seconds without a sign of life, reset by progress; it does not run while a callback is
+        at work, nor between the polls of a call that became a task. A cancelled call is cancelled at the
+        server. Arguments that do not fit the tool's schema come back as an `invalid_input` error result
+        without being sent (requirement C10).
 
         Raises:
             ProtocolError: The server answered with a JSON-RPC error.
             ConnectionLostError: The connection broke; `sent` says whether the call may have run.
             RequestTimeoutError: No sign of life within `timeout`.
             ConnectionClosedError: The connection is closed.
+            ToolError: The server cancelled the task that the call became.
         """
         ctx = CallContext(timeout=timeout, on_progress=on_progress, meta=meta or {})
         return await self._caller.call(name, arguments or {}, ctx)
@@ -250,21 +271,26 @@ class McpConnection(ServerFeatures):
         try:
             change = await self._caller.list_tools(line, timeout)
         except ServerError as exc:
+            if isinstance(exc, AuthRequiredError):
+                self._owner.refuse(exc)
             self._events.emit("error", exc)
             raise
         self._owner.recover()
-        if change:
-            self._events.emit("tools_changed", change)
         return change
+
+    def _tools_changed(self, change: ToolsChanged) -> None:
+        self._events.emit("tools_changed", change)
 
     async def _settle(self, line: Line) -> None:
         """List the tools of a new line before it is offered; a failure degrades, it does not disconnect."""
         self._caller.last_line = line
+        self._follower.begin()
+        await self._introduce(line)
         with self.report.step("list tools") as step:
             try:
                 await self._refresh(line)
             except ServerError as exc:
-                if line.session.wire.over:
+                if line.session.wire.over or isinstance(exc, AuthRequiredError):
                     raise
                 step.outcome, step.detail = "failed", str(exc)
                 self._owner.degrade(exc)
@@ -272,8 +298,14 @@ class McpConnection(ServerFeatures):
             counted = f"{len(self._catalog.snapshot)} tools on {self._catalog.pages} pages"
             step.detail = "; ".join((counted, *self._catalog.problems))
 
+    async def _attend(self, line: Line) -> None:
+        """Do what goes on beside the calls, for as long as the line holds."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._follower.attend, line)
+            tasks.start_soon(self._deliver_logs)
+
     def _notified(self, method: str, params: Mapping[str, Any]) -> None:
-        self._follower.notified(method)
+        self._follower.notified(method, params)
         self._events.emit("notification", (method, params))
 
     def _state_changed(self, change: StateChanged) -> None:
@@ -294,6 +326,7 @@ def connect_mcp(
     timeout: float | Mapping[str, float] | Timeouts | None = None,
     restart: Literal["on_failure", "never"] | None = None,
     lazy: bool = False,
+    callbacks: Callbacks = NO_CALLBACKS,
 ) -> Connecting[McpConnection]:
     """Connect to one MCP server: `await` it, or `async with` it.
 
@@ -306,6 +339,7 @@ def connect_mcp(
         timeout: Seconds for every wait, or a `Timeouts`.
         restart: `"on_failure"` reconnects a lost connection with backoff, `"never"` keeps the exact cause.
         lazy: Connect at the first use instead of at once (requirement R36).
+        callbacks: What the server may ask of this client, in every era; what is not given is refused politely.
 
     Raises:
         ConfigError: At once, when the target cannot be right. Awaiting raises `ServerError`s.
@@ -313,4 +347,4 @@ def connect_mcp(
     config = server_config(target, name=name, headers=headers, auth=auth, timeout=timeout)
     if restart is not None:
         config = replace(config, restart=restart)
-    return Connecting(McpConnection(config, lazy=lazy))
+    return Connecting(McpConnection(config, lazy=lazy, callbacks=callbacks))

@@ -7,28 +7,29 @@ connection enters what this room returns, and dials again where `Redial` says so
 from __future__ import annotations
 
 import importlib
-import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Protocol
 
 import anyio.to_thread
 
-from toolweave.config import Auth, Secret, ServerConfig, register_transport_name
-from toolweave.connect.channel import Channel
+from toolweave.config import ServerConfig, register_transport_name, server_config
+from toolweave.connect.channel import MAX_MESSAGE_BYTES, Channel
 from toolweave.connect.environment import find_program, inherited_environment
-from toolweave.connect.fault import HttpSettings, proxy_for
+from toolweave.connect.fault import HttpSettings
 from toolweave.connect.handshake import MODERN_VERSIONS, ProbeRefused, shake_hands
 from toolweave.connect.process import ServerProcess, spawn
 from toolweave.connect.report import Report
 from toolweave.connect.session import Peer, Session, Wire
 from toolweave.connect.shapes import as_object
 from toolweave.connect.wire.channel import channel_wire
+from toolweave.connect.wire.credentials import Credentials, flow_of
 from toolweave.connect.wire.http import http_wire
+from toolweave.connect.wire.proxy import proxy_for
 from toolweave.errors import ConfigError, ConnectError, ConnectionLostError, ProtocolError, ServerError
 
-__all__ = ["Attempt", "Line", "Redial", "open_session", "register_transport"]
+__all__ = ["Attempt", "Line", "Redial", "WireOpener", "open_session", "open_wire", "register_transport", "through"]
 
 _ENGINE = "toolweave.connect.sdk"
 _BUILT_IN = ("stdio", "http", "sse", "inprocess")
@@ -93,10 +94,11 @@ async def open_session(
         Redial: Try again with another attempt.
         ServerError: It cannot be reached; the message says why.
     """
-    async with _open_wire(config, attempt, peer, report) as (wire, process):
+    opener = getattr(config.server, "open_wire", open_wire)
+    async with opener(config, attempt, peer, report) as (wire, process):
         try:
             session = await shake_hands(
-                wire, era=attempt.era, probe_seconds=config.probe_timeout, server=config.name, report=report
+                wire, era=attempt.era, probe_seconds=config.probe_timeout, server=config.name, report=report, peer=peer
             )
         except ProbeRefused as exc:
             raise Redial(replace(attempt, era="legacy"), str(exc)) from exc
@@ -109,10 +111,32 @@ async def open_session(
         yield Line(session, process)
 
 
+class WireOpener(Protocol):
+    """Stands between a connection and its server, as a recorder does: opens the wire in the transport's place."""
+
+    def open_wire(
+        self, config: ServerConfig, attempt: Attempt, peer: Peer, report: Report
+    ) -> AbstractAsyncContextManager[tuple[Wire, ServerProcess | None]]:
+        """Open a wire, and say which process is behind it."""
+        ...
+
+
+def through(target: Any, opener: Callable[[Any], WireOpener]) -> ServerConfig:
+    """Return the config of a target whose wires are opened by what `opener` makes of its in-process server or None.
+
+    Raises:
+        ConfigError: The target cannot be right.
+    """
+    config = server_config(target)
+    return config.replace(server=opener(config.server))
+
+
 @asynccontextmanager
-async def _open_wire(
+async def open_wire(
     config: ServerConfig, attempt: Attempt, peer: Peer, report: Report
 ) -> AsyncGenerator[tuple[Wire, ServerProcess | None], None]:
+    """Open what the config's transport opens: the bare wire, before any handshake."""
+
     def lost(sent: bool) -> ServerError:
         return ConnectionLostError("the connection ended", server=config.name, sent=sent)
 
@@ -210,7 +234,7 @@ async def _engine() -> Any:
 
 
 async def _http_engine(config: ServerConfig, attempt: Attempt, report: Report) -> Any:
-    plain = config.engine != "sdk" and _flow_of(config) is None and proxy_for(config.url) is None
+    plain = config.engine != "sdk" and flow_of(config) is None and proxy_for(config.url) is None
     if plain and attempt.transport == "http":
         return http_wire
     with report.step("load the SDK"):
@@ -219,48 +243,15 @@ async def _http_engine(config: ServerConfig, attempt: Attempt, report: Report) -
 
 
 def _http_settings(config: ServerConfig) -> HttpSettings:
+    credentials = Credentials(config)
     return HttpSettings(
-        url=config.url, headers=_header_source(config), flow=_flow_of(config), connect_seconds=config.connect_timeout
+        url=config.url,
+        headers=credentials.source(),
+        flow=flow_of(config),
+        connect_seconds=config.connect_timeout,
+        max_bytes=config.max_message_bytes or MAX_MESSAGE_BYTES,
+        redact=credentials.redact,
     )
-
-
-def _header_source(config: ServerConfig) -> Callable[[], Awaitable[Mapping[str, str]]]:
-    async def headers() -> Mapping[str, str]:
-        configured = config.headers
-        values: Any = configured() if callable(configured) else configured
-        if inspect.isawaitable(values):
-            values = await values
-        made = {name: _reveal(value) for name, value in cast("Mapping[str, str | Secret]", values).items()}
-        if config.auth is not None:
-            made.update(await auth_headers(config.auth))
-        return made
-
-    return headers
-
-
-async def auth_headers(auth: Auth) -> dict[str, str]:
-    """Return the headers that credentials make, evaluated anew (requirements R25, R27)."""
-    token: Any = auth.token
-    if auth.provider is not None and not _is_flow(auth.provider):
-        token = auth.provider()
-        if inspect.isawaitable(token):
-            token = await token
-    if isinstance(token, Mapping):
-        return {str(name): _reveal(value) for name, value in cast("Mapping[str, Any]", token).items()}
-    made = {name: _reveal(value) for name, value in auth.headers.items()}
-    if token is not None:
-        text = _reveal(token)
-        # a bare callable gives a token without saying for which header: a bearer token, as a bare string does
-        made[auth.header or "Authorization"] = text if auth.header and auth.type != "bearer" else f"Bearer {text}"
-    return made
-
-
-def _is_flow(provider: Any) -> bool:
-    return hasattr(provider, "async_auth_flow")
-
-
-def _flow_of(config: ServerConfig) -> Any:
-    return config.auth.provider if config.auth is not None and _is_flow(config.auth.provider) else None
 
 
 def _wants_sse(config: ServerConfig, attempt: Attempt, exc: ProtocolError) -> bool:
@@ -268,7 +259,3 @@ def _wants_sse(config: ServerConfig, attempt: Attempt, exc: ProtocolError) -> bo
         return False
     data = as_object(exc.data)
     return data is not None and data.get("http_status") in _SSE_STATUSES
-
-
-def _reveal(value: Any) -> str:
-    return value.reveal() if isinstance(value, Secret) else str(value)

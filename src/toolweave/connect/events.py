@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, get_args
 
-__all__ = ["EventName", "Events"]
+__all__ = ["EventName", "Events", "tell"]
 
 _log = logging.getLogger("toolweave.connect")
 
-EventName = Literal["state", "tools_changed", "closed", "error", "notification"]
+EventName = Literal[
+    "state",
+    "tools_changed",
+    "prompts_changed",
+    "resources_changed",
+    "resource_updated",
+    "closed",
+    "error",
+    "notification",
+]
 """The events of a connection."""
 
 
 class Events:
-    """The listeners of one connection, by event."""
+    """The listeners of one connection, by event.
+
+    Attributes:
+        on_added: Called with the event after a listener was added.
+    """
 
     def __init__(self, server: str) -> None:
+        self.on_added: Callable[[EventName], None] = lambda event: None
         self._server = server
-        self._listeners: dict[str, list[Callable[[Any], Any]]] = {}
+        self._listeners: dict[str, dict[object, Callable[[Any], Any]]] = {}
 
     def add(self, event: EventName, listener: Callable[[Any], Any]) -> Callable[[], None]:
         """Add a listener and return what removes it.
@@ -29,19 +43,30 @@ class Events:
         """
         if event not in get_args(EventName):
             raise ValueError(f"no event {event!r}; there are {', '.join(get_args(EventName))}")
-        listeners = self._listeners.setdefault(event, [])
-        listeners.append(listener)
+        listeners = self._listeners.setdefault(event, {})
+        token = object()  # the same listener may be added twice
+        listeners[token] = listener
 
         def remove() -> None:
-            if listener in listeners:
-                listeners.remove(listener)
+            listeners.pop(token, None)
 
+        self.on_added(event)
         return remove
+
+    def heard(self, event: EventName) -> bool:
+        """Whether anybody listens to an event."""
+        return bool(self._listeners.get(event))
 
     def emit(self, event: EventName, value: Any) -> None:
         """Call the listeners of an event, synchronously and in the order they came."""
-        for listener in tuple(self._listeners.get(event, ())):
-            try:
-                listener(value)
-            except Exception:  # boundary: user code
-                _log.exception("server %r: a listener of %r raised", self._server, event)
+        if listeners := self._listeners.get(event):
+            tell(tuple(listeners.values()), value, server=self._server, what=event)
+
+
+def tell(listeners: Iterable[Callable[[Any], Any]], value: Any, *, server: str, what: str) -> None:
+    """Call each listener with a value; one that raises is logged and costs nobody else the call."""
+    for listener in listeners:
+        try:
+            listener(value)
+        except Exception:  # boundary: user code
+            _log.exception("server %r: a listener of %r raised", server, what)

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from toolweave.connect.channel import MAX_MESSAGE_BYTES
 from toolweave.connect.shapes import as_object
-from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
+from toolweave.errors import AuthRequiredError, ConnectionLostError, ErrorKind, ProtocolError, ServerError
 
 __all__ = [
     "Fault",
@@ -24,13 +25,25 @@ __all__ = [
     "excerpt",
     "http_error",
     "is_rpc_error",
+    "no_answer",
+    "not_json",
+    "odd_content",
     "own_headers",
-    "proxy_for",
+    "public_url",
     "refused_credentials",
+    "refused_redirect",
+    "too_large",
+    "unasked_encoding",
 ]
 
 _EXCERPT = 300
 _INTERNAL_ERROR = -32603
+_KEEPING_THE_METHOD = (307, 308)
+_PORTS = {"http": 80, "https": 443}
+_LOST_SESSION = re.compile(
+    r"(?i)not initialized|(?:no valid|invalid|unknown|expired|no such|not found).{0,40}session"
+    r"|session.{0,80}(?:invalid|unknown|expired|not found|not exist|terminated|closed)"
+)
 
 HeaderSource = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """Gives the headers of one request; evaluated for every request (requirement R27)."""
@@ -41,16 +54,20 @@ class HttpSettings:
     """How one server is reached over HTTP.
 
     Attributes:
-        connect_seconds: Bound of TCP and TLS; the other waits are bounded by the caller.
+        headers: The configured headers, or what makes them for each request.
+        connect_seconds: Bound of TCP and TLS, and of the wait for a free connection; the other waits are
+            bounded by the caller.
         max_bytes: The largest answer that is taken.
         flow: An `httpx` authorization object, or None.
+        redact: Masks credentials in what the server said.
     """
 
     url: str
-    headers: HeaderSource
+    headers: HeaderSource | Mapping[str, str]
     flow: Any = None  # of this or another generation of httpx
     connect_seconds: float = 30.0
     max_bytes: int = MAX_MESSAGE_BYTES
+    redact: Callable[[str], str] = str
 
     @property
     def public_url(self) -> str:
@@ -69,6 +86,7 @@ class Fault:
         session_gone: The server has forgotten the session (404 on a request with a session id).
         retry_after: The `Retry-After` header.
         challenge: The `WWW-Authenticate` header.
+        limit: The bound in bytes that the answer passed, or None.
     """
 
     status: int | None
@@ -77,6 +95,7 @@ class Fault:
     session_gone: bool = False
     retry_after: str | None = None
     challenge: str | None = None
+    limit: int | None = None
 
     def data(self) -> dict[str, Any]:
         """Return the facts as a JSON object, for `ProtocolError.data`."""
@@ -95,17 +114,23 @@ def http_error(fault: Fault, *, server: str) -> ServerError:
         )
     if fault.session_gone:
         return ConnectionLostError(f"its session has ended: {fault.text}", server=server, sent=False)
+    if fault.limit is not None:
+        error = ProtocolError(fault.text, server=server, code=_INTERNAL_ERROR, data=fault.data())
+        error.kind = ErrorKind.TOO_LARGE
+        return error
     if fault.status is None:
         return ConnectionLostError(fault.text, server=server, sent=fault.sent)
     return ProtocolError(fault.text, server=server, code=_INTERNAL_ERROR, data=fault.data())
 
 
 async def own_headers(settings: HttpSettings, *, server: str) -> Mapping[str, str]:
-    """Return the configured headers, made anew.
+    """Return the configured headers, made anew where a callable makes them.
 
     Raises:
         ConnectionLostError: Whatever the user's provider raised, for the request that asked.
     """
+    if not callable(settings.headers):
+        return settings.headers
     try:
         made = settings.headers()
         return await made if inspect.isawaitable(made) else made
@@ -118,34 +143,80 @@ def refused_credentials(exc: Exception) -> Fault:
     return Fault(status=None, text=f"its credentials could not be made: {type(exc).__name__}: {exc}", sent=False)
 
 
-def answer_fault(status: int, reason: str, headers: Mapping[str, str], body: bytes, *, in_session: bool) -> Fault:
+def answer_fault(
+    settings: HttpSettings, status: int, reason: str, headers: Mapping[str, str], body: bytes, *, in_session: bool
+) -> Fault:
     """Return what an answer with an HTTP error status is; `headers` have lower-case names."""
-    said = excerpt(body)
-    phrase = f"{status} {reason}".strip()
+    said = excerpt(body, settings)
     return Fault(
         status=status,
-        text=f"HTTP {phrase}{f': {said}' if said else ''}",
-        session_gone=status == 404 and in_session,
+        text=f"HTTP {_phrase(status, reason)}{f': {said}' if said else ''}",
+        # some servers say 400 for a session they do not know, the official TypeScript SDK's among them
+        session_gone=in_session and (status == 404 or (status == 400 and _LOST_SESSION.search(said) is not None)),
         retry_after=headers.get("retry-after"),
         challenge=headers.get("www-authenticate"),
     )
 
 
-def proxy_for(url: str) -> str | None:
-    """Return the proxy that the environment names for a URL, or None."""
-    import urllib.request  # costs milliseconds, and only HTTP connections need it
+def no_answer(url: str, why: str, *, sent: bool, proxy: str | None = None) -> Fault:
+    """Return what a request is that got no (whole) answer."""
+    through = f" through the proxy {public_url(proxy)}" if proxy is not None else ""
+    if "CERTIFICATE_VERIFY_FAILED" in why:
+        why += "; to trust a certificate authority of your own, name its file in SSL_CERT_FILE"
+    return Fault(status=None, text=f"no answer from {public_url(url)}{through}: {why}", sent=sent)
 
+
+def not_json(settings: HttpSettings, status: int, body: bytes) -> Fault:
+    """Return what an answer is that calls itself JSON and is none."""
+    return Fault(status=status, text=f"its answer is not valid JSON: {excerpt(body, settings) or 'it is empty'}")
+
+
+def odd_content(settings: HttpSettings, status: int, reason: str, kind: str, body: bytes) -> Fault:
+    """Return what an answer is that is neither JSON nor an event stream, such as a web page."""
+    said = excerpt(body, settings)
+    text = f"HTTP {_phrase(status, reason)} with content type {kind[:100]!r} where JSON or an event stream was expected"
+    return Fault(status=status, text=f"{text}{f': {said}' if said else ''}")
+
+
+def unasked_encoding(status: int, encoding: str) -> Fault:
+    """Return what a compressed answer is: nobody asked for it, and it may be a thousand times what it seems."""
+    text = f"its answer is encoded as {encoding[:40]!r}, which nobody asked for; switch compression off for it"
+    return Fault(status=status, text=text)
+
+
+def too_large(limit: int) -> Fault:
+    """Return what an answer over the bound is."""
+    text = f"its answer is larger than {limit} bytes; ask for less, or raise 'max_message_bytes'"
+    return Fault(status=None, text=text, limit=limit)
+
+
+def refused_redirect(method: str, url: str, status: int, location: str) -> str | None:
+    """Return why a redirect is not followed, or None where it stays within the origin and keeps the message.
+
+    Credentials and messages are meant for the configured origin. Its encrypted twin is another one: to
+    follow there would send each request in the clear first.
+    """
+    try:
+        moved = urljoin(url, location)
+        keeps = method == "GET" or status in _KEEPING_THE_METHOD
+        if keeps and _origin(moved) == _origin(url):
+            return None
+        return f"Redirect to {public_url(moved)} not followed; use that URL"
+    except ValueError:
+        return "Redirect to what is no URL not followed"
+
+
+def public_url(url: str) -> str:
+    """Return a URL without what may be a secret."""
     parts = urlsplit(url)
-    if urllib.request.proxy_bypass(parts.hostname or ""):
-        return None
-    proxies = urllib.request.getproxies()
-    return proxies.get(parts.scheme) or proxies.get("all")
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def excerpt(body: bytes) -> str:
-    """Return the beginning of a body as one printable line."""
+def excerpt(body: bytes, settings: HttpSettings) -> str:
+    """Return the beginning of a body as one printable line, credentials masked."""
     text = body[: _EXCERPT * 4].decode("utf-8", "replace")
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:_EXCERPT]
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return settings.redact(line)[:_EXCERPT]
 
 
 def is_rpc_error(body: bytes) -> bool:
@@ -155,3 +226,12 @@ def is_rpc_error(body: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return value is not None and as_object(value.get("error")) is not None
+
+
+def _phrase(status: int, reason: str) -> str:
+    return f"{status} {reason[:60]}".strip()
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)

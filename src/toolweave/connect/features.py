@@ -5,14 +5,18 @@ Makes requests through the `Caller` it is given; knows nothing of how the connec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
 import anyio
 
 from toolweave.config import ServerConfig
 from toolweave.connect.calls import Caller
-from toolweave.connect.listing import list_all
+from toolweave.connect.dial import Line
+from toolweave.connect.events import Events
+from toolweave.connect.follow import CAPABILITIES, CHANGED_EVENTS, Follower
+from toolweave.connect.live import ListChanged, LiveList
 from toolweave.connect.offers import (
     Completion,
     Prompt,
@@ -26,10 +30,17 @@ from toolweave.connect.offers import (
     read_templates,
     resource_contents,
 )
+from toolweave.connect.shapes import as_object
+from toolweave.connect.subscriptions import ResourceUpdated
 from toolweave.errors import ProtocolError
 from toolweave.tools.result import EmbeddedResource
+from toolweave.tools.toolset import Unsubscribe
 
 __all__ = ["ServerFeatures"]
+
+_METHOD_NOT_FOUND = -32601
+
+ItemT = TypeVar("ItemT")
 
 
 class ServerFeatures:
@@ -37,14 +48,74 @@ class ServerFeatures:
 
     config: ServerConfig
     _caller: Caller
+    _events: Events
+    _follower: Follower
 
-    async def list_resources(self, *, timeout: float | None = None) -> tuple[Resource, ...]:
-        """Return all the server's resources, every page of them; none when it offers no resources."""
-        return read_resources(await self._list("resources", "resources/list", "resources", timeout))
+    def _follow_offers(self) -> None:
+        """Set up the lists; `_events` and `_follower` are there."""
+        server = self.config.name
+        self._prompts: LiveList[Prompt] = LiveList(
+            server,
+            "prompts",
+            identity=lambda prompt: prompt.name,
+            judge=lambda entries, _refusal: read_prompts(entries),
+            tell=self._list_changed,
+        )
+        self._resources: LiveList[Resource] = LiveList(
+            server,
+            "resources",
+            identity=lambda resource: resource.uri,
+            judge=lambda entries, _refusal: read_resources(entries),
+            tell=self._list_changed,
+        )
+        self._templates: LiveList[ResourceTemplate] = LiveList(
+            server,
+            "resourceTemplates",
+            identity=lambda template: template.uri_template,
+            judge=lambda entries, _refusal: read_templates(entries),
+            tell=self._list_changed,
+        )
+        for live in (self._prompts, self._resources, self._templates):
+            self._follower.follow(live, partial(self._read, live))
 
-    async def list_resource_templates(self, *, timeout: float | None = None) -> tuple[ResourceTemplate, ...]:
-        """Return all the server's resource templates, every page of them."""
-        return read_templates(await self._list("resources", "resources/templates/list", "resourceTemplates", timeout))
+    async def list_resources(self, *, refresh: bool = False, timeout: float | None = None) -> tuple[Resource, ...]:
+        """Return all the server's resources, every page of them; none when it offers no resources.
+
+        The list is kept while it is known to hold (requirement C8): until its `ttlMs` has run out, or until
+        the server tells of a change. `refresh` asks again whatever is kept.
+
+        Raises:
+            ServerError: The list could not be had.
+        """
+        return await self._list(self._resources, refresh, timeout)
+
+    async def list_resource_templates(
+        self, *, refresh: bool = False, timeout: float | None = None
+    ) -> tuple[ResourceTemplate, ...]:
+        """Return all the server's resource templates, every page of them; kept as `list_resources` says."""
+        return await self._list(self._templates, refresh, timeout)
+
+    async def subscribe_resource(
+        self, uri: str, listener: Callable[[ResourceUpdated], Any], *, timeout: float | None = None
+    ) -> Unsubscribe:
+        """Call `listener` whenever a resource was updated; returns, once the server has agreed, what ends it.
+
+        The subscription outlives a restart of the server. An update may be told twice, and after an
+        interruption one is told that may not have been (`missed`), but none goes untold.
+
+        Raises:
+            ProtocolError: The server does not offer subscriptions, or refuses this one.
+            RequestTimeoutError: It has not agreed within `timeout` or the server's `timeout.read`.
+        """
+        line = await self._caller.line()
+        offered = as_object(line.session.agreement.capabilities.get("resources")) or {}
+        if not offered.get("subscribe"):
+            text = "it does not offer subscriptions to resources (its capabilities lack resources.subscribe)"
+            raise ProtocolError(text, server=self.config.name, code=_METHOD_NOT_FOUND)
+        seconds = self.config.timeout.read if timeout is None else timeout
+        with anyio.move_on_after(seconds):
+            return await self._caller.once_more(lambda _line: self._follower.subscribe(uri, listener))
+        raise self._caller.too_slow(f"the subscription to {uri!r}", seconds)
 
     async def read_resource(self, uri: str, *, timeout: float | None = None) -> tuple[EmbeddedResource, ...]:
         """Return the contents of a resource.
@@ -56,9 +127,9 @@ class ServerFeatures:
             await self._caller.request("resources/read", {"uri": uri}, timeout), server=self.config.name
         )
 
-    async def list_prompts(self, *, timeout: float | None = None) -> tuple[Prompt, ...]:
-        """Return all the server's prompts, every page of them; none when it offers no prompts."""
-        return read_prompts(await self._list("prompts", "prompts/list", "prompts", timeout))
+    async def list_prompts(self, *, refresh: bool = False, timeout: float | None = None) -> tuple[Prompt, ...]:
+        """Return all the server's prompts, every page of them; kept as `list_resources` says."""
+        return await self._list(self._prompts, refresh, timeout)
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
@@ -90,22 +161,32 @@ class ServerFeatures:
         line = await self._caller.line()
         await self._caller.request("server/discover" if line.session.agreement.modern else "ping", {})
 
-    async def _list(self, capability: str, method: str, key: str, timeout: float | None) -> list[Any]:
+    async def _list(self, live: LiveList[ItemT], refresh: bool, timeout: float | None) -> tuple[ItemT, ...]:
         await self._caller.line()
-        seconds = self.config.timeout.list if timeout is None else timeout
+        capability = CAPABILITIES[live.kind]
+        offered = as_object(self._offered.get(capability)) or {}
+        promised = live.ttl_seconds is not None or offered.get("listChanged") is True
+        if live.fresh and promised and not refresh:
+            return live.items
         try:
-            with anyio.fail_after(seconds):
-                listing = await self._caller.once_more(
-                    lambda line: list_all(line.session.request, method, key, server=self.config.name)
-                )
-                return listing.entries
-        except TimeoutError as exc:
-            raise self._caller.too_slow(method, seconds) from exc
-        except ProtocolError as exc:
-            # servers that advertise what they do not offer are common: an empty list, not a fault
-            if exc.code == -32601 or capability not in self._offered:
-                return []
+            await self._caller.once_more(lambda line: self._read(live, line, timeout))
+        except ProtocolError:
+            # servers that answer oddly to what they do not offer are common: an empty list, not a fault
+            if capability not in self._offered:
+                return ()
             raise
+        return live.items
+
+    async def _read(self, live: LiveList[Any], line: Line, timeout: float | None = None) -> None:
+        seconds = self.config.timeout.list if timeout is None else timeout
+        with anyio.move_on_after(seconds):
+            await live.refresh(line.session.request)
+            return
+        raise self._caller.too_slow(live.method, seconds)
+
+    def _list_changed(self, change: ListChanged) -> None:
+        if change:
+            self._events.emit(CHANGED_EVENTS[change.kind], change)
 
     @property
     def _offered(self) -> Mapping[str, Any]:

@@ -1,78 +1,200 @@
-"""Keeps the tools of a connection in step with the server: pushed changes of every era (requirement D28).
+"""Keeps the lists of a connection in step with the server (requirement D28, C8, C9).
 
-Legacy servers send `notifications/tools/list_changed`; modern ones send it on a `subscriptions/listen`
-stream that must be asked for and held (SEP-2575). Either way the list is read again, once for a burst.
+One feed for what the eras tell in different ways: `list_changed` notifications (legacy), a listen stream
+(modern), a `ttlMs` that has run out, and the difference that a restart made. Whatever it was, the list is
+read again, once for a burst, and the change is told once. A notification costs the same however many come.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import anyio
 
-from toolweave.connect.catalog import Catalog
+from toolweave.config import ServerConfig
 from toolweave.connect.dial import Line
+from toolweave.connect.events import EventName, Events
+from toolweave.connect.listen import Listening
+from toolweave.connect.live import ListKind, LiveList
 from toolweave.connect.shapes import as_object
-from toolweave.errors import ProtocolError, ServerError
+from toolweave.connect.subscriptions import ResourceUpdated, Subscriptions
+from toolweave.errors import AuthRequiredError, ConnectionLostError, ServerError
 
-__all__ = ["Follower"]
+__all__ = ["CAPABILITIES", "CHANGED_EVENTS", "Follower"]
 
 _log = logging.getLogger("toolweave.connect")
-_CHANGED = "notifications/tools/list_changed"
-_LISTENING = "notifications/subscriptions/acknowledged"
 _DEBOUNCE_SECONDS = 0.05
-_RELISTEN_SECONDS = 1.0
+_LONGEST_DEBOUNCE_SECONDS = 1.0
+
+CHANGED_EVENTS: dict[ListKind, EventName] = {
+    "tools": "tools_changed",
+    "prompts": "prompts_changed",
+    "resources": "resources_changed",
+    "resourceTemplates": "resources_changed",
+}
+"""The event that tells of changes of a list."""
+CAPABILITIES: dict[ListKind, str] = {
+    "tools": "tools",
+    "prompts": "prompts",
+    "resources": "resources",
+    "resourceTemplates": "resources",
+}
+"""The server capability that a list belongs to."""
+
+Refresh = Callable[[Line], Awaitable[object]]
+
+
+class _Followed:
+    """One list, and how it is read."""
+
+    def __init__(self, live: LiveList[Any], refresh: Refresh, *, always: bool) -> None:
+        self.live = live
+        self.refresh = refresh
+        self.always = always
+        self.wake = anyio.Event()
+        self.event: EventName = CHANGED_EVENTS[live.kind]
+        self.capability = CAPABILITIES[live.kind]
+
+    def due(self, *, heard: bool) -> float:
+        """When the list is to be read again; without a listener only what is always kept, and at the server's word."""
+        live = self.live
+        if self.always and not live.tried:
+            return math.inf  # the first reading of a line is not ours
+        if heard:
+            return live.due
+        return 0.0 if self.always and live.outdated and not live.failures else math.inf
 
 
 class Follower:
-    """Reads the tools again when the server says that they changed."""
+    """Reads lists again when the server says that they changed, when they have run out, and after a restart.
 
-    def __init__(self, server: str, *, catalog: Catalog, refresh: Callable[[Line], Awaitable[object]]) -> None:
-        self._server = server
-        self._catalog = catalog
-        self._refresh = refresh
-        self._stale = anyio.Event()
+    When the server wants other credentials, nothing more is asked of it until the list that is always kept
+    has been read again.
+    """
 
-    def notified(self, method: str) -> None:
+    def __init__(self, config: ServerConfig, events: Events) -> None:
+        self._config = config
+        self._events = events
+        self._lists: list[_Followed] = []
+        self._listening: Listening | None = None
+        self._subscriptions = Subscriptions(config.name, events)
+        self._admitted = anyio.Event()
+        self._admitted.set()
+        self._takers: dict[str, Callable[[Mapping[str, Any]], None]] = {
+            "notifications/resources/updated": self._subscriptions.updated,
+            "notifications/subscriptions/acknowledged": self._acknowledged,
+            "notifications/cancelled": self._cancelled,
+        }
+        for capability in set(CAPABILITIES.values()):
+            self._takers[f"notifications/{capability}/list_changed"] = self._taker(capability)
+        events.on_added = self._listener_added
+
+    def follow(self, live: LiveList[Any], refresh: Refresh, *, always: bool = False) -> None:
+        """Keep a list in step, with `always` also when nobody listens to its changes."""
+        followed = _Followed(live, refresh, always=always)
+        live.on_read = lambda: self._was_read(followed)
+        self._lists.append(followed)
+
+    def notified(self, method: str, params: Mapping[str, Any]) -> None:
         """Take a notification; those about other things are passed over."""
-        if method == _CHANGED or (method == _LISTENING and self._catalog.listed):
-            # what changed between the listing and the acknowledgement was told to nobody
-            self._catalog.expire()
-            self._stale.set()
+        take = self._takers.get(method)
+        if take is not None:
+            take(params)
+
+    async def subscribe(self, uri: str, listener: Callable[[ResourceUpdated], Any]) -> Callable[[], None]:
+        """Call `listener` on updates of a resource; see `Subscriptions.subscribe`."""
+        return await self._subscriptions.subscribe(uri, listener)
+
+    def begin(self) -> None:
+        """Note that what is known of the lists is of an earlier line; to be called before the first reading."""
+        self._admitted.set()
+        for one in self._lists:
+            one.live.forget()
+            one.wake.set()
 
     async def attend(self, line: Line) -> None:
         """Follow the changes for as long as the line holds; begun before the first listing, to miss none."""
-        self._catalog.expire()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._follow, line)
-            tools = as_object(line.session.agreement.capabilities.get("tools"))
-            if line.session.agreement.modern and tools is not None and tools.get("listChanged"):
-                tasks.start_soon(self._listen, line)
+        session, server = line.session, self._config.name
+        capabilities = session.agreement.capabilities
+        self._subscriptions.begin()
+        try:
+            async with anyio.create_task_group() as tasks:
+                for one in self._lists:
+                    if one.always or one.capability in capabilities or one.live.items:
+                        tasks.start_soon(self._keep, one, line)
+                if session.agreement.modern:
+                    self._listening = Listening(session, self._subscriptions, server=server, caught_up=self._caught_up)
+                    self._subscriptions.on_change = self._listening.look
+                    tasks.start_soon(self._listening.run)
+                elif (as_object(capabilities.get("resources")) or {}).get("subscribe"):
+                    tasks.start_soon(self._subscriptions.keep, session, self._config.timeout.read)
+        finally:
+            self._listening = None
+            self._subscriptions.end(ConnectionLostError("the connection ended", server=server, sent=False))
 
-    async def _follow(self, line: Line) -> None:
+    async def _keep(self, one: _Followed, line: Line) -> None:
+        pause = _DEBOUNCE_SECONDS
         while True:
-            await self._stale.wait()
-            await anyio.sleep(_DEBOUNCE_SECONDS)
-            self._stale = anyio.Event()
+            one.wake = anyio.Event()
+            await self._admitted.wait()
+            wait = self._due(one) - anyio.current_time()
+            if wait > 0:
+                quiet_at = anyio.current_time() + _LONGEST_DEBOUNCE_SECONDS
+                with anyio.move_on_after(wait):
+                    await one.wake.wait()
+                if anyio.current_time() > quiet_at:
+                    pause = _DEBOUNCE_SECONDS
+                continue
+            await anyio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_DEBOUNCE_SECONDS)  # a server that never rests costs less and less
+            if self._due(one) > anyio.current_time():
+                continue  # somebody has read it meanwhile
             try:
-                await self._refresh(line)
+                await one.refresh(line)
             except ServerError as exc:
                 _log.warning("%s", exc)
+                if isinstance(exc, AuthRequiredError) and exc.status != 403:  # 403 is about one request
+                    self._admitted = anyio.Event()
 
-    async def _listen(self, line: Line) -> None:
-        """Hold a listen stream open; nothing is replayed, so the tools are read again after a break."""
-        number = 0
-        while not line.session.wire.over:
-            number += 1
-            wanted = {"notifications": {"toolsListChanged": True}}
-            try:
-                await line.session.request("subscriptions/listen", wanted, request_id=f"listen-{number}")
-            except ProtocolError as exc:
-                _log.info("server %r: no subscription to tool changes: %s", self._server, exc.message)
-                return
-            except ServerError as exc:
-                _log.info("%s", exc)
-            await anyio.sleep(_RELISTEN_SECONDS)
-            self._catalog.expire()
-            self._stale.set()
+    def _due(self, one: _Followed) -> float:
+        return one.due(heard=self._events.heard(one.event))
+
+    def _was_read(self, one: _Followed) -> None:
+        if one.always and not one.live.failures:
+            self._admitted.set()
+            self._subscriptions.readmit()
+            if self._listening is not None:
+                self._listening.readmit()
+        one.wake.set()
+
+    def _listener_added(self, event: EventName) -> None:
+        for one in self._lists:
+            if one.event == event:
+                one.wake.set()
+
+    def _taker(self, capability: str) -> Callable[[Mapping[str, Any]], None]:
+        def changed(_params: Mapping[str, Any]) -> None:
+            for one in self._lists:
+                if one.capability == capability:
+                    one.live.expire()
+                    one.wake.set()
+
+        return changed
+
+    def _acknowledged(self, params: Mapping[str, Any]) -> None:
+        if self._listening is not None:
+            self._listening.acknowledged(params)
+
+    def _cancelled(self, params: Mapping[str, Any]) -> None:
+        if self._listening is not None:
+            self._listening.cancelled(params)
+
+    def _caught_up(self) -> None:
+        """Read again what was read while nobody told of changes."""
+        for one in self._lists:
+            if one.live.listed:
+                one.live.expire()
+                one.wake.set()

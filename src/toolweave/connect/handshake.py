@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import anyio
 
 from toolweave.connect.report import Report
-from toolweave.connect.session import Agreement, Session, Wire, ask, envelope
+from toolweave.connect.session import Agreement, Peer, Session, Wire, ask, envelope
 from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.errors import ConnectionLostError, ProtocolError
 
@@ -26,25 +27,27 @@ MODERN_VERSIONS = ("2026-07-28",)
 """Stateless revisions, oldest first."""
 
 UNSUPPORTED_VERSION = -32022
-_CAPABILITIES: Mapping[str, Any] = {}
 
 
 class ProbeRefused(Exception):
     """The server ended the conversation when it was probed: dial again and go straight to `initialize`."""
 
 
-async def shake_hands(wire: Wire, *, era: str, probe_seconds: float, server: str, report: Report) -> Session:
+async def shake_hands(
+    wire: Wire, *, era: str, probe_seconds: float, server: str, report: Report, peer: Peer
+) -> Session:
     """Settle a revision and return the session.
 
-    `era` is `"auto"`, `"legacy"`, or one revision to insist on.
+    `era` is `"auto"`, `"legacy"`, or one revision to insist on; `peer` says what this client offers.
 
     Raises:
         ProbeRefused: Only in era `"auto"`: the server died of the probe.
         ProtocolError: No common revision, or the server's answer is no MCP.
         ConnectionLostError: The server went away.
     """
+    hands = _Hands(wire, server, report, peer)
     if era == "legacy" or era in LEGACY_VERSIONS:
-        return await _initialize(wire, LEGACY_VERSIONS[-1] if era == "legacy" else era, server, report)
+        return await hands.initialize(LEGACY_VERSIONS[-1] if era == "legacy" else era)
     wanted = MODERN_VERSIONS[-1] if era in ("auto", "modern") else era
     if wanted not in MODERN_VERSIONS:
         raise ProtocolError(
@@ -52,9 +55,9 @@ async def shake_hands(wire: Wire, *, era: str, probe_seconds: float, server: str
             server=server,
             code=UNSUPPORTED_VERSION,
         )
-    agreement = await _discover(wire, wanted, None if era != "auto" else probe_seconds, server, report)
-    if agreement is not None:
-        return _modern(wire, agreement)
+    session = await hands.discover(wanted, None if era != "auto" else probe_seconds)
+    if session is not None:
+        return session
     if era != "auto":
         raise ProtocolError(
             f"it does not speak protocol revision {wanted}; use protocol='auto'",
@@ -62,69 +65,80 @@ async def shake_hands(wire: Wire, *, era: str, probe_seconds: float, server: str
             code=UNSUPPORTED_VERSION,
         )
     try:
-        return await _initialize(wire, LEGACY_VERSIONS[-1], server, report)
+        return await hands.initialize(LEGACY_VERSIONS[-1])
     except ProtocolError as exc:
         # a slow server may have taken the late probe and be modern by now: its own refusal says so
         if exc.code != UNSUPPORTED_VERSION or not _common(exc.data):
             raise
-        agreement = await _discover(wire, _common(exc.data)[-1], None, server, report)
-        if agreement is None:
+        session = await hands.discover(_common(exc.data)[-1], None)
+        if session is None:
             raise
-        return _modern(wire, agreement)
+        return session
 
 
-async def _discover(wire: Wire, wanted: str, seconds: float | None, server: str, report: Report) -> Agreement | None:
-    for attempt in range(2):
-        with report.step("discover") as step:
-            try:
-                with anyio.fail_after(seconds):
-                    result = await ask(
-                        wire, "server/discover", {"_meta": envelope(wanted, _client_info(), _CAPABILITIES)}
-                    )
-            except TimeoutError:
-                step.outcome, step.detail = "skipped", f"no answer within {seconds:.2g} s: taken as a legacy server"
-                return None
-            except ConnectionLostError as exc:
-                if not exc.sent:
-                    raise
-                step.outcome, step.detail = "skipped", "the server ended on the probe: taken as a legacy server"
-                raise ProbeRefused(str(exc)) from exc
-            except ProtocolError as exc:
-                common = _common(exc.data) if exc.code == UNSUPPORTED_VERSION else []
-                step.outcome, step.detail = "skipped", f"{exc.message}: taken as a legacy server"
-                if common and attempt == 0:
-                    wanted = common[-1]
-                    step.detail = f"the server names {wanted}"
-                    continue
-                return None
-            agreement = _read_discovery(result)
-            step.detail = agreement.version if agreement is not None else "it names no modern revision"
-            return agreement
-    return None
+@dataclass(frozen=True, slots=True)
+class _Hands:
+    """The two ways to begin, for one wire."""
 
+    wire: Wire
+    server: str
+    report: Report
+    peer: Peer
 
-async def _initialize(wire: Wire, offered: str, server: str, report: Report) -> Session:
-    with report.step("initialize") as step:
-        result = await ask(
-            wire,
-            "initialize",
-            {"protocolVersion": offered, "capabilities": dict(_CAPABILITIES), "clientInfo": _client_info()},
-        )
-        agreed = result.get("protocolVersion")
-        if agreed not in LEGACY_VERSIONS:
-            raise ProtocolError(
-                f"it answered initialize with protocol version {agreed!r}; "
-                f"expected one of {', '.join(LEGACY_VERSIONS)}",
-                server=server,
-                code=UNSUPPORTED_VERSION,
-            )
-        step.detail = str(agreed)
-        await wire.notify("notifications/initialized", {})
-    return Session(wire, _agreement(str(agreed), False, result, result.get("serverInfo")), {})
+    async def discover(self, wanted: str, seconds: float | None) -> Session | None:
+        """Begin as with a modern server; None when it is none."""
+        for attempt in range(2):
+            with self.report.step("discover") as step:
+                try:
+                    with anyio.fail_after(seconds):
+                        result = await ask(self.wire, "server/discover", {"_meta": self._envelope(wanted)})
+                except TimeoutError:
+                    step.outcome, step.detail = "skipped", f"no answer within {seconds:.2g} s: taken as a legacy server"
+                    return None
+                except ConnectionLostError as exc:
+                    if not exc.sent:
+                        raise
+                    step.outcome, step.detail = "skipped", "the server ended on the probe: taken as a legacy server"
+                    raise ProbeRefused(str(exc)) from exc
+                except ProtocolError as exc:
+                    common = _common(exc.data) if exc.code == UNSUPPORTED_VERSION else []
+                    step.outcome, step.detail = "skipped", f"{exc.message}: taken as a legacy server"
+                    if common and attempt == 0:
+                        wanted = common[-1]
+                        step.detail = f"the server names {wanted}"
+                        continue
+                    return None
+                agreement = _read_discovery(result)
+                step.detail = agreement.version if agreement is not None else "it names no modern revision"
+                return await self._modern(agreement) if agreement is not None else None
+        return None
 
+    async def initialize(self, offered: str) -> Session:
+        """Begin as with a legacy server."""
+        with self.report.step("initialize") as step:
+            capabilities = self.peer.capabilities(modern=False)
+            offer = {"protocolVersion": offered, "capabilities": capabilities, "clientInfo": _client_info()}
+            result = await ask(self.wire, "initialize", offer)
+            agreed = result.get("protocolVersion")
+            if agreed not in LEGACY_VERSIONS:
+                raise ProtocolError(
+                    f"it answered initialize with protocol version {agreed!r}; "
+                    f"expected one of {', '.join(LEGACY_VERSIONS)}",
+                    server=self.server,
+                    code=UNSUPPORTED_VERSION,
+                )
+            step.detail = str(agreed)
+            await self.wire.notify("notifications/initialized", {})
+        return Session(self.wire, _agreement(str(agreed), False, result, result.get("serverInfo")), {})
 
-def _modern(wire: Wire, agreement: Agreement) -> Session:
-    return Session(wire, agreement, envelope(agreement.version, _client_info(), _CAPABILITIES))
+    async def _modern(self, agreement: Agreement) -> Session:
+        session = Session(self.wire, agreement, self._envelope(agreement.version))
+        if self.peer.modern_log_level is not None:
+            await session.set_log_level(self.peer.modern_log_level)
+        return session
+
+    def _envelope(self, revision: str) -> dict[str, Any]:
+        return envelope(revision, _client_info(), self.peer.capabilities(modern=True))
 
 
 def _read_discovery(result: Mapping[str, Any]) -> Agreement | None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import inspect
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
+import anyio
 import httpx2
 import msgspec
 
@@ -20,17 +21,31 @@ from toolweave.connect.fault import (
     HeaderSource,
     HttpSettings,
     answer_fault,
-    excerpt,
     is_rpc_error,
-    proxy_for,
+    no_answer,
+    not_json,
+    odd_content,
+    public_url,
     refused_credentials,
+    refused_redirect,
+    too_large,
+    unasked_encoding,
 )
 from toolweave.connect.shapes import as_object
+from toolweave.connect.wire.proxy import proxy_for
 
 __all__ = ["HttpFaults", "http_client", "status_fault", "transport_fault"]
 
 _REFUSED = "toolweave.refused"
-_NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+_NOT_SENT = (
+    *(httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol),
+)
+_MAX_CALLS, _MAX_STREAMS = 100, 20
+_ERROR_BYTES = 1024 * 1024
+_ERROR_SECONDS = 2.0
+_GOODBYE_SECONDS = 1.0
+_NO_ANSWER = (202, 204)
+_PHASES = ("connect", "read", "write", "pool")
 
 
 class HttpFaults:
@@ -58,57 +73,137 @@ class HttpFaults:
         return self._faults.pop(ticket, None) if isinstance(ticket, str) else None
 
 
+class _TooLarge(httpx2.ReadError):
+    """The answer passes the bound."""
+
+
 class _Isolating(httpx2.AsyncBaseTransport):
-    def __init__(self, inner: httpx2.AsyncBaseTransport, faults: HttpFaults, settings: HttpSettings) -> None:
+    def __init__(
+        self,
+        inner: httpx2.AsyncBaseTransport,
+        faults: HttpFaults,
+        settings: HttpSettings,
+        *,
+        proxy: str | None,
+        answers: bool,
+    ) -> None:
         self._inner = inner
         self._faults = faults
-        self._max_bytes = settings.max_bytes
+        self._settings = settings
+        self._proxy = proxy
+        self._answers = answers
         self._public_url, self._url = httpx2.URL(settings.public_url), httpx2.URL(settings.url)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         refused: Fault | None = request.extensions.get(_REFUSED)
         if refused is not None:
             return self._faults.response(request, refused)
-        if request.url == self._public_url:
-            # the client logs the request it made, so that one keeps its URL
-            request = httpx2.Request(
-                request.method,
-                self._url,
-                headers=request.headers,
-                stream=request.stream,
-                extensions=request.extensions,
-            )
-        if request.method != "POST":
-            return await self._inner.handle_async_request(request)
+        sent = self._addressed(request)
+        if request.method == "POST":
+            return await self._post(request, sent)
+        if request.method == "DELETE":  # a last courtesy, which must not hold up the end
+            sent.extensions = {**sent.extensions, "timeout": dict.fromkeys(_PHASES, _GOODBYE_SECONDS)}
+        response = await self._inner.handle_async_request(sent)
+        fault = self._outright(sent, response)
+        return response if fault is None else await self._instead(request, response, fault)
+
+    def _addressed(self, request: httpx2.Request) -> httpx2.Request:
+        if request.url != self._public_url:
+            return request
+        # the client logs the request it made, so that one keeps its URL
+        return httpx2.Request(
+            request.method, self._url, headers=request.headers, stream=request.stream, extensions=request.extensions
+        )
+
+    async def _post(self, request: httpx2.Request, sent: httpx2.Request) -> httpx2.Response:
         try:
-            response = await self._inner.handle_async_request(request)
-            if response.status_code < 400 and not _is_json(response):
-                return response
-            body = await self._read(response)
+            response = await self._inner.handle_async_request(sent)
+            fault = self._outright(sent, response)
+            if fault is None and (
+                response.is_error or (response.status_code >= 300 and not response.has_redirect_location)
+            ):
+                return await self._failed(request, response)
+            if fault is None and _is_json(response):
+                return await self._whole(request, response)
+            if fault is None and self._answers and response.is_success and not _is_stream(response):
+                fault = await self._odd(request, response)
+        except _TooLarge:
+            return self._faults.response(request, too_large(self._settings.max_bytes))
         except httpx2.TransportError as exc:
-            return self._faults.response(request, transport_fault(request, exc))
-        if response.status_code >= 400 and (response.status_code in (401, 403) or not is_rpc_error(body)):
-            return self._faults.response(request, status_fault(request, response, body))
-        if response.status_code == 404 and "mcp-session-id" in request.headers:
-            return self._faults.response(request, status_fault(request, response, body))
-        if response.status_code < 400 and not _is_well_formed(body):
-            fault = Fault(status=response.status_code, text=f"its answer is not valid JSON: {excerpt(body)}")
+            return self._faults.response(request, transport_fault(sent, exc, self._proxy))
+        return response if fault is None else await self._instead(request, response, fault)
+
+    def _outright(self, sent: httpx2.Request, response: httpx2.Response) -> Fault | None:
+        """Return what is wrong with an answer whatever its body says."""
+        encoding = response.headers.get("content-encoding", "identity").lower()
+        if encoding != "identity" and response.status_code < 400:
+            return unasked_encoding(response.status_code, encoding)
+        location = response.headers.get("location")
+        if location is None or not 300 <= response.status_code < 400:
+            return None
+        reason = refused_redirect(sent.method, str(sent.url), response.status_code, location)
+        return Fault(status=response.status_code, text=reason) if reason is not None else None
+
+    async def _instead(self, request: httpx2.Request, response: httpx2.Response, fault: Fault) -> httpx2.Response:
+        await response.aclose()
+        return self._faults.response(request, fault)
+
+    async def _failed(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        """Return an answer with an HTTP error status: the server's own error where it says one, else ours."""
+        body = await self._beginning(response)
+        fault = status_fault(self._settings, request, response, body)
+        if fault.session_gone or response.status_code in (401, 403) or not is_rpc_error(body):
             return self._faults.response(request, fault)
         return httpx2.Response(response.status_code, headers=_plain(response), request=request, content=body)
 
-    async def _read(self, response: httpx2.Response) -> bytes:
+    async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """Read a whole body here, so that a break in it is a fault of this request alone."""
+        body = await self._read(response)
+        if not _is_well_formed(body):
+            return self._faults.response(request, not_json(self._settings, response.status_code, body))
+        return httpx2.Response(response.status_code, headers=_plain(response), request=request, content=body)
+
+    async def _odd(self, request: httpx2.Request, response: httpx2.Response) -> Fault | None:
+        """Return what is wrong with a success that is neither JSON nor a stream; nothing, to a notification."""
+        if not _expects_answer(request):
+            return None
+        if response.status_code in _NO_ANSWER:
+            phrase = f"{response.status_code} {response.reason_phrase}".strip()
+            text = f"the answer did not come: server answered a request with {phrase}"
+            return Fault(status=None, text=text)
+        kind, body = response.headers.get("content-type", ""), await self._beginning(response)
+        return odd_content(self._settings, response.status_code, response.reason_phrase, kind, body)
+
+    async def _read(self, response: httpx2.Response) -> bytes:
         chunks: list[bytes] = []
         size = 0
         try:
-            async for chunk in response.aiter_bytes():
+            async for chunk in response.aiter_raw():
                 size += len(chunk)
-                if size > self._max_bytes:
-                    raise httpx2.ReadError(f"the answer is larger than {self._max_bytes} bytes")
+                if size > self._settings.max_bytes:
+                    raise _TooLarge("the answer is larger than the bound")
                 chunks.append(chunk)
         finally:
             await response.aclose()
         return b"".join(chunks)
+
+    async def _beginning(self, response: httpx2.Response) -> bytes:
+        """Return what of an error's body comes in time, and no compressed one."""
+        if "content-encoding" in response.headers:
+            await response.aclose()
+            return b""
+        body = b""
+        try:
+            with anyio.move_on_after(_ERROR_SECONDS):
+                async for chunk in response.aiter_raw():
+                    body += chunk
+                    if len(body) > _ERROR_BYTES:
+                        break
+        except httpx2.TransportError:
+            pass
+        finally:
+            await response.aclose()
+        return body[:_ERROR_BYTES]
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -119,7 +214,7 @@ class _FreshHeaders(httpx2.Auth):
 
     requires_request_body = True
 
-    def __init__(self, source: HeaderSource, flow: Any) -> None:
+    def __init__(self, source: HeaderSource | Mapping[str, str], flow: Any) -> None:
         self._source = source
         self._flow = flow
 
@@ -138,7 +233,7 @@ class _FreshHeaders(httpx2.Auth):
             response = yield request
 
     async def _steps(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        made = self._source()
+        made = self._source() if callable(self._source) else self._source
         headers = await made if inspect.isawaitable(made) else made
         for name, value in headers.items():
             request.headers[name] = value
@@ -156,30 +251,37 @@ class _FreshHeaders(httpx2.Auth):
             await steps.aclose()
 
 
-def http_client(settings: HttpSettings, faults: HttpFaults) -> httpx2.AsyncClient:
-    """Make the HTTP client of one connection; the caller enters and leaves it."""
-    inner = httpx2.AsyncHTTPTransport(proxy=proxy_for(settings.url))
+def http_client(settings: HttpSettings, faults: HttpFaults, *, answers: bool = True) -> httpx2.AsyncClient:
+    """Make the HTTP client of one connection; the caller enters and leaves it.
+
+    `answers` says whether a request is answered where it was posted: not so in the older HTTP+SSE transport.
+    """
+    proxy = proxy_for(settings.url)
+    limits = httpx2.Limits(max_connections=_MAX_CALLS + _MAX_STREAMS, max_keepalive_connections=_MAX_STREAMS)
+    try:
+        inner = httpx2.AsyncHTTPTransport(proxy=proxy, limits=limits)
+    except (ImportError, ValueError) as exc:
+        raise OSError(f"the proxy {public_url(proxy or '')} of the environment cannot be used: {exc}") from None
     return httpx2.AsyncClient(
-        transport=_Isolating(inner, faults, settings),
+        transport=_Isolating(inner, faults, settings, proxy=proxy, answers=answers),
+        headers={"accept-encoding": "identity"},
         auth=_FreshHeaders(settings.headers, settings.flow),
         timeout=httpx2.Timeout(None, connect=settings.connect_seconds, pool=settings.connect_seconds),
     )
 
 
-def transport_fault(request: httpx2.Request, exc: httpx2.TransportError) -> Fault:
+def transport_fault(request: httpx2.Request, exc: httpx2.TransportError, proxy: str | None = None) -> Fault:
     """Return what a request without an answer is."""
-    where = request.url.copy_with(query=None, userinfo=b"")
-    return Fault(
-        status=None,
-        text=f"no answer from {where}: {type(exc).__name__}{f': {exc}' if str(exc) else ''}",
-        sent=not isinstance(exc, _NOT_SENT),
-    )
+    why = f"{type(exc).__name__}{f': {exc}' if str(exc) else ''}"
+    return no_answer(str(request.url), why, sent=not isinstance(exc, _NOT_SENT), proxy=proxy)
 
 
-def status_fault(request: httpx2.Request, response: httpx2.Response, body: bytes) -> Fault:
+def status_fault(settings: HttpSettings, request: httpx2.Request, response: httpx2.Response, body: bytes) -> Fault:
     """Return what an answer with an HTTP error status is."""
     in_session = "mcp-session-id" in request.headers
-    return answer_fault(response.status_code, response.reason_phrase, response.headers, body, in_session=in_session)
+    return answer_fault(
+        settings, response.status_code, response.reason_phrase, response.headers, body, in_session=in_session
+    )
 
 
 def _is_well_formed(body: bytes) -> bool:
@@ -192,6 +294,18 @@ def _is_well_formed(body: bytes) -> bool:
 
 def _is_json(response: httpx2.Response) -> bool:
     return response.headers.get("content-type", "").lower().startswith("application/json")
+
+
+def _is_stream(response: httpx2.Response) -> bool:
+    return response.headers.get("content-type", "").lower().startswith("text/event-stream")
+
+
+def _expects_answer(request: httpx2.Request) -> bool:
+    try:
+        message = as_object(msgspec.json.decode(request.content))
+    except (msgspec.DecodeError, RecursionError, httpx2.RequestNotRead):
+        return False
+    return message is not None and "id" in message and "method" in message
 
 
 def _plain(response: httpx2.Response) -> list[tuple[str, str]]:

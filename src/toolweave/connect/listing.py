@@ -1,6 +1,6 @@
 """The lists of one server: every page of them, judged entry by entry.
 
-Pure but for the requests it makes through the session it is given. One malformed tool costs itself
+Pure but for the requests it makes through the session it is given. One malformed entry costs itself
 and a warning, never the list (requirement D12); pages are followed to the end (R28, D28).
 """
 
@@ -8,18 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
 from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.errors import ProtocolError
 from toolweave.tools.spec import ToolSpec
 
-__all__ = ["MAX_ENTRIES", "Listing", "ToolListing", "list_all", "read_tools"]
+__all__ = ["MAX_ENTRIES", "Judged", "Listing", "Refusal", "Request", "list_all", "read_entries", "read_tools"]
 
 MAX_PAGES = 1_000
 MAX_ENTRIES = 100_000
 
+_BAD_CURSOR = -32602
+_MAX_TTL_MS = 24 * 3600 * 1000.0
+
 Request = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+"""Makes one request and returns its result."""
+Refusal = Callable[[Mapping[str, Any]], "str | None"]
+"""Says why a tool with this input schema must not be offered, or None."""
+
+ItemT = TypeVar("ItemT")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,16 +47,19 @@ class Listing:
     problems: list[str] = field(default_factory=list[str])
 
 
-@dataclass(slots=True, kw_only=True)
-class ToolListing:
-    """The tools of a listing that can be used, and what was wrong with the others."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged(Generic[ItemT]):
+    """The entries of a list that can be used, and what was wrong with the others."""
 
-    specs: list[ToolSpec] = field(default_factory=list[ToolSpec])
-    problems: list[str] = field(default_factory=list[str])
+    items: tuple[ItemT, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 async def list_all(request: Request, method: str, key: str, *, server: str) -> Listing:
     """Follow `nextCursor` to the end of a list; a repeated or endless cursor ends it with a problem noted.
+
+    A cursor that the server refuses drops the pages so far and begins anew, once: the list has changed
+    meanwhile (PROTOCOL 1.2, "Caching").
 
     Raises:
         ProtocolError: A page is not a list, or the server refuses.
@@ -56,8 +67,16 @@ async def list_all(request: Request, method: str, key: str, *, server: str) -> L
     listing = Listing()
     cursor: str | None = None
     seen: set[str] = set()
+    begun_anew = False
     while True:
-        page = await request(method, {} if cursor is None else {"cursor": cursor})
+        try:
+            page = await request(method, {} if cursor is None else {"cursor": cursor})
+        except ProtocolError as exc:
+            if cursor is None or exc.code != _BAD_CURSOR or begun_anew:
+                raise
+            listing, cursor, begun_anew = Listing(), None, True
+            seen.clear()
+            continue
         listing.pages += 1
         entries = page.get(key)
         if not isinstance(entries, list):
@@ -76,36 +95,48 @@ async def list_all(request: Request, method: str, key: str, *, server: str) -> L
             return listing
 
 
-def read_tools(
-    entries: list[Any], *, server: str, refusal: Callable[[Mapping[str, Any]], str | None] | None = None
-) -> ToolListing:
-    """Read tool definitions one by one; a bad one is left out with its reason.
+def read_tools(entries: list[Any], *, server: str, refusal: Refusal | None = None) -> Judged[ToolSpec]:
+    """Read tool definitions one by one; a bad one is left out with its reason."""
 
-    `refusal` says why a tool with this input schema must not be offered, or None.
+    def problem(entry: Mapping[str, Any]) -> str | None:
+        return _problem(entry) or (_refused(entry, refusal) if refusal is not None else None)
+
+    return read_entries(entries, "name", lambda tool: _spec(tool, server), noun="tool", problem=problem)
+
+
+def read_entries(
+    entries: list[Any],
+    key: str,
+    read: Callable[[Mapping[str, Any]], ItemT],
+    *,
+    noun: str,
+    problem: Callable[[Mapping[str, Any]], str | None] = lambda entry: None,
+) -> Judged[ItemT]:
+    """Read the entries of a list one by one, each with `read`; a bad one is left out with its reason.
+
+    `key` is the member that tells entries apart; `problem` says what else is wrong with one, or None.
     """
-    listing = ToolListing()
-    names: set[str] = set()
+    items: dict[str, ItemT] = {}
+    problems: list[str] = []
     for index, entry in enumerate(entries):
-        problem = _problem(entry) or (_refused(entry, refusal) if refusal is not None else None)
-        if problem is None and entry["name"] in names:
-            problem = "a second tool of this name"
-        if problem is not None:
-            named = as_text((as_object(entry) or {}).get("name"))
+        known = as_object(entry) or {}
+        named = as_text(known.get(key))
+        if as_object(entry) is None:
+            wrong = "it is no object"
+        elif not named:
+            wrong = f"it has no {key}"
+        else:
+            wrong = problem(known) or (f"a second {noun} of this {key}" if named in items else None)
+        if wrong is not None or not named:
             label = repr(named[:80]) if named else f"number {index + 1}"
-            listing.problems.append(f"tool {label} left out: {problem}")
+            problems.append(f"{noun} {label} left out: {wrong}")
             continue
-        names.add(entry["name"])
-        listing.specs.append(_spec(entry, server))
-    return listing
+        items[named] = read(known)
+    return Judged(items=tuple(items.values()), problems=tuple(problems))
 
 
-def _problem(entry: Any) -> str | None:
-    tool = as_object(entry)
-    if tool is None:
-        return "it is no object"
-    name, schema = tool.get("name"), tool.get("inputSchema")
-    if not isinstance(name, str) or not name:
-        return "it has no name"
+def _problem(tool: Mapping[str, Any]) -> str | None:
+    schema = tool.get("inputSchema")
     described = as_object(schema)
     if schema is not None and described is None:
         return f"its inputSchema is no object but {type(schema).__name__}"
@@ -114,7 +145,7 @@ def _problem(entry: Any) -> str | None:
     return None
 
 
-def _refused(entry: Mapping[str, Any], refusal: Callable[[Mapping[str, Any]], str | None]) -> str | None:
+def _refused(entry: Mapping[str, Any], refusal: Refusal) -> str | None:
     schema = as_object(entry.get("inputSchema"))
     reason = refusal(schema) if schema is not None else None
     return f"its x-mcp-header is invalid: {reason}" if reason is not None else None
@@ -140,5 +171,5 @@ def _spec(tool: Mapping[str, Any], server: str) -> ToolSpec:
 def _note_ttl(listing: Listing, page: Mapping[str, Any]) -> None:
     ttl = page.get("ttlMs")
     if isinstance(ttl, (int, float)) and not isinstance(ttl, bool):
-        seconds = max(0.0, ttl / 1000)
+        seconds = min(ttl, _MAX_TTL_MS) / 1000 if ttl > 0 else 0.0  # a negative one counts as 0
         listing.ttl_seconds = seconds if listing.ttl_seconds is None else min(seconds, listing.ttl_seconds)

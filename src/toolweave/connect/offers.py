@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolweave.connect.listing import Judged, read_entries
 from toolweave.connect.results import content_block
 from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.errors import ProtocolError
@@ -99,46 +100,19 @@ class Completion:
     has_more: bool = False
 
 
-def read_resources(entries: list[Any]) -> tuple[Resource, ...]:
-    """Return the resources of a list; entries without a URI are left out."""
-    return tuple(
-        Resource(
-            uri=entry["uri"],
-            size=size if isinstance(size := entry.get("size"), int) else None,
-            **_described(entry),
-        )
-        for entry in _with(entries, "uri")
-    )
+def read_resources(entries: list[Any]) -> Judged[Resource]:
+    """Return the resources of a list; entries without a URI are left out, each with its reason."""
+    return read_entries(entries, "uri", _resource, noun="resource")
 
 
-def read_templates(entries: list[Any]) -> tuple[ResourceTemplate, ...]:
-    """Return the resource templates of a list; entries without a template are left out."""
-    return tuple(
-        ResourceTemplate(uri_template=entry["uriTemplate"], **_described(entry))
-        for entry in _with(entries, "uriTemplate")
-    )
+def read_templates(entries: list[Any]) -> Judged[ResourceTemplate]:
+    """Return the resource templates of a list; entries without a template are left out, each with its reason."""
+    return read_entries(entries, "uriTemplate", _template, noun="resource template")
 
 
-def read_prompts(entries: list[Any]) -> tuple[Prompt, ...]:
-    """Return the prompts of a list; entries without a name are left out."""
-    prompts: list[Prompt] = []
-    for entry in _with(entries, "name"):
-        described = _described(entry)
-        described.pop("mime_type")
-        prompts.append(
-            Prompt(
-                arguments=tuple(
-                    PromptArgument(
-                        name=item["name"],
-                        description=as_text(item.get("description")) or "",
-                        required=item.get("required") is True,
-                    )
-                    for item in _with(as_array(entry.get("arguments")) or [], "name")
-                ),
-                **described,
-            )
-        )
-    return tuple(prompts)
+def read_prompts(entries: list[Any]) -> Judged[Prompt]:
+    """Return the prompts of a list; entries without a name are left out, each with its reason."""
+    return read_entries(entries, "name", _prompt, noun="prompt")
 
 
 def resource_contents(raw: Mapping[str, Any], *, server: str) -> tuple[EmbeddedResource, ...]:
@@ -182,6 +156,30 @@ def completion(raw: Mapping[str, Any]) -> Completion:
         total=total if isinstance(total, int) else None,
         has_more=found.get("hasMore") is True,
     )
+
+
+def _resource(entry: Mapping[str, Any]) -> Resource:
+    size = entry.get("size")
+    sized = isinstance(size, int) and not isinstance(size, bool)
+    return Resource(uri=entry["uri"], size=size if sized else None, **_described(entry))
+
+
+def _template(entry: Mapping[str, Any]) -> ResourceTemplate:
+    return ResourceTemplate(uri_template=entry["uriTemplate"], **_described(entry))
+
+
+def _prompt(entry: Mapping[str, Any]) -> Prompt:
+    described = _described(entry)
+    described.pop("mime_type")
+    arguments = tuple(
+        PromptArgument(
+            name=item["name"],
+            description=as_text(item.get("description")) or "",
+            required=item.get("required") is True,
+        )
+        for item in _with(as_array(entry.get("arguments")) or [], "name")
+    )
+    return Prompt(arguments=arguments, **described)
 
 
 def _with(entries: list[Any], key: str) -> list[Mapping[str, Any]]:

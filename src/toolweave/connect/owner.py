@@ -9,30 +9,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import random
-import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import anyio.lowlevel
 
 from toolweave.config import ServerConfig
+from toolweave.connect.causes import again, connected_too_late, explained, sole_cause
+from toolweave.connect.clock import SYSTEM_CLOCK, Clock
 from toolweave.connect.dial import Attempt, Line, Redial, open_session
 from toolweave.connect.report import Report
-from toolweave.connect.restart import RestartPolicy
+from toolweave.connect.restart import GiveUp, Loss, RestartPolicy
 from toolweave.connect.session import Peer
-from toolweave.connect.shapes import as_object
-from toolweave.connect.state import ConnectionState, StateChanged
+from toolweave.connect.state import TRANSITIONS, ConnectionState, StateChanged
 from toolweave.errors import (
     AuthRequiredError,
     ConfigError,
     ConnectError,
     ConnectionClosedError,
     ConnectionLostError,
-    ProtocolError,
     RequestTimeoutError,
-    ServerError,
 )
 
 __all__ = ["Owner"]
@@ -42,12 +40,15 @@ _TEARDOWN_SECONDS = 6.0
 _MAX_REDIALS = 3
 _OVER = frozenset({ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED, ConnectionState.CLOSED})
 
+Outcome = tuple[ConnectionState, Exception]
+"""How a run of the owner's task ended by itself: the state, and why."""
+
 
 class Owner:
     """Owns one connection from the first dial to the last goodbye.
 
     `settle(line)` is awaited on every new line before it is offered; `attend(line)` runs beside it
-    for as long as the line holds.
+    for as long as the line holds. `clock` drives backoff and cool-down, nothing else.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Owner:
         attend: Callable[[Line], Coroutine[Any, Any, None]],
         on_state: Callable[[StateChanged], None],
         policy: RestartPolicy | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.config = config
         self.state = ConnectionState.IDLE
@@ -71,19 +73,32 @@ class Owner:
         self._attend = attend
         self._on_state = on_state
         self._policy = policy or RestartPolicy()
+        self._clock = clock or SYSTEM_CLOCK
+        self._losses: deque[Loss] = deque(maxlen=self._policy.memory)
         self._attempt = _first_attempt(config)
         self._task: asyncio.Task[None] | None = None
         self._scope: anyio.CancelScope | None = None
         self._stopping = False
         self._opened: float | None = None
         self._ever_ready = False
+        self._over_since = 0.0
+        self._refused: AuthRequiredError | None = None
         self._wake = anyio.Event()
         self._changed = anyio.Event()
 
     def start(self) -> None:
-        """Begin to connect, in a task of its own; does nothing when it has begun."""
-        if self._task is None and not self._stopping:
-            self._set(ConnectionState.CONNECTING)
+        """Begin to connect, in a task of its own; does nothing when it has begun.
+
+        A connection that was given up begins again once its cool-down is over; one that wants other
+        credentials asks again on the conversation it has, if that is still open.
+        """
+        if self._stopping or not (self.state is ConnectionState.IDLE or self._cooled_down()):
+            return
+        self._set(ConnectionState.CONNECTING, self.error)
+        if self._refused is not None:
+            self._refused = None
+            self._wake.set()
+        else:
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"toolweave {self.config.name}")
 
     async def stop(self) -> None:
@@ -121,7 +136,9 @@ class Owner:
                 if self.line is not None and not self.line.session.wire.over:
                     return self.line
                 await self._changed.wait()
-            raise self._refusal()
+            if self.state is ConnectionState.CLOSED:
+                raise ConnectionClosedError("the connection is closed; connect again", server=self.config.name)
+            raise again(self.error, self.config.name)
         raise RequestTimeoutError(
             f"it is not connected after {seconds:g} s (state {self.state.value}"
             f"{f': {self.error}' if self.error else ''})",
@@ -138,47 +155,54 @@ class Owner:
         if self.state is ConnectionState.DEGRADED:
             self._set(ConnectionState.READY)
 
-    def _refusal(self) -> Exception:
-        if self.state is ConnectionState.CLOSED:
-            return ConnectionClosedError("the connection is closed; connect again", server=self.config.name)
-        return _again(self.error, self.config.name)
+    def refuse(self, error: AuthRequiredError) -> None:
+        """Say that the open line wants other credentials: nothing is begun on it until somebody asks again.
+
+        What is under way goes on: its own answer may still come.
+        """
+        if self.line is not None and error.status != 403:  # 403 is about one request
+            self._refused = error
+            self.line = None
+            self._wake.set()
+
+    # the owner's task
 
     async def _run(self) -> None:
-        failures = 0
+        outcome: Outcome | None = None
         try:
-            while not self._stopping:
+            while outcome is None and not self._stopping:
                 held, error = await self._hold()
-                self._wake = anyio.Event()  # the loss set the old one
-                if self._stopping:
-                    break
-                self.error = error
-                failures = self._policy.failures_after(failures, held) if held is not None else failures + 1
-                delay = self._next_delay(failures, error)
-                if delay is None:
-                    state = ConnectionState.AUTH_REQUIRED if isinstance(error, AuthRequiredError) else None
-                    self._set(state or ConnectionState.FAILED, error)
-                    return
-                self._set(ConnectionState.BACKOFF, error, retry_in=delay)
-                with anyio.move_on_after(delay):
-                    await self._wake.wait()
-                if self._stopping:
-                    break
-                self.restarts += 1
-                self._set(ConnectionState.CONNECTING, error)
+                if not self._stopping:
+                    outcome = await self._recovered(held, error)
         finally:
             self.line = None
-            if self.state not in _OVER or self._stopping:
+            self._refused = None
+            self._over_since = self._clock.monotonic()
+            if outcome is None or self._stopping:
                 self._set(ConnectionState.CLOSED, self.error)
+            else:
+                self._set(*outcome)
 
-    def _next_delay(self, failures: int, error: Exception) -> float | None:
+    async def _recovered(self, held: float | None, error: Exception) -> Outcome | None:
+        """Wait as long as the policy says and return None, or how the connection ends."""
+        if isinstance(error, AuthRequiredError):
+            return ConnectionState.AUTH_REQUIRED, error
         # a server that never came up is not tried for ever behind its user's back
-        if (
-            self.config.restart == "never"
-            or not self._ever_ready
-            or isinstance(error, (AuthRequiredError, ConfigError))
-        ):
-            return None
-        return self._policy.delay(failures, random.random())  # noqa: S311 - spreads retries, guards nothing
+        if self.config.restart == "never" or not self._ever_ready or isinstance(error, ConfigError):
+            return ConnectionState.FAILED, error
+        now = self._clock.monotonic()
+        self._losses.append(Loss(at=now, held=held))
+        decision = self._policy.next(self._losses, now, self._clock.jitter())
+        if isinstance(decision, GiveUp):
+            why = f"given up after {decision.why} (a use after {self._policy.cooldown:g} s tries again): "
+            return ConnectionState.FAILED, again(error, self.config.name, why)
+        self._set(ConnectionState.BACKOFF, error, retry_in=decision.seconds)
+        with anyio.CancelScope() as self._scope:
+            await self._clock.sleep(decision.seconds)
+        if not self._stopping:
+            self.restarts += 1
+            self._set(ConnectionState.CONNECTING, error)
+        return None
 
     async def _hold(self) -> tuple[float | None, Exception]:
         """Connect and hold; return how many seconds it was ready, None for never, and why it ended."""
@@ -190,19 +214,19 @@ class Owner:
             try:
                 await self._dial(attempt, deadline)
             except Exception as exc:  # boundary: whatever ends a connection is told to its users
-                error = _sole_cause(exc)
+                error = sole_cause(exc)
                 if isinstance(error, Redial):
                     _log.info("server %r: dialling again: %s", self.config.name, error)
                     refused = str(error) if error.attempt.transport != attempt.transport else ""
                     attempt = error.attempt
                     continue
-                held = None if self._opened is None else time.monotonic() - self._opened
-                return held, await self._explained(error, refused)
+                used = self._opened is not None
+                held = self._clock.monotonic() - self._opened if self._opened is not None else None
+                return held, await explained(error, self.config, self.report, refused=refused, used=used)
             break
         return None, ConnectError("it refused every way to connect", server=self.config.name)
 
     async def _dial(self, attempt: Attempt, deadline: float) -> None:
-        seconds = self.config.connect_timeout
         with anyio.CancelScope(deadline=deadline) as self._scope:
             async with open_session(self.config, attempt, self.peer, self.report) as line:
                 self._scope.deadline = math.inf
@@ -210,33 +234,14 @@ class Owner:
                 await self._use(line)
                 self._scope.deadline = anyio.current_time() + self.config.timeout.close + _TEARDOWN_SECONDS
         if self._scope.cancelled_caught and not self._stopping and self._opened is None:
-            raise RequestTimeoutError(
-                f"it did not finish connecting within {seconds:g} s; "
-                f"raise timeout.connect if it is only slow{self._said()}",
-                server=self.config.name,
-                seconds=seconds,
-            )
-
-    def _said(self) -> str:
-        """Return what the process said instead of speaking MCP, for the end of an error message."""
-        process = self.report.process
-        if process is None:
-            return ""
-        said = ""
-        if process.junk_lines:
-            said = f"; {process.junk_lines} lines of its output were no MCP, the last {process.last_junk!r}"
-        if stderr := process.stderr_tail(5):
-            said += f"; its last words on standard error:\n{stderr}"
-        return self.config.redact(said)
+            raise connected_too_late(self.config, self.report)
 
     async def _use(self, line: Line) -> None:
         self._wake = anyio.Event()
-        lost = False
+        wire = line.session.wire
 
         async def watch() -> None:
-            nonlocal lost
-            await line.session.wire.ended()
-            lost = True
+            await wire.ended()
             self.line = None
             self._wake.set()
 
@@ -245,43 +250,56 @@ class Owner:
                 tasks.start_soon(watch)
                 tasks.start_soon(self._attend, line)
                 await anyio.lowlevel.checkpoint()
-                await self._settle(line)
-                if not lost and not self._stopping:
-                    self._opened, self._ever_ready = time.monotonic(), True
-                    self.line = line
-                    if self.state is not ConnectionState.DEGRADED:
-                        self._set(ConnectionState.READY)
-                    await self._wake.wait()
+                while not wire.over and not self._stopping:
+                    await self._offer(line)
                 tasks.cancel_scope.cancel()
         finally:
             self.line = None
-        if lost and not self._stopping:
+            self._refused = None
+        if wire.over and not self._stopping:
             raise ConnectionLostError("the connection ended", server=self.config.name, sent=False)
 
-    async def _explained(self, error: Exception, refused: str) -> Exception:
-        """Add to the error that ended the connection what the process left behind, or what was refused before."""
-        name = self.config.name
-        if isinstance(error, ConnectionLostError) and self.report.process is not None:
-            code, stderr = await self.report.process.last_words()
-            stderr = self.config.redact(stderr)
+    async def _offer(self, line: Line) -> None:
+        """Settle a line and offer it until it is lost, stopped or refused; once refused, wait to be asked again."""
+        try:
+            await self._settle(line)
+        except AuthRequiredError as exc:
             if self._opened is None:
-                text = f"its process ended while connecting; run {self.config.endpoint} by hand to see why"
-                if not stderr:
-                    text += self._said()
-                return ConnectError(text, server=name, exit_code=code, stderr=stderr)
-            text = "its process ended" if code is not None else error.message
-            return ConnectionLostError(text, server=name, sent=False, exit_code=code, stderr=stderr)
-        if isinstance(error, (ConnectError, TimeoutError, ConfigError)) or (
-            self._opened is not None and isinstance(error, ServerError)
-        ):
-            return error
-        text = error.message if isinstance(error, ServerError) else f"{type(error).__name__}: {error}"
-        if refused:
-            text = f"{refused}; nor does it answer as a server of the older HTTP+SSE transport: {text}"
-        return ConnectError(text, server=name, status=_http_status(error))
+                raise
+            self._refused = exc
+        else:
+            if line.session.wire.over or self._stopping:
+                return
+            self._opened = self._clock.monotonic() if self._opened is None else self._opened
+            self._ever_ready = True
+            self.line = line
+            if self.state is not ConnectionState.DEGRADED:
+                self._set(ConnectionState.READY)
+            await self._woken()
+        if self._refused is not None and not line.session.wire.over and not self._stopping:
+            self._over_since = self._clock.monotonic()
+            self._set(ConnectionState.AUTH_REQUIRED, self._refused)
+            await self._woken()
+
+    async def _woken(self) -> None:
+        await self._wake.wait()
+        self._wake = anyio.Event()
+
+    def _cooled_down(self) -> bool:
+        now = self._clock.monotonic()
+        if self.state is ConnectionState.AUTH_REQUIRED:
+            return now >= self._over_since + self._policy.auth_cooldown
+        if self.state is ConnectionState.FAILED and self.config.restart != "never":
+            return now >= self._over_since + self._policy.cooldown
+        return False
 
     def _set(self, state: ConnectionState, error: Exception | None = None, *, retry_in: float | None = None) -> None:
-        previous, self.state = self.state, state
+        previous = self.state
+        if state is not previous and state not in TRANSITIONS[previous]:
+            if previous is ConnectionState.CLOSED:
+                return  # a task that was left behind has no say any more
+            raise RuntimeError(f"server {self.config.name!r}: no way from {previous.value} to {state.value}")
+        self.state = state
         self.error = error
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
@@ -302,29 +320,3 @@ def _learned(attempt: Attempt, line: Line) -> Attempt:
     if attempt.era != "auto" or line.session.agreement.modern:
         return attempt
     return Attempt(transport=attempt.transport, era="legacy")
-
-
-def _http_status(error: Exception) -> int | None:
-    data = as_object(error.data) if isinstance(error, ProtocolError) else None
-    return data.get("http_status") if data is not None else None
-
-
-def _sole_cause(exc: BaseException) -> Exception:
-    """Return the first real error of the groups that task groups wrap it in."""
-    while isinstance(exc, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[BaseException]", exc)
-        leaves = [leaf for leaf in group.exceptions if not isinstance(leaf, asyncio.CancelledError)]
-        exc = leaves[0] if leaves else group.exceptions[0]
-    return exc if isinstance(exc, Exception) else ConnectionError(str(exc))
-
-
-def _again(error: Exception | None, server: str) -> Exception:
-    """Return the error of a connection that was given up, as a fresh exception for each caller."""
-    if isinstance(error, (ConnectionLostError, ConnectError)):
-        copy = type(error).__new__(type(error))
-        copy.__dict__.update(error.__dict__)
-        copy.args = error.args
-        return copy
-    if error is not None:
-        return error
-    return ConnectError("it is not connected", server=server)

@@ -17,7 +17,8 @@ from typing import cast
 import anyio
 import anyio.to_thread
 
-from toolweave.connect.channel import MAX_MESSAGE_BYTES
+from toolweave.connect.channel import MAX_MESSAGE_BYTES, NotSent
+from toolweave.connect.descent import Stray, group_lives, signal_group, signal_strays, stray_lives, strays_of
 from toolweave.connect.reaper import reaper
 
 __all__ = ["ServerProcess", "spawn"]
@@ -25,7 +26,8 @@ __all__ = ["ServerProcess", "spawn"]
 _STDERR_BYTES = 16 * 1024
 _HIGH_WATER = 8 * 1024 * 1024
 _EOF_SHARE, _TERM_SHARE, _KILL_SHARE = 0.4, 0.4, 0.2
-_GROUP_POLL_SECONDS = 0.01
+_POLL_SECONDS, _SLOWEST_POLL_SECONDS = 0.005, 0.1
+_BOM = b"\xef\xbb\xbf"
 _CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b.|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -44,6 +46,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self.last_junk = ""
         self._max = max_message_bytes
         self._transport: asyncio.SubprocessTransport | None = None
+        self._stdin: asyncio.WriteTransport | None = None
         self._partial = bytearray()
         self._messages: deque[bytes] = deque()
         self._queued_bytes = 0
@@ -55,8 +58,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._exit_code: int | None = None
         self._exited = anyio.Event()
         self._signalled = False
+        self._gone = False
+        self._full = False
         self._writable = anyio.Event()
-        self._writable.set()
+        self._turn = anyio.Lock()
         self._paused_reading = False
 
     # asyncio.SubprocessProtocol
@@ -65,6 +70,15 @@ class ServerProcess(asyncio.SubprocessProtocol):
         """Remember the transport (asyncio calls this once)."""
         self._transport = cast("asyncio.SubprocessTransport", transport)
 
+    def pipes_made(self) -> None:
+        """Take hold of the pipes, which asyncio has connected by now."""
+        assert self._transport is not None
+        self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
+        # a message waits with its caller, where it provably was not sent, not in a buffer
+        self._stdin.set_write_buffer_limits(high=0)
+        output = cast("asyncio.ReadTransport", self._transport.get_pipe_transport(1))
+        output.set_protocol(_Output(self, output.get_protocol()))
+
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Split standard output into messages; keep the tail of standard error."""
         if fd == 2:
@@ -72,61 +86,84 @@ class ServerProcess(asyncio.SubprocessProtocol):
             if len(self._stderr) > 2 * _STDERR_BYTES:
                 del self._stderr[:-_STDERR_BYTES]
             return
-        start = 0
-        while (end := data.find(b"\n", start)) >= 0:
+        *lines, rest = data.split(b"\n")
+        for line in lines:
             if self._partial:
-                self._partial += data[start:end]
+                self._partial += line
                 line = bytes(self._partial)
-                self._partial.clear()
-            else:
-                line = data[start:end]
+                self._partial = bytearray()
             self._line(line)
-            start = end + 1
-        self._partial += data[start:]
-        if len(self._partial) > self._max:
-            self._end(f"it sent a message of more than {self._max} bytes")
-            self._partial.clear()
+        if rest:
+            self._partial += rest
+            if len(self._partial) > self._max:
+                self._end(f"it sent a message of more than {self._max} bytes")
+                self._partial = bytearray()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """Note which pipe ended; the end of standard output is the end of the conversation."""
         if fd == 1:
-            if self._partial:
+            if self._partial.rstrip().endswith((b"}", b"]")):  # half a message is none; a line end is not needed
                 self._line(bytes(self._partial))
-                self._partial.clear()
+            self._partial = bytearray()
             self._end("it closed its standard output")
         elif fd == 2:
             self._stderr_open = False
-        else:
+        elif self._gone:
+            self._full = False
             self._writable.set()
+        else:  # it reads no more, though it lives: senders wait for the end, which is soon
+            if self._writable.is_set():
+                self._writable = anyio.Event()
+            asyncio.get_running_loop().call_later(0.2, self._end, "it closed its standard input")
 
     def process_exited(self) -> None:
         """Note the exit; what the pipes still hold is read first."""
         self._exited.set()
+        self._gone = True
+        self._writable.set()
         if self._transport is not None:
             asyncio.get_running_loop().call_later(0.2, self._end, "it exited")
 
     def pause_writing(self) -> None:
         """Stop senders until the pipe has drained."""
+        self._full = True
         self._writable = anyio.Event()
 
     def resume_writing(self) -> None:
         """Let senders go on."""
+        self._full = False
         self._writable.set()
 
     # Channel
 
     async def send(self, message: bytes) -> None:
-        """Write one message; waits while the pipe is full.
+        """Write one message; waits its turn while the pipe is full.
 
         Raises:
-            OSError: The process is gone.
+            NotSent: The process is gone.
         """
-        stdin = self._stdin()
-        if stdin is None or stdin.is_closing() or self._exited.is_set():
-            raise BrokenPipeError("the server process is gone")
-        stdin.write(message + b"\n")
-        if not self._writable.is_set():  # the wait would cost a turn of the event loop even when it is set
-            await self._writable.wait()
+        if not self.congested:
+            self.write(message)
+            return
+        async with self._turn:
+            while self._clogged() and not self._gone:
+                await self._writable.wait()
+            self.write(message)
+
+    def write(self, messages: bytes) -> None:
+        """Write one message, or several with line ends between, without waiting: ask `congested` first.
+
+        Raises:
+            NotSent: The process is gone.
+        """
+        if self._gone or self._stdin is None or self._stdin.is_closing():
+            raise NotSent("the server process is gone")
+        self._stdin.write(messages + b"\n")
+
+    @property
+    def congested(self) -> bool:
+        """Whether the server does not read as fast as we write, or others wait for it to."""
+        return self._clogged() or self._turn.locked()
 
     def deliver_to(self, sink: Callable[[bytes], None]) -> None:
         """Hand each message to `sink` as it arrives, instead of keeping it for `receive`."""
@@ -188,7 +225,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             with anyio.move_on_after(seconds, shield=True):
                 await self._exited.wait()
                 while self._stderr_open:
-                    await anyio.sleep(_GROUP_POLL_SECONDS)
+                    await anyio.sleep(_POLL_SECONDS)
             if not self._signalled:  # else the code is of our own making
                 self._exit_code = self.exit_code
         return self._exit_code, self.stderr_tail()
@@ -196,34 +233,43 @@ class ServerProcess(asyncio.SubprocessProtocol):
     async def stop(self) -> None:
         """End the process and its group within `stop_seconds`: close stdin, wait, TERM, wait, KILL.
 
-        Grandchildren are ended as well, also when the process itself has exited.
+        Grandchildren are ended as well, also when the process itself has exited, and so are those that
+        left the group while the process lives to be known as their ancestor.
         """
         group = self.pid
-        stdin = self._stdin()
-        if stdin is not None:
-            stdin.close()
+        strays = () if self._exited.is_set() else strays_of(group)
+        self._gone = True
+        if self._stdin is not None:
+            self._stdin.close()
         with anyio.move_on_after(self.stop_seconds * _EOF_SHARE):
             await self._exited.wait()
-        if not self._exited.is_set() or _group_lives(group):
-            await self._end_group(group)
+        if not self._exited.is_set() or group_lives(group) or any(map(stray_lives, strays)):
+            await self._end_all(group, strays)
         if self._transport is not None:
             self._transport.close()
         await anyio.to_thread.run_sync(reaper.release, group)
 
-    async def _end_group(self, group: int) -> None:
+    async def _end_all(self, group: int, strays: Sequence[Stray]) -> None:
         self._signalled = not self._exited.is_set()
         for number, share in ((signal.SIGTERM, _TERM_SHARE), (signal.SIGKILL, _KILL_SHARE)):
-            _signal_group(group, number)
+            signal_group(group, number)
+            signal_strays(strays, number)
             with anyio.move_on_after(self.stop_seconds * share):
                 await self._exited.wait()
-                while _group_lives(group):
-                    await anyio.sleep(_GROUP_POLL_SECONDS)
+                pause = _POLL_SECONDS
+                while group_lives(group) or any(map(stray_lives, strays)):
+                    await anyio.sleep(pause)
+                    pause = min(2 * pause, _SLOWEST_POLL_SECONDS)
                 return
 
+    def _clogged(self) -> bool:
+        return self._full or (self._stdin is not None and self._stdin.is_closing())
+
     def _line(self, line: bytes) -> None:
-        if line.startswith(b"\xef\xbb\xbf"):
-            line = line[3:]
-        line = line.strip()
+        if self._sink is not None and line.startswith(b"{") and self._eof is None:  # nearly always
+            self._sink(line)
+            return
+        line = line.removeprefix(_BOM).strip()
         if not line or self._eof is not None:
             return
         if not line.startswith((b"{", b"[")):
@@ -242,18 +288,32 @@ class ServerProcess(asyncio.SubprocessProtocol):
     def _end(self, reason: str) -> None:
         if self._eof is None:
             self._eof = reason
+        self._gone = True
         self._arrived.set()
-
-    def _stdin(self) -> asyncio.WriteTransport | None:
-        if self._transport is None:
-            return None
-        return cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(0))
+        self._writable.set()
 
     def _with_stdout(self, action: Callable[[asyncio.ReadTransport], None]) -> None:
         pipe = self._transport.get_pipe_transport(1) if self._transport is not None else None
         if pipe is not None and not pipe.is_closing():
             with suppress(RuntimeError):  # already paused or resumed by the event loop's own close
                 action(cast("asyncio.ReadTransport", pipe))
+
+
+class _Output(asyncio.Protocol):
+    """Standard output without the turn of the event loop that asyncio's own protocol for it takes.
+
+    That one, `behind`, still hears of the end: the transport waits for it to know that the process is done.
+    """
+
+    def __init__(self, process: ServerProcess, behind: asyncio.BaseProtocol) -> None:
+        self._process = process
+        self._behind = behind
+
+    def data_received(self, data: bytes) -> None:
+        self._process.pipe_data_received(1, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._behind.connection_lost(exc)
 
 
 @asynccontextmanager
@@ -271,31 +331,10 @@ async def spawn(
     process = ServerProcess(stop_seconds=stop_seconds)
     with anyio.CancelScope(shield=True):  # a cancel in mid-spawn would lose a live process
         await loop.subprocess_exec(lambda: process, *argv, env=dict(env), cwd=cwd, start_new_session=os.name == "posix")
+    process.pipes_made()
     try:
         await anyio.to_thread.run_sync(reaper.watch, process.pid)
         yield process
     finally:
         with anyio.CancelScope(shield=True):
             await process.stop()
-
-
-def _group_lives(group: int) -> bool:
-    if group <= 0 or os.name != "posix":
-        return False
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _signal_group(group: int, number: int) -> None:
-    if group <= 0:
-        return
-    with suppress(ProcessLookupError, PermissionError):
-        if os.name == "posix":
-            os.killpg(group, number)
-        else:
-            os.kill(group, number)

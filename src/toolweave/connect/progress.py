@@ -5,15 +5,19 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import anyio
 
+from toolweave.connect.session import Peer
 from toolweave.tools.call import Progress, ProgressCallback
 
-__all__ = ["ProgressFeed"]
+__all__ = ["ProgressFeed", "watched"]
 
 _log = logging.getLogger("toolweave.connect")
+
+ResultT = TypeVar("ResultT")
 
 
 class ProgressFeed:
@@ -46,3 +50,25 @@ class ProgressFeed:
                         await outcome
                 except Exception:  # boundary: user code must not fail the call it watches
                     _log.exception("a progress callback raised")
+
+
+async def watched(
+    peer: Peer, callback: ProgressCallback | None, touch: Callable[[], None], work: Callable[[str], Awaitable[ResultT]]
+) -> ResultT:
+    """Do work that takes a progress token; all progress is delivered before its result is returned."""
+    feed = ProgressFeed(callback or (lambda _progress: None), touch)
+    token = peer.watch_progress(feed.put)
+    results: list[ResultT] = []
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(feed.run)
+        try:
+            results.append(await work(token))
+        except Exception as exc:  # boundary: kept out of the task group, which would wrap it
+            failure = exc
+        finally:
+            peer.forget_progress(token)
+            feed.end()
+    if failure is not None:
+        raise failure
+    return results[0]

@@ -2,39 +2,92 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["RestartPolicy"]
+__all__ = ["GiveUp", "Loss", "RestartPolicy", "Wait"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """One end of a connection that was not asked for.
+
+    Attributes:
+        at: When, in seconds of the clock that `now` is read from.
+        held: How many seconds it had been ready; None when it did not come up.
+    """
+
+    at: float
+    held: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Try again after so many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Do not try again by itself; `why` completes the sentence "given up after ..."."""
+
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartPolicy:
-    """Exponential backoff with jitter, a cap and an end (requirement C24).
+    """Exponential backoff with jitter, a cap and an end, and a circuit breaker (requirement C24).
+
+    Two things end it. Too many failures in a row: the server does not come up, or not for long. Too many
+    losses within a window: it comes up each time and falls again, which the first count forgives. Either
+    way the circuit is open for `cooldown` seconds; the next use after that closes it or opens it again.
 
     Attributes:
         first: Seconds before the first attempt.
         factor: Each further wait is this many times longer.
         cap: The longest wait, in seconds.
         attempts: After so many failures in a row the connection is given up.
-        stable: A connection that held so many seconds starts the count anew.
+        stable: A connection that held so many seconds starts the count of failures anew.
+        losses: After more than so many losses within `window` seconds the connection is given up.
+        cooldown: Seconds for which a connection that was given up answers at once with the cause.
+        auth_cooldown: The same for one that wants other credentials, which may be there at any moment.
     """
 
     first: float = 0.1
     factor: float = 3.0
     cap: float = 30.0
     attempts: int = 6
-    stable: float = 10.0
+    stable: float = 5.0
+    losses: int = 20
+    window: float = 300.0
+    cooldown: float = 30.0
+    auth_cooldown: float = 1.0
 
-    def delay(self, failures: int, jitter: float) -> float | None:
-        """Return the seconds to wait after `failures` failures in a row, or None to give up.
+    def next(self, history: Sequence[Loss], now: float, jitter: float) -> Wait | GiveUp:
+        """Say what to do after the last loss of `history`, which is in the order of time.
 
         `jitter` in [0, 1) spreads the wait over its upper half, so that many clients do not return at once.
         """
+        failures = self.failures(history)
         if failures > self.attempts:
-            return None
+            return GiveUp(f"{failures} failures in a row")
+        recent = sum(now - loss.at < self.window for loss in history)
+        if recent > self.losses:
+            return GiveUp(f"{recent} losses within {self.window:g} s")
         wait = min(self.cap, self.first * self.factor ** max(0, failures - 1))
-        return wait * (0.5 + 0.5 * jitter)
+        return Wait(wait * (0.5 + 0.5 * jitter))
 
-    def failures_after(self, failures: int, held_seconds: float) -> int:
-        """Return the failures in a row after a connection that was ready was lost again."""
-        return 1 if held_seconds >= self.stable else failures + 1
+    def failures(self, history: Sequence[Loss]) -> int:
+        """Return the failures in a row at the end of `history`; one that held for long begins the row."""
+        count = 0
+        for loss in reversed(history):
+            count += 1
+            if loss.held is not None and loss.held >= self.stable:
+                break
+        return count
+
+    @property
+    def memory(self) -> int:
+        """How many losses `next` needs to know."""
+        return max(self.attempts, self.losses) + 1

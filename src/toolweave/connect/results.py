@@ -33,24 +33,20 @@ def tool_result(raw: Mapping[str, Any], *, server: str) -> ToolResult:
         ProtocolError: It is not a complete tool result.
     """
     kind = raw.get("resultType", "complete")  # absent in legacy revisions: complete
-    if kind == "input_required":
-        raise ProtocolError(
-            "the tool asks for input that this client did not offer to give", server=server, code=-32021, data=dict(raw)
-        )
     if kind != "complete":
-        raise ProtocolError(f"it answered with unknown resultType {kind!r}", server=server, code=-32603)
+        raise ProtocolError(f"it answered with unknown resultType {str(kind)[:80]!r}", server=server, code=-32603)
     content = as_array(raw.get("content", []))
     if content is None:
         raise ProtocolError("its result's 'content' is no list", server=server, code=-32603)
     if "content" not in raw and "structuredContent" not in raw and not raw.get("isError"):
         raise ProtocolError("its result has neither 'content' nor 'structuredContent'", server=server, code=-32603)
-    blocks = tuple(content_block(item) for item in content)
+    blocks = tuple(map(content_block, content))
     is_error = raw.get("isError") is True
     result = ToolResult(
         content=blocks,
         structured_content=raw.get("structuredContent"),
         is_error=is_error,
-        meta=as_object(raw.get("_meta")) or {},
+        meta=as_object(raw["_meta"]) or {} if "_meta" in raw else {},
         raw=raw,
     )
     if not is_error:
@@ -69,6 +65,8 @@ def tool_result(raw: Mapping[str, Any], *, server: str) -> ToolResult:
 def content_block(item: Any) -> ContentBlock:
     """Return one content block; what is odd or of an unknown type becomes `UnknownContent`."""
     block = as_object(item)
+    if block is not None and len(block) == 2 and block.get("type") == "text" and isinstance(block.get("text"), str):
+        return TextContent(text=block["text"], raw=block)  # nearly every block: spare it the questions below
     if block is None:
         return UnknownContent(type="malformed", raw={"value": item})
     make = _MAKERS.get(as_text(block.get("type")) or "")

@@ -32,7 +32,7 @@ from pydantic import ValidationError
 from toolweave.connect.channel import Channel
 from toolweave.connect.fault import HttpSettings, http_error
 from toolweave.connect.http import HttpFaults, http_client, status_fault, transport_fault
-from toolweave.connect.session import METHOD_NOT_FOUND, Peer, Wire
+from toolweave.connect.session import Peer, Wire
 from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.connect.wire.jsonrpc import answer_id
 from toolweave.errors import (
@@ -236,7 +236,7 @@ class SdkWire:
         if not isinstance(revision, str):  # a legacy revision is named from the handshake on
             return {inbound.MCP_PROTOCOL_VERSION_HEADER: self._revision} if self._revision is not None else {}
         headers = {inbound.MCP_PROTOCOL_VERSION_HEADER: revision, inbound.MCP_METHOD_HEADER: method}
-        name = params.get(inbound.NAME_BEARING_METHODS.get(method, ""))
+        name = params.get("taskId" if method.startswith("tasks/") else inbound.NAME_BEARING_METHODS.get(method, ""))
         if isinstance(name, str):
             headers[inbound.MCP_NAME_HEADER] = inbound.encode_header_value(name)
         if schema is not None:
@@ -280,7 +280,7 @@ async def _running(
         try:
             return await peer.request(method, params or {})
         except ProtocolError as exc:
-            raise MCPError(code=METHOD_NOT_FOUND, message=exc.message) from None
+            raise MCPError(code=exc.code, message=exc.message) from None
 
     def intercept(method: str, params: Mapping[str, Any] | None) -> bool:
         peer.notification(method, params or {})
@@ -341,13 +341,13 @@ async def sse_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Los
     def factory(
         headers: dict[str, str] | None = None, timeout: httpx2.Timeout | None = None, auth: httpx2.Auth | None = None
     ) -> httpx2.AsyncClient:
-        return http_client(settings, faults)
+        return http_client(settings, faults, answers=False)
 
     async with AsyncExitStack() as stack:
         try:
             streams = await stack.enter_async_context(sse_client(settings.public_url, httpx_client_factory=factory))
         except httpx2.HTTPStatusError as exc:
-            raise http_error(status_fault(exc.request, exc.response, b""), server=server) from exc
+            raise http_error(status_fault(settings, exc.request, exc.response, b""), server=server) from exc
         except httpx2.TransportError as exc:
             raise http_error(transport_fault(exc.request, exc), server=server) from exc
         yield await stack.enter_async_context(

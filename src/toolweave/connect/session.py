@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import anyio
 
+from toolweave.connect.asked import METHOD_NOT_FOUND, Asked, client_capabilities, log_message
+from toolweave.connect.callbacks import NO_CALLBACKS, Callbacks
+from toolweave.connect.logs import LogFeed
 from toolweave.connect.shapes import as_object, as_text
+from toolweave.connect.silence import Silence
 from toolweave.errors import ProtocolError
 from toolweave.tools.call import Progress
 
-__all__ = ["Agreement", "Peer", "Session", "Wire", "ask", "envelope"]
-
-METHOD_NOT_FOUND = -32601
+__all__ = ["METHOD_NOT_FOUND", "Agreement", "Peer", "Session", "Wire", "ask", "envelope"]
 
 _REPEATS = 3
 _PREFIX = "io.modelcontextprotocol/"
@@ -88,15 +92,53 @@ class Agreement:
 
 
 class Peer:
-    """Our side of the conversation: takes what the server sends by itself.
+    """Our side of the conversation: takes what the server sends by itself, and says what we offer.
 
     Notifications are taken synchronously and in wire order, so nothing overtakes an answer.
+
+    Attributes:
+        asked: Answers the server's requests.
+        may_answer: Whether there is any request that is not refused.
+        logs: Takes log messages, or None.
+        log_level: The least severity that was asked for, or None.
     """
 
-    def __init__(self, on_notification: Callable[[str, Mapping[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        on_notification: Callable[[str, Mapping[str, Any]], None],
+        callbacks: Callbacks = NO_CALLBACKS,
+        server: str = "",
+    ) -> None:
+        self.asked = Asked(callbacks, server)
+        self.may_answer = callbacks.may_answer
+        self.logs = LogFeed(callbacks.logging) if callbacks.logging is not None else None
+        self.log_level: str | None = callbacks.log_level
+        self._callbacks = callbacks
+        self._server = server
         self._on_notification = on_notification
         self._progress: dict[str, Callable[[Progress], None]] = {}
         self._tokens = itertools.count(1)
+        self._waiting: set[Silence] = set()
+        self._answering = 0
+
+    def capabilities(self, *, modern: bool) -> dict[str, Any]:
+        """Return the capabilities to declare, as the era writes them."""
+        return client_capabilities(self._callbacks, modern=modern)
+
+    @property
+    def modern_log_level(self) -> str | None:
+        """The level that modern requests carry; without one a server sends no log messages."""
+        return self.log_level or ("info" if self.logs is not None else None)
+
+    @contextmanager
+    def waiting(self, silence: Silence) -> Generator[None, None, None]:
+        """Hold a request's bound whenever we are at work for the server, which may wait for us with its answer."""
+        silence.hold(self._answering)
+        self._waiting.add(silence)
+        try:
+            yield
+        finally:
+            self._waiting.discard(silence)
 
     def watch_progress(self, callback: Callable[[Progress], None]) -> str:
         """Return a progress token whose notifications go to `callback` until `forget_progress`."""
@@ -113,20 +155,30 @@ class Peer:
         try:
             if method == "notifications/progress":
                 self._take_progress(params)
-            else:
-                self._on_notification(method, params)
+                return
+            if method == "notifications/message" and self.logs is not None:
+                self.logs.put(log_message(params, self._server))
+            self._on_notification(method, params)
         except Exception:  # boundary: whatever a server sends must not end the conversation
             _log.exception("a notification %r could not be taken", method)
 
     async def request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a request of the server: ping; everything else is refused politely.
+        """Answer a request of the server: ping, and what there is a callback for; the rest is refused politely.
 
         Raises:
-            ProtocolError: With code -32601, the answer to any other method.
+            ProtocolError: The refusal, with the code to answer.
         """
         if method == "ping":
             return {}
-        raise ProtocolError(f"this client does not offer {method}", server="", code=METHOD_NOT_FOUND)
+        self._answering += 1
+        for silence in self._waiting:
+            silence.hold()
+        try:
+            return await self.asked.answer(method, params)
+        finally:
+            self._answering -= 1
+            for silence in self._waiting:
+                silence.release()
 
     def _take_progress(self, params: Mapping[str, Any]) -> None:
         callback = self._progress.get(str(params.get("progressToken")))
@@ -150,7 +202,14 @@ class Session:
         self.agreement = agreement
         self._meta: Mapping[str, Any] = envelope if agreement.modern else {}
 
-    async def request(
+    async def set_log_level(self, level: str) -> None:
+        """Ask for log messages from this severity on: of later requests, or (legacy) of the whole session."""
+        if self.agreement.modern:
+            self._meta = {**self._meta, f"{_PREFIX}logLevel": level}
+        else:
+            await self.request("logging/setLevel", {"level": level})
+
+    def request(
         self,
         method: str,
         params: Mapping[str, Any] | None = None,
@@ -158,16 +217,20 @@ class Session:
         meta: Mapping[str, Any] | None = None,
         schema: Mapping[str, Any] | None = None,
         request_id: str | None = None,
-    ) -> dict[str, Any]:
-        """Send a request and return its result as it came; raises what `Wire.request` raises."""
-        return await ask(self.wire, method, self._stamped(params, meta), schema=schema, request_id=request_id)
+        deadline: float = math.inf,
+    ) -> Coroutine[Any, Any, dict[str, Any]]:
+        """Send a request and return its result as it came; raises what `Wire.request` raises.
 
-    def _stamped(self, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> dict[str, Any]:
-        stamped = dict(params or {})
-        if self._meta or meta:
-            # the caller's own keys go first: the envelope is not theirs to replace
-            stamped["_meta"] = {**(meta or {}), **self._meta}
-        return stamped
+        `deadline` on the event loop's clock says how long the caller waits, beside the cancel scopes it is in.
+        """
+        stamped = self._stamped(params or {}, meta)
+        return ask(self.wire, method, stamped, schema=schema, request_id=request_id, deadline=deadline)
+
+    def _stamped(self, params: Mapping[str, Any], meta: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        if not meta:
+            return {**params, "_meta": self._meta} if self._meta else params
+        # the caller's own keys go first: the envelope is not theirs to replace
+        return {**params, "_meta": {**meta, **self._meta}}
 
 
 async def ask(
@@ -177,6 +240,7 @@ async def ask(
     *,
     schema: Mapping[str, Any] | None = None,
     request_id: str | None = None,
+    deadline: float = math.inf,
 ) -> dict[str, Any]:
     """Send a request, and send it again when the server says when: 429 or 503 with Retry-After (RFC 9110, 10.2.3).
 
@@ -187,7 +251,7 @@ async def ask(
             return await wire.request(method, params, schema=schema, request_id=request_id)
         except ProtocolError as exc:
             seconds = _retry_after(exc)
-            if seconds is None or anyio.current_time() + seconds >= anyio.current_effective_deadline():
+            if seconds is None or anyio.current_time() + seconds >= min(deadline, anyio.current_effective_deadline()):
                 raise
             _log.info("server %r: %s; sent again in %g s", exc.server, exc.message, seconds)
         await anyio.sleep(seconds)

@@ -10,7 +10,8 @@ __all__ = ["as_array", "as_object", "as_text"]
 
 def as_object(value: Any) -> Mapping[str, Any] | None:
     """Return a JSON object."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else None
+    # nearly every one is a dict, and asking that first is several times cheaper than asking an ABC
+    return cast("Mapping[str, Any]", value) if isinstance(value, (dict, Mapping)) else None
 
 
 def as_array(value: Any) -> list[Any] | None:

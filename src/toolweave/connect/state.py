@@ -1,11 +1,12 @@
-"""The public states of a connection (DESIGN decision 3)."""
+"""The public states of a connection (DESIGN decision 3), and which may follow which."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["ConnectionState", "StateChanged"]
+__all__ = ["TRANSITIONS", "ConnectionState", "StateChanged"]
 
 
 class ConnectionState(StrEnum):
@@ -22,11 +23,28 @@ class ConnectionState(StrEnum):
     BACKOFF = "backoff"
     """Lost; the next attempt comes by itself."""
     AUTH_REQUIRED = "auth_required"
-    """The server wants (other) credentials."""
+    """The server wants (other) credentials; the next use asks it again."""
     FAILED = "failed"
-    """Given up; the reason says why."""
+    """Given up; the reason says why. A use after a cool-down tries again, unless `restart` is `"never"`."""
     CLOSED = "closed"
-    """Closed by `close()`."""
+    """Closed by `close()`; final."""
+
+
+_S = ConnectionState
+_ENDS = frozenset({_S.BACKOFF, _S.AUTH_REQUIRED, _S.FAILED, _S.CLOSED})
+
+TRANSITIONS: Mapping[ConnectionState, frozenset[ConnectionState]] = {
+    _S.IDLE: frozenset({_S.CONNECTING, _S.CLOSED}),
+    _S.CONNECTING: _ENDS | {_S.READY, _S.DEGRADED},
+    _S.READY: _ENDS | {_S.DEGRADED},
+    _S.DEGRADED: _ENDS | {_S.READY},
+    _S.BACKOFF: frozenset({_S.CONNECTING, _S.CLOSED}),
+    # its conversation may still be open: it can be lost like any other
+    _S.AUTH_REQUIRED: frozenset({_S.CONNECTING, _S.BACKOFF, _S.FAILED, _S.CLOSED}),
+    _S.FAILED: frozenset({_S.CONNECTING, _S.CLOSED}),
+    _S.CLOSED: frozenset(),
+}
+"""State -> the states that may follow it; an owner refuses every other change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

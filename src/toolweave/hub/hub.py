@@ -12,6 +12,7 @@ import anyio
 import anyio.to_thread
 
 from toolweave.config import LoadedConfig, ServerConfig, load_config, server_config
+from toolweave.connect.callbacks import NO_CALLBACKS, Callbacks
 from toolweave.connect.connecting import Connecting
 from toolweave.connect.connection import McpConnection
 from toolweave.connect.state import ConnectionState, StateChanged
@@ -19,7 +20,7 @@ from toolweave.errors import AuthRequiredError, ConnectionClosedError, Duplicate
 from toolweave.hub.fanout import for_each
 from toolweave.hub.naming import Named, name_tools
 from toolweave.hub.refusal import missing_tool
-from toolweave.hub.starts import Starts
+from toolweave.hub.starts import Starts, Wait, check_wait
 from toolweave.tools.call import CallContext, ToolCall
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolList
@@ -29,7 +30,6 @@ __all__ = ["Hub", "connect_mcp_servers"]
 
 _log = logging.getLogger("toolweave.hub")
 
-Wait = Literal["all", "any"] | float
 _USABLE = frozenset({ConnectionState.READY, ConnectionState.DEGRADED})
 _STARTING = frozenset({ConnectionState.IDLE, ConnectionState.CONNECTING})
 _FAILED = frozenset({ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED})
@@ -52,13 +52,14 @@ class Hub:
         on_error: Literal["skip", "raise"] = "skip",
         wait: Wait = "all",
         names: Iterable[str] | None = None,
+        callbacks: Callbacks = NO_CALLBACKS,
     ) -> None:
         if on_error not in ("skip", "raise"):
             raise ValueError(f"on_error must be 'skip' or 'raise', not {on_error!r}")
-        if wait not in ("all", "any") and not _is_seconds(wait):
-            raise ValueError(f"wait must be 'all', 'any' or seconds, not {wait!r}")
+        check_wait(wait)
         self.warnings: list[str] = []
         self._source = LoadedConfig() if source is None else source
+        self._callbacks = callbacks
         self._on_error = on_error
         self._wait: str | float = wait
         self._names = (names,) if isinstance(names, str) else None if names is None else tuple(names)
@@ -260,7 +261,7 @@ class Hub:
         name = config.name
         self._errors.pop(name, None)
         self._prefixes[name] = f"{name}_" if config.tool_prefix is None else config.tool_prefix
-        client = self._clients[name] = McpConnection(config)
+        client = self._clients[name] = McpConnection(config, callbacks=self._callbacks)
 
         def moved(change: StateChanged) -> None:
             if change.previous is ConnectionState.CONNECTING or change.state is ConnectionState.CLOSED:
@@ -379,6 +380,7 @@ def connect_mcp_servers(
     on_error: Literal["skip", "raise"] = "skip",
     wait: Wait = "all",
     names: Iterable[str] | None = None,
+    callbacks: Callbacks = NO_CALLBACKS,
 ) -> Connecting[Hub]:
     """Connect to many MCP servers at once: `await` it, or `async with` it.
 
@@ -388,12 +390,9 @@ def connect_mcp_servers(
         wait: `"all"` until every server is ready or has failed, `"any"` until one is ready, or at most so
             many seconds; those that come later arrive as a change.
         names: Only these servers; a name that is not in the config, or is switched off there, is an error.
+        callbacks: What every server may ask of this client; each request says which server asks.
 
     Raises:
         ValueError: An argument is wrong. Awaiting raises `ConfigError` for a file that cannot be read.
     """
-    return Connecting(Hub(source, on_error=on_error, wait=wait, names=names))
-
-
-def _is_seconds(wait: object) -> bool:
-    return isinstance(wait, (int, float)) and not isinstance(wait, bool) and wait >= 0
+    return Connecting(Hub(source, on_error=on_error, wait=wait, names=names, callbacks=callbacks))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -36,13 +36,15 @@ def result_of(message: Message, server: str) -> dict[str, Any]:
         raise _peer_error(message.error, server)
     if message.result is msgspec.UNSET:
         raise invalid(server, "it has neither 'result' nor 'error'")
-    try:
-        result = payload(message.result)
-    except ValueError as exc:
-        raise invalid(server, str(exc)) from None
+    result = message.result
+    if isinstance(result, msgspec.Raw):
+        try:
+            result = payload(result)
+        except ValueError as exc:
+            raise invalid(server, str(exc)) from None
     if not isinstance(result, dict):
         raise invalid(server, f"its 'result' is no object: {str(result)[:100]}")
-    return result  # pyright: ignore[reportUnknownVariableType] - any JSON object
+    return cast("dict[str, Any]", result)
 
 
 def _peer_error(raw: msgspec.Raw, server: str) -> ProtocolError:

@@ -1,4 +1,8 @@
-"""Our own `Wire` over a `Channel`: futures by id, no task and no queue on the way of a call."""
+"""Our own `Wire` over a `Channel`: futures by id, no task and no queue on the way of a call.
+
+Many calls of one turn of the event loop go out in one write. Knows nothing of processes: a channel that
+can write without waiting says so by having `congested` and `write`, one that can deliver by `deliver_to`.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,13 @@ import itertools
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import anyio
 import anyio.abc
 import msgspec
 
-from toolweave.connect.channel import Channel
+from toolweave.connect.channel import Channel, NotSent
 from toolweave.connect.session import Peer
 from toolweave.connect.wire.answers import invalid, request_text, result_of
 from toolweave.connect.wire.incoming import Incoming
@@ -25,6 +29,18 @@ __all__ = ["ChannelWire", "channel_wire"]
 _log = logging.getLogger("toolweave.connect")
 _UNCANCELLABLE = frozenset({"initialize", "server/discover"})
 _COURTESY_SECONDS = 1.0
+_SMALL_BYTES = 4096  # a larger one gains nothing by sharing a write, and is seen to be unsent when it waits alone
+
+
+@runtime_checkable
+class _Pipe(Protocol):
+    """A channel that can take messages, one or several with line ends between, without waiting."""
+
+    @property
+    def congested(self) -> bool: ...
+
+    def write(self, messages: bytes) -> None: ...
+
 
 Loss = Callable[[bool], ServerError]
 """Makes the error of a lost connection; the argument says whether the request was sent."""
@@ -34,19 +50,23 @@ class ChannelWire:
     """One conversation over a channel.
 
     Attributes:
+        over: Whether the conversation is over.
         late_answers: How many answers came for no request of ours: too late, twice, or with a wrong id.
     """
 
     def __init__(self, channel: Channel, peer: Peer, tasks: anyio.abc.TaskGroup, *, server: str, loss: Loss) -> None:
         self.late_answers = 0
         self._channel = channel
+        self._pipe = channel if isinstance(channel, _Pipe) else None
         self._server = server
         self._loss = loss
         self._ids = itertools.count(1)
         self._lists: set[int | str] = set()
         self._pending: dict[int | str, asyncio.Future[dict[str, Any]]] = {}
+        self._outbox: dict[int | str, bytes] = {}
         self._incoming = Incoming(peer, tasks, channel.send, server=server)
         self._over = anyio.Event()
+        self.over = False
 
     # Wire
 
@@ -59,7 +79,7 @@ class ChannelWire:
         request_id: str | None = None,
     ) -> dict[str, Any]:
         """Send a request and return its result as it came; see `Wire.request`."""
-        if self._over.is_set():
+        if self.over:
             raise self._loss(False)
         key = next(self._ids) if request_id is None else request_id
         text = request_text(key, method, params)
@@ -67,15 +87,22 @@ class ChannelWire:
         self._pending[key] = answer
         if method.endswith("/list"):
             self._lists.add(key)
+        sent = False
         try:
-            await self._channel.send(text)
+            if self._pipe is None or self._pipe.congested:
+                await self._channel.send(text)
+            elif len(self._pending) == 1 or len(text) > _SMALL_BYTES:
+                self._pipe.write(text)
+            else:
+                self._post(key, text)
+            sent = True
             return await answer
-        except OSError:
+        except OSError as exc:
             if answer.done() and not answer.cancelled():
                 answer.exception()  # taken here, so that asyncio does not report it as lost
-            raise self._loss(True) from None
+            raise self._loss(not isinstance(exc, NotSent)) from None
         except asyncio.CancelledError:
-            if method not in _UNCANCELLABLE and not self._over.is_set():
+            if sent and method not in _UNCANCELLABLE and not self.over:
                 await self._cancel(key)
             raise
         finally:
@@ -88,11 +115,6 @@ class ChannelWire:
             await self._channel.send(encode_notification(method, params))
         except OSError:
             _log.debug("server %r: a notification %r was not sent", self._server, method)
-
-    @property
-    def over(self) -> bool:
-        """Whether the conversation is over."""
-        return self._over.is_set()
 
     async def ended(self) -> None:
         """Return when the conversation is over without our doing."""
@@ -119,10 +141,11 @@ class ChannelWire:
 
     def end(self) -> None:
         """Fail what is pending and mark the conversation as over."""
+        self.over = True
         self._over.set()
-        for answer in self._pending.values():
+        for key, answer in self._pending.items():
             if not answer.done():
-                answer.set_exception(self._loss(True))
+                answer.set_exception(self._loss(key not in self._outbox))
 
     def take(self, text: bytes) -> None:
         """Take one JSON text; what cannot be read costs only the call it belongs to."""
@@ -159,6 +182,24 @@ class ChannelWire:
             why = "it is nested too deeply" if isinstance(exc, RecursionError) else str(exc)
             answer.set_exception(invalid(self._server, why))
 
+    def _post(self, key: int | str, text: bytes) -> None:
+        """Write a request with the others of this turn of the event loop: one system call for all of them."""
+        if not self._outbox:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._outbox[key] = text
+
+    def _flush(self) -> None:
+        if self.over or self._pipe is None:
+            return
+        outbox, self._outbox = self._outbox, {}
+        try:
+            self._pipe.write(b"\n".join(outbox.values()))
+        except NotSent:
+            for key in outbox:
+                answer = self._pending.get(key)
+                if answer is not None and not answer.done():
+                    answer.set_exception(self._loss(False))
+
     async def _cancel(self, key: int | str) -> None:
         """Tell the server that nobody waits any more; bounded, so that a full pipe holds nobody."""
         with anyio.move_on_after(_COURTESY_SECONDS, shield=True):
@@ -166,7 +207,7 @@ class ChannelWire:
 
     def _find(self, request_id: Any) -> asyncio.Future[dict[str, Any]] | None:
         answer = self._pending.get(request_id) if isinstance(request_id, (int, str)) else None
-        if answer is None and isinstance(request_id, str) and request_id.isdecimal():
+        if answer is None and isinstance(request_id, str) and len(request_id) < 19 and request_id.isdecimal():
             answer = self._pending.get(int(request_id))  # some servers turn ids into strings
         return answer if answer is not None and not answer.done() else None
 

@@ -13,7 +13,12 @@ __all__ = ["argument_headers", "encode_value", "find_refusal", "mirrored_argumen
 
 _ANNOTATION = "x-mcp-header"
 _PREFIX = "mcp-param-"
-_NAME_OF = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAME_OF = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"),
+}
 _MIRRORED_TYPES = ("boolean", "integer", "string")
 _PLAIN = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 _ENCODED = re.compile(r"=\?base64\?.*\?=")

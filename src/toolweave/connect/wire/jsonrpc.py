@@ -1,7 +1,7 @@
 """JSON-RPC 2.0 messages to and from bytes. Pure: no I/O, no state.
 
-An envelope is read in one pass with its payload left raw, so a message that is not for us costs
-nothing more, and one that is broken inside can still be answered for.
+An answer is read in one pass. Where its result cannot be read, the envelope still is, so that the call it
+belongs to can be answered for; parameters and errors are left raw until somebody wants them.
 """
 
 from __future__ import annotations
@@ -35,8 +35,20 @@ _ENTRY_DEPTH = 4  # of `{"result": {"tools": [{`
 
 
 class Message(msgspec.Struct, gc=False):
-    """One message as it came: a request, a notification or an answer; members that are missing are UNSET."""
+    """One message as it came: a request, a notification or an answer; members that are missing are UNSET.
 
+    `result` is read in the same pass as the envelope, so that a large answer is gone over once; it is left
+    raw where it cannot be read.
+    """
+
+    id: int | str | msgspec.UnsetType | None = msgspec.UNSET
+    method: str | msgspec.UnsetType = msgspec.UNSET
+    params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    result: Any = msgspec.UNSET
+    error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class _Envelope(msgspec.Struct, gc=False):
     id: int | str | msgspec.UnsetType | None = msgspec.UNSET
     method: str | msgspec.UnsetType = msgspec.UNSET
     params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
@@ -44,7 +56,8 @@ class Message(msgspec.Struct, gc=False):
     error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-_decode_one = msgspec.json.Decoder(Message).decode
+_decode_whole = msgspec.json.Decoder(Message).decode
+_decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _decode_batch = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_any = msgspec.json.Decoder().decode
 
@@ -66,6 +79,16 @@ def decode(text: bytes) -> list[Message]:
     if not messages:
         raise ValueError("a batch without a message")
     return messages
+
+
+def _decode_one(text: bytes | msgspec.Raw) -> Message:
+    try:
+        return _decode_whole(text)
+    except (msgspec.DecodeError, RecursionError):  # if only the result is broken, its call can still be answered for
+        envelope = _decode_envelope(text)
+    return Message(
+        id=envelope.id, method=envelope.method, params=envelope.params, result=envelope.result, error=envelope.error
+    )
 
 
 def payload(raw: msgspec.Raw) -> Any:

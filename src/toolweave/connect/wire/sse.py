@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 __all__ = ["Event", "EventParser"]
 
-_LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
 _MAX_RETRY_DIGITS = 9
 
@@ -62,23 +60,29 @@ class EventParser:
             return []
         self._after_return = piece.endswith(b"\r")
         events: list[Event] = []
-        first, *rest = _LINE_END.split(piece)
-        self._keep(first)
-        for start_of_next in rest:
-            line = b"".join(self._partial)
-            self._partial.clear()
+        if b"\n" not in piece and b"\r" not in piece:  # a part of a long line
+            self._count(piece)
+            self._partial.append(piece)
+            return events
+        lines = piece.splitlines()  # of bytes: at CR, LF and CRLF only
+        rest = b"" if piece.endswith((b"\r", b"\n")) else lines.pop()
+        for line in lines:
+            self._count(line)
+            if self._partial:
+                line = b"".join((*self._partial, line))
+                self._partial.clear()
             event = self._take_line(line)
             if event is not None:
                 events.append(event)
-            self._keep(start_of_next)
+        if rest:
+            self._count(rest)
+            self._partial.append(rest)
         return events
 
-    def _keep(self, text: bytes) -> None:
-        if text:
-            self._size += len(text)
-            if self._size > self._max_bytes:
-                raise ValueError(f"an event is larger than {self._max_bytes} bytes")
-            self._partial.append(text)
+    def _count(self, text: bytes) -> None:
+        self._size += len(text)
+        if self._size > self._max_bytes:
+            raise ValueError(f"an event is larger than {self._max_bytes} bytes")
 
     def _take_line(self, line: bytes) -> Event | None:
         if self._at_start:
@@ -86,6 +90,9 @@ class EventParser:
             line = line.removeprefix(_BOM)
         if not line:
             return self._end_event()
+        if line.startswith(b"data: "):  # what most lines are, and the long ones: copied once
+            self._data.append(line[6:])
+            return None
         field, _, value = line.partition(b":")
         if not field:  # a comment, such as a keep-alive
             self._size -= len(line)

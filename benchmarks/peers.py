@@ -1,0 +1,64 @@
+"""Peers that are no dependency of ours: each in an environment of its own, made when it is asked for."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from benchmarks.clients import CLIENTS, Client
+
+__all__ = ["available", "install", "post_python", "python_of"]
+
+FOLDER = Path(__file__).parents[1] / ".cache" / "peers"
+POST = "aiohttp httpx httpx2 msgspec httptools anyio"
+"""What the comparison of HTTP libraries needs beside ours."""
+
+
+def folder_name(requirement: str) -> str:
+    """Return the name of an environment."""
+    return "".join(character if character.isalnum() else "-" for character in requirement).strip("-")
+
+
+def environment(requirement: str) -> Path:
+    """Return the Python of an environment, which need not exist."""
+    return FOLDER / folder_name(requirement) / "bin" / "python"
+
+
+def python_of(client: Client) -> str:
+    """Return the Python that runs a client: its own environment's, or this one."""
+    if client.peer is not None and (python := environment(client.peer)).exists():
+        return str(python)
+    return sys.executable
+
+
+def post_python() -> str | None:
+    """Return the Python that has the HTTP libraries, or None."""
+    python = environment(POST)
+    return str(python) if python.exists() else None
+
+
+def available(client: Client) -> bool:
+    """Whether a client can be measured here."""
+    return python_of(client) != sys.executable or find_spec(client.module) is not None
+
+
+def install() -> None:
+    """Make the environments that are missing; one that fails is told and left out."""
+    for requirement in [*(client.peer for client in CLIENTS.values() if client.peer), POST]:
+        if environment(requirement).exists():
+            continue
+        sys.stderr.write(f"installing {requirement} ...\n")
+        target = FOLDER / folder_name(requirement)
+        python = str(environment(requirement))
+        uv = shutil.which("uv")
+        make = [uv, "venv", "-q", "--python", sys.executable] if uv else [sys.executable, "-m", "venv"]
+        pip = [uv, "pip", "install", "-q", "--python", python] if uv else [python, "-m", "pip", "install", "-q"]
+        try:
+            subprocess.run([*make, str(target)], check=True)
+            subprocess.run([*pip, *requirement.split()], check=True)
+        except (subprocess.CalledProcessError, OSError) as exc:
+            sys.stderr.write(f"{requirement} could not be installed: {exc}\n")
+            shutil.rmtree(target, ignore_errors=True)

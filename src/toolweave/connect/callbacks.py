@@ -1,0 +1,226 @@
+"""What a server may ask of its client, as values: one set of callbacks, whatever the protocol's era.
+
+Knows no wire: `asked.py` reads the requests and shapes the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+from toolweave.tools.result import ContentBlock
+from toolweave.tools.spec import ToolSpec
+
+__all__ = [
+    "NO_CALLBACKS",
+    "Callbacks",
+    "ElicitationRequest",
+    "ElicitationResult",
+    "LogLevel",
+    "LogMessage",
+    "Root",
+    "RootLike",
+    "SamplingMessage",
+    "SamplingRequest",
+    "SamplingResult",
+]
+
+LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+"""Severities of RFC 5424, the least severe first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingMessage:
+    """One message of the conversation that a server wants continued; untrusted.
+
+    Attributes:
+        role: `"user"` or `"assistant"`.
+        content: Its blocks; tool use and tool results are `UnknownContent` with the whole block in `raw`.
+    """
+
+    role: str
+    content: tuple[ContentBlock, ...]
+    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+    @property
+    def text(self) -> str:
+        """The blocks as text, one under the other."""
+        return "\n".join(block.render() for block in self.content)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingRequest:
+    """A server asks for a completion by the client's language model (`sampling/createMessage`).
+
+    Attributes:
+        server: The name of the server that asks, as the config calls it.
+        max_tokens: The most tokens to make, as the server wishes; None when it does not say.
+        tools: Tools that the model may use; only sent when `Callbacks.sampling_tools` is set.
+        tool_choice: `"auto"`, `"required"` or `"none"`.
+        raw: The parameters as they came, with model preferences, stop sequences and what else there is.
+    """
+
+    server: str
+    messages: tuple[SamplingMessage, ...]
+    system_prompt: str | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: str = "auto"
+    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingResult:
+    """What the language model said.
+
+    Attributes:
+        content: A text, a content block, a block as a JSON object, or a sequence of blocks.
+        model: The name of the model that said it.
+        stop_reason: `"endTurn"`, `"stopSequence"`, `"maxTokens"`, `"toolUse"` or the provider's own word.
+    """
+
+    content: str | ContentBlock | Mapping[str, Any] | Sequence[ContentBlock | Mapping[str, Any]]
+    model: str = "unknown"
+    stop_reason: str | None = "endTurn"
+    role: str = "assistant"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElicitationRequest:
+    """A server asks the user something (`elicitation/create`).
+
+    Attributes:
+        server: The name of the server that asks; show it, so that the user knows who wants the answer.
+        mode: `"form"`: fill in `schema`. `"url"`: let the user visit `url`, which nobody may open unasked.
+        schema: JSON Schema of the form: an object of primitive properties.
+        elicitation_id: Names the visit in `notifications/elicitation/complete` (2025-11-25).
+    """
+
+    server: str
+    mode: Literal["form", "url"]
+    message: str
+    schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    url: str | None = None
+    elicitation_id: str | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElicitationResult:
+    """What the user decided; `content` holds the values of an accepted form."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: Mapping[str, Any] | None = None
+
+    @classmethod
+    def accept(cls, content: Mapping[str, Any] | None = None) -> ElicitationResult:
+        """Return the user's consent, with the values of the form if it is one."""
+        return cls(action="accept", content=content)
+
+    @classmethod
+    def decline(cls) -> ElicitationResult:
+        """Return the user's clear no."""
+        return cls(action="decline")
+
+    @classmethod
+    def cancel(cls) -> ElicitationResult:
+        """Return that the user put the question away without an answer."""
+        return cls(action="cancel")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Root:
+    """A directory or file that the server may work on; `uri` is a `file://` URI."""
+
+    uri: str
+    name: str | None = None
+
+    @classmethod
+    def of(cls, value: RootLike) -> Root:
+        """Return a root for a path or a URI; a `Root` as it is."""
+        if isinstance(value, Root):
+            return value
+        if isinstance(value, str) and "://" in value:
+            return cls(uri=value)
+        path = Path(value).absolute()
+        return cls(uri=path.as_uri(), name=path.name or None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogMessage:
+    """One log message of a server (`notifications/message`); untrusted.
+
+    Attributes:
+        logger: The name of the server's logger, or None.
+        data: What is logged: a text or any other JSON value.
+    """
+
+    server: str
+    level: str
+    logger: str | None = None
+    data: Any = None  # any JSON value
+
+
+RootLike: TypeAlias = Root | str | Path
+"""A root, a URI or a path."""
+
+SamplingAnswer: TypeAlias = SamplingResult | str | None
+ElicitationAnswer: TypeAlias = ElicitationResult | Mapping[str, Any] | None
+RootsAnswer: TypeAlias = Sequence[RootLike]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callbacks:
+    """What this client does for a server that asks; what is None is not offered, and refused politely.
+
+    Each callable may be sync or async. One that raises costs only the request it was called for.
+    Nothing bounds how long a callback takes; the call on whose behalf it runs does not time out meanwhile.
+
+    Attributes:
+        sampling: Takes a `SamplingRequest`; returns a `SamplingResult`, a plain text, or None to refuse.
+        elicitation: Takes an `ElicitationRequest`; returns an `ElicitationResult`, a mapping (accepted,
+            with that content) or None (declined).
+        roots: The roots, or a callable without arguments that returns them.
+        logging: Takes each `LogMessage`, in order.
+        sampling_tools: Say that `sampling` heeds `SamplingRequest.tools`.
+        log_level: The least severity to send. None leaves it to legacy servers and is `"info"` for
+            modern ones, which send nothing unasked.
+    """
+
+    sampling: Callable[[SamplingRequest], SamplingAnswer | Awaitable[SamplingAnswer]] | None = None
+    elicitation: Callable[[ElicitationRequest], ElicitationAnswer | Awaitable[ElicitationAnswer]] | None = None
+    roots: RootsAnswer | Callable[[], RootsAnswer | Awaitable[RootsAnswer]] | None = None
+    logging: Callable[[LogMessage], Awaitable[None] | None] | None = None
+    sampling_tools: bool = False
+    log_level: LogLevel | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("sampling", "elicitation", "logging"):
+            if not (getattr(self, name) is None or callable(getattr(self, name))):
+                raise TypeError(f"{name} must be callable or None, not {type(getattr(self, name)).__name__}")
+        if isinstance(self.roots, (str, Path, Root)):
+            raise TypeError("roots must be a sequence of roots, a callable or None; put the one root in a list")
+        if self.log_level is not None:
+            check_level(self.log_level)
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether there is any request of a server that is not refused."""
+        return self.sampling is not None or self.elicitation is not None or self.roots is not None
+
+
+NO_CALLBACKS = Callbacks()
+"""Offers nothing."""
+
+
+def check_level(level: str) -> None:
+    """Refuse what is no severity.
+
+    Raises:
+        ValueError: There is no such level.
+    """
+    if level not in get_args(LogLevel):
+        raise ValueError(f"no log level {level!r}; there are {', '.join(get_args(LogLevel))}")

@@ -1,0 +1,98 @@
+"""What ended a connection, in words for its users: one error for each end, with what the process left behind.
+
+Knows nothing of states or of trying again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from toolweave.config import ServerConfig
+from toolweave.connect.report import Report
+from toolweave.connect.shapes import as_object
+from toolweave.errors import (
+    ConfigError,
+    ConnectError,
+    ConnectionLostError,
+    ProtocolError,
+    RequestTimeoutError,
+    ServerError,
+)
+
+__all__ = ["again", "connected_too_late", "explained", "sole_cause"]
+
+
+async def explained(error: Exception, config: ServerConfig, report: Report, *, refused: str, used: bool) -> Exception:
+    """Return the error that ended a connection, with what the process said last.
+
+    `refused` is how an earlier way to connect was turned down; `used` says whether it had been ready.
+    """
+    name = config.name
+    if isinstance(error, ConnectionLostError) and report.process is not None:
+        code, stderr = await report.process.last_words()
+        stderr = config.redact(stderr)
+        if not used:
+            text = f"its process ended while connecting; run {config.endpoint} by hand to see why"
+            if not stderr:
+                text += _said(config, report)
+            return ConnectError(text, server=name, exit_code=code, stderr=stderr)
+        text = "its process ended" if code is not None else error.message
+        return ConnectionLostError(text, server=name, sent=False, exit_code=code, stderr=stderr)
+    if isinstance(error, (ConnectError, TimeoutError, ConfigError)) or (used and isinstance(error, ServerError)):
+        return error
+    text = error.message if isinstance(error, ServerError) else f"{type(error).__name__}: {error}"
+    if refused:
+        text = f"{refused}; nor does it answer as a server of the older HTTP+SSE transport: {text}"
+    return ConnectError(text, server=name, status=_http_status(error))
+
+
+def connected_too_late(config: ServerConfig, report: Report) -> RequestTimeoutError:
+    """Return the error of a handshake that took too long, with what the server said instead of speaking MCP."""
+    seconds = config.connect_timeout
+    return RequestTimeoutError(
+        f"it did not finish connecting within {seconds:g} s; "
+        f"raise timeout.connect if it is only slow{_said(config, report)}",
+        server=config.name,
+        seconds=seconds,
+    )
+
+
+def sole_cause(exc: BaseException) -> Exception:
+    """Return the first real error of the groups that task groups wrap it in."""
+    while isinstance(exc, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", exc)
+        leaves = [leaf for leaf in group.exceptions if not isinstance(leaf, asyncio.CancelledError)]
+        exc = leaves[0] if leaves else group.exceptions[0]
+    return exc if isinstance(exc, Exception) else ConnectionError(str(exc))
+
+
+def again(error: Exception | None, server: str, prefix: str = "") -> Exception:
+    """Return a fresh copy of the error of a connection, one for each caller, with `prefix` before its text."""
+    if error is None:
+        return ConnectError("it is not connected", server=server)
+    if not isinstance(error, ServerError):
+        return error
+    copy = type(error).__new__(type(error))
+    copy.__dict__.update(error.__dict__)
+    copy.message = f"{prefix}{error.message}"
+    copy.args = (f"server {error.server!r}: {copy.message}",)
+    return copy
+
+
+def _said(config: ServerConfig, report: Report) -> str:
+    """Return what the process said instead of speaking MCP, for the end of an error message."""
+    process = report.process
+    if process is None:
+        return ""
+    said = ""
+    if process.junk_lines:
+        said = f"; {process.junk_lines} lines of its output were no MCP, the last {process.last_junk!r}"
+    if stderr := process.stderr_tail(5):
+        said += f"; its last words on standard error:\n{stderr}"
+    return config.redact(said)
+
+
+def _http_status(error: Exception) -> int | None:
+    data = as_object(error.data) if isinstance(error, ProtocolError) else None
+    return data.get("http_status") if data is not None else None

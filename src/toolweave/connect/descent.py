@@ -1,0 +1,106 @@
+"""What became of a server's children: who is left of its process group, and who left the group but stems from it.
+
+Reads `/proc`, where there is one; elsewhere the system's own word about the group has to do. Knows no server.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Generator, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+__all__ = ["Stray", "group_lives", "signal_group", "signal_strays", "stray_lives", "strays_of"]
+
+_GONE = frozenset("ZX")  # a zombie does nothing any more, and its parent may never collect it
+_STATE, _PARENT, _GROUP, _STARTED = 0, 1, 2, 19  # of /proc/PID/stat, counted after the name (man proc_pid_stat)
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A process that stems from a server and has a process group of its own.
+
+    Attributes:
+        started: When it started, in the system's ticks: with it a process id names one process for ever.
+    """
+
+    pid: int
+    started: str
+
+
+def group_lives(group: int) -> bool:
+    """Whether a process of the group is left that is more than a zombie."""
+    if group <= 0 or os.name != "posix":
+        return False
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    members = [state for _, state, _, its_group, _ in _processes() if its_group == group]
+    return not members or not _GONE.issuperset(members)  # none: there is no /proc to ask
+
+
+def strays_of(pid: int) -> tuple[Stray, ...]:
+    """Return the processes that stem from `pid` and left its group: those that a signal to the group misses.
+
+    One that was cut loose on purpose, by a second fork, has no parent to be known by and is not among them.
+    """
+    children: dict[int, list[tuple[int, int, str]]] = {}
+    for one, _, parent, group, started in _processes():
+        children.setdefault(parent, []).append((one, group, started))
+    found: list[Stray] = []
+    waiting = [pid]
+    while waiting:
+        for one, group, started in children.pop(waiting.pop(), ()):
+            waiting.append(one)
+            if group != pid:
+                found.append(Stray(one, started))
+    return tuple(found)
+
+
+def stray_lives(stray: Stray) -> bool:
+    """Whether this very process still runs."""
+    fields = _stat(stray.pid)
+    return fields is not None and fields[_STARTED] == stray.started and fields[_STATE] not in _GONE
+
+
+def signal_group(group: int, number: int) -> None:
+    """Send a signal to a process group; to the process alone where there are no groups."""
+    if group <= 0:
+        return
+    with suppress(ProcessLookupError, PermissionError):
+        if os.name == "posix":
+            os.killpg(group, number)
+        else:
+            os.kill(group, number)
+
+
+def signal_strays(strays: Iterable[Stray], number: int) -> None:
+    """Send a signal to each of them; never to another process that got the number of one that ended."""
+    for stray in strays:
+        with suppress(OSError):
+            descriptor = os.pidfd_open(stray.pid)  # from here on it means one process, checked to be the right one
+            try:
+                if stray_lives(stray):
+                    signal.pidfd_send_signal(descriptor, number)
+            finally:
+                os.close(descriptor)
+
+
+def _processes() -> Generator[tuple[int, str, int, int, str], None, None]:
+    """Yield pid, state, parent, group and time of start of every process, or nothing without `/proc`."""
+    with suppress(OSError):
+        for name in os.listdir("/proc"):  # noqa: PTH208 - as below
+            if name.isdecimal() and (fields := _stat(int(name))) is not None:
+                yield int(name), fields[_STATE], int(fields[_PARENT]), int(fields[_GROUP]), fields[_STARTED]
+
+
+def _stat(pid: int) -> list[str] | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - read for every process, often
+            return file.read().rpartition(b")")[2].decode("ascii").split()
+    except OSError:
+        return None

@@ -1,0 +1,214 @@
+"""Holds a modern server's change stream open: `subscriptions/listen` (SEP-2575).
+
+Nothing is replayed on such a stream, so a break is told to whom it concerns; a changed set of resources
+is listened to before the old stream is let go. Knows the filters, not what is done with the changes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from toolweave.connect.live import wait_after
+from toolweave.connect.session import Session
+from toolweave.connect.shapes import as_array, as_object
+from toolweave.connect.subscriptions import Subscriptions
+from toolweave.errors import AuthRequiredError, ProtocolError, ServerError
+
+__all__ = ["LIST_FILTERS", "Listening"]
+
+LIST_FILTERS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
+"""The filter for changes of the lists of each capability."""
+
+_log = logging.getLogger("toolweave.connect")
+_SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
+_URIS = "resourceSubscriptions"
+_STABLE_SECONDS = 60.0
+_METHOD_NOT_FOUND = -32601
+_REFUSALS = frozenset({-32600, _METHOD_NOT_FOUND, -32602})
+_numbers = itertools.count(1)
+
+
+class _Stream:
+    """One `subscriptions/listen` request."""
+
+    def __init__(self, wanted: Mapping[str, Any]) -> None:
+        self.id = f"listen-{next(_numbers)}"
+        self.wanted = wanted
+        self.honoured: Mapping[str, Any] | None = None  # None: not acknowledged yet
+        self.scope = anyio.CancelScope()
+        self.over = False
+        self.failure: ServerError | None = None
+        self.since = 0.0
+
+    @property
+    def uris(self) -> list[str]:
+        return self.wanted.get(_URIS, [])
+
+
+class Listening:
+    """Listens on one line.
+
+    `caught_up` is called whenever changes may have been missed until now.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        subscriptions: Subscriptions,
+        *,
+        server: str,
+        caught_up: Callable[[], None],
+    ) -> None:
+        self._session = session
+        self._subscriptions = subscriptions
+        self._server = server
+        self._caught_up = caught_up
+        self._lists = _list_filters(session.agreement.capabilities)
+        self._held: _Stream | None = None
+        self._opening: _Stream | None = None
+        self._refusal: ServerError | None = None
+        self._failures = 0
+        self._retry_at = 0.0
+        self._wake = anyio.Event()
+
+    def look(self) -> None:
+        """Look again at what is wanted."""
+        self._wake.set()
+
+    def readmit(self) -> None:
+        """Try again if the server has wanted other credentials."""
+        if isinstance(self._refusal, AuthRequiredError):
+            self._refusal = None
+            self._wake.set()
+
+    def acknowledged(self, params: Mapping[str, Any]) -> None:
+        """Take the first message of a stream: what of the filters the server honours."""
+        named = (as_object(params.get("_meta")) or {}).get(_SUBSCRIPTION_ID)
+        stream = self._opening
+        if stream is not None and named in (stream.id, None):
+            honoured = as_object(params.get("notifications"))
+            stream.honoured = stream.wanted if honoured is None else honoured
+            self._wake.set()
+
+    def cancelled(self, params: Mapping[str, Any]) -> None:
+        """Take the server's word that it tears a stream down."""
+        for stream in (self._opening, self._held):
+            if stream is not None and stream.id == params.get("requestId"):
+                stream.scope.cancel()
+
+    async def run(self) -> None:
+        """Listen for as long as the line holds."""
+        async with anyio.create_task_group() as tasks:
+            while not self._session.wire.over:
+                self._wake = anyio.Event()
+                self._review()
+                with anyio.move_on_after(self._begin(tasks)):
+                    await self._wake.wait()
+
+    def _review(self) -> None:
+        """Take note of what became of the streams."""
+        opening, held = self._opening, self._held
+        if opening is not None and opening.honoured is not None:
+            self._opening, self._held = None, opening
+            opening.since = anyio.current_time()
+            if held is not None:
+                held.scope.cancel()  # only now: what came meanwhile came on both
+            else:
+                self._caught_up()
+            self._settle(opening, after_gap=held is None)
+        elif opening is not None and opening.over:
+            self._opening = None
+            self._failed(opening)
+        if self._held is not None and self._held.over:
+            lost, self._held = self._held, None
+            self._failed(lost)
+        if self._held is not None:
+            self._settle(self._held, after_gap=False)  # somebody may have come anew for what is held
+
+    def _begin(self, tasks: anyio.abc.TaskGroup) -> float | None:
+        """Open or drop a stream when another one is wanted; return the seconds until that may be done, or None."""
+        wanted = self._wanted()
+        if self._opening is not None and self._opening.wanted != wanted:
+            self._opening.scope.cancel()
+            self._opening = None
+        if self._opening is not None or wanted == (self._held.wanted if self._held is not None else {}):
+            return None
+        if not wanted and self._held is not None:
+            self._held.scope.cancel()
+            self._held = None
+            return None
+        wait = self._retry_at - anyio.current_time()
+        if wait > 0:
+            return wait
+        self._opening = _Stream(wanted)
+        tasks.start_soon(self._hold, self._opening)
+        return None
+
+    async def _hold(self, stream: _Stream) -> None:
+        with stream.scope:
+            try:
+                wanted = {"notifications": stream.wanted}
+                await self._session.request("subscriptions/listen", wanted, request_id=stream.id)
+            except ServerError as exc:
+                stream.failure = exc
+        stream.over = True
+        self._wake.set()
+
+    def _wanted(self) -> Mapping[str, Any]:
+        uris = self._subscriptions.uris
+        if self._refusal is not None:
+            for uri in uris:
+                self._subscriptions.refuse(uri, self._refusal)
+            return {}
+        return {**self._lists, _URIS: list(uris)} if uris else self._lists
+
+    def _settle(self, stream: _Stream, *, after_gap: bool) -> None:
+        """Tell who waits for a resource what the server promises."""
+        honoured = as_array((stream.honoured or {}).get(_URIS)) or ()
+        promised = {uri.rstrip("/") for uri in honoured if isinstance(uri, str)}
+        for uri in stream.uris:
+            if uri.rstrip("/") in promised:
+                self._subscriptions.confirm(uri, after_gap=after_gap)
+            else:
+                text = f"it does not offer to tell of updates of {uri!r}"
+                self._subscriptions.refuse(uri, ProtocolError(text, server=self._server, code=-32602))
+
+    def _failed(self, stream: _Stream) -> None:
+        now, failure = anyio.current_time(), stream.failure
+        lasted = stream.honoured is not None and now - stream.since >= _STABLE_SECONDS
+        self._failures = 1 if lasted else self._failures + 1
+        self._retry_at = now + wait_after(self._failures, random.random())  # noqa: S311 - spreads retries
+        if failure is None or not _is_refusal(failure):
+            _log.info("server %r: its stream of changes ended: %s", self._server, failure or "it closed it")
+        elif stream.uris and isinstance(failure, ProtocolError) and failure.code != _METHOD_NOT_FOUND:
+            kept = self._held.uris if self._held is not None else []
+            for uri in stream.uris:
+                if uri not in kept:
+                    self._subscriptions.refuse(uri, failure)
+            self._retry_at = now  # the rest is not to wait for them
+        else:
+            _log.info("server %r: no subscription to its changes: %s", self._server, failure)
+            self._refusal = failure
+
+
+def _list_filters(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the filters for the lists that a server says it tells the changes of."""
+    offered = {name: as_object(capabilities.get(name)) or {} for name in LIST_FILTERS}
+    return {LIST_FILTERS[name]: True for name, one in offered.items() if one.get("listChanged") is True}
+
+
+def _is_refusal(error: ServerError) -> bool:
+    """Whether asking again would be answered in the same way."""
+    if isinstance(error, AuthRequiredError):
+        return True
+    if not isinstance(error, ProtocolError):
+        return False
+    status = (as_object(error.data) or {}).get("http_status")
+    return error.code in _REFUSALS or (isinstance(status, int) and 400 <= status < 500 and status not in (408, 429))

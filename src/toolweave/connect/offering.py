@@ -1,0 +1,85 @@
+"""What this client offers its server, changed while they talk: roots, and the severity of log messages wanted.
+
+Tells the server through the `Caller` it is given; knows nothing of how the connection lives.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+
+from toolweave.config import ServerConfig
+from toolweave.connect.callbacks import LogLevel, RootsAnswer, check_level
+from toolweave.connect.calls import Caller
+from toolweave.connect.dial import Line
+from toolweave.connect.session import Peer
+from toolweave.errors import ServerError
+
+__all__ = ["ClientFeatures"]
+
+_log = logging.getLogger("toolweave.connect")
+
+
+class ClientFeatures:
+    """The part of a connection that is about what the server may ask for; `McpConnection` adds the rest."""
+
+    config: ServerConfig
+    _caller: Caller
+    _peer: Peer
+
+    async def set_log_level(self, level: LogLevel) -> None:
+        """Ask for log messages of this severity and above, now and after every reconnection.
+
+        They go to `Callbacks.logging`, and are notification events too.
+
+        Raises:
+            ValueError: There is no such level.
+            ProtocolError: The server sends no log messages (legacy revisions).
+        """
+        check_level(level)
+        self._peer.log_level = level
+        await self._caller.once_more(self._tell_level, repeatable=True)
+
+    async def set_roots(self, roots: RootsAnswer) -> None:
+        """Offer other roots, and tell the server; a modern server learns of them when it asks.
+
+        Raises:
+            RuntimeError: The connection offers no roots: none were given to it in `Callbacks.roots`.
+        """
+        if self._peer.asked.roots is None:
+            raise RuntimeError(
+                f"server {self.config.name!r} was told that there are no roots; "
+                "connect with callbacks=Callbacks(roots=[]) to set them later"
+            )
+        self._peer.asked.roots = list(roots)
+        await self.roots_changed()
+
+    async def roots_changed(self) -> None:
+        """Tell the server that `Callbacks.roots` would return others now; modern revisions have no such notice."""
+        line = self._caller.last_line
+        if line is None or line.session.agreement.modern or line.session.wire.over:
+            return
+        await line.session.wire.notify("notifications/roots/list_changed", {})
+
+    async def _introduce(self, line: Line) -> None:
+        """Tell a new legacy session what cannot be said in its handshake; a failure costs only that."""
+        offered = line.session.agreement.capabilities
+        if self._peer.log_level is None or line.session.agreement.modern or "logging" not in offered:
+            return
+        try:
+            await self._tell_level(line)
+        except ServerError as exc:
+            _log.warning("%s; its log level stays as it is", exc)
+
+    async def _tell_level(self, line: Line) -> None:
+        seconds = self.config.timeout.read
+        with anyio.move_on_after(seconds) as scope:
+            await line.session.set_log_level(str(self._peer.log_level))
+        if scope.cancelled_caught:
+            raise self._caller.too_slow("logging/setLevel", seconds)
+
+    async def _deliver_logs(self) -> None:
+        """Run for as long as the line holds."""
+        if self._peer.logs is not None:
+            await self._peer.logs.run()

@@ -1,0 +1,158 @@
+"""A request, and the input that the server wants before it answers.
+
+Rounds of `input_required` (SEP-2322) in modern revisions, pages for the user to visit (-32042) in 2025-11-25.
+Knows what comes back and what is sent again; tasks are another room's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import anyio
+
+from toolweave.connect.asked import METHOD_NOT_FOUND, Asked
+from toolweave.connect.session import Session
+from toolweave.connect.shapes import as_array, as_object, as_text
+from toolweave.connect.silence import Silence
+from toolweave.errors import ProtocolError
+
+__all__ = ["MAX_ROUNDS", "ROUND_METHODS", "exchange", "gather_input"]
+
+MAX_ROUNDS = 10
+ROUND_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
+"""The requests that may be answered by `input_required`."""
+
+MISSING_CAPABILITY = -32021
+URL_ELICITATION_REQUIRED = -32042
+INTERNAL_ERROR = -32603
+_PAUSE_SECONDS = 0.05
+_MAX_PAUSE_SECONDS = 1.0
+
+Send = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""Sends the request again with these members added to its parameters."""
+
+
+async def exchange(
+    session: Session,
+    method: str,
+    params: Mapping[str, Any],
+    asked: Asked,
+    silence: Silence,
+    *,
+    first: dict[str, Any] | None = None,
+    meta: Mapping[str, Any] | None = None,
+    schema: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Make a request, give all the input it needs, and return the result that needs none.
+
+    `first` is the answer to the request if it was made already. The result is complete, or for
+    `tools/call` a task.
+
+    Raises:
+        ProtocolError: The server refuses, wants what is not offered, or never stops asking.
+    """
+
+    async def send(more: Mapping[str, Any]) -> dict[str, Any]:
+        return await session.request(method, {**params, **more}, meta=meta, schema=schema)
+
+    result = first if first is not None else await _send_first(send, asked, silence)
+    result = await _answer_rounds(result, send, method, asked, silence)
+    kind = result.get("resultType", "complete")
+    if kind == "complete" or (kind == "task" and method == "tools/call"):
+        return result
+    raise asked.refusal(INTERNAL_ERROR, f"it answered {method} with unknown resultType {str(kind)[:80]!r}")
+
+
+async def gather_input(requests: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
+    """Return the answers to a server's input requests, by their keys; all are asked for at once.
+
+    Raises:
+        ProtocolError: One of them cannot be answered; the others are given up.
+    """
+    responses: dict[str, Any] = {}
+    failures: list[ProtocolError] = []
+
+    async def answer(key: str, raw: Any) -> None:
+        request = as_object(raw) or {}
+        method = as_text(request.get("method")) or "a request without a method"
+        try:
+            responses[key] = await asked.answer(method, as_object(request.get("params")) or {})
+        except ProtocolError as exc:
+            failures.append(exc if exc.code != METHOD_NOT_FOUND else _not_offered(method, asked))
+            tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        for key, raw in requests.items():
+            tasks.start_soon(answer, key, raw)
+    if failures:
+        raise failures[0]
+    return {key: responses[key] for key in requests}
+
+
+async def _send_first(send: Send, asked: Asked, silence: Silence) -> dict[str, Any]:
+    try:
+        return await send({})
+    except ProtocolError as exc:
+        if exc.code != URL_ELICITATION_REQUIRED:
+            raise
+        with silence.held():
+            visited = await _visit(exc, asked)
+        if not visited:
+            raise
+    return await send({})
+
+
+async def _visit(exc: ProtocolError, asked: Asked) -> bool:
+    """Lead the user to each page that the server names; return whether the user consented to all."""
+    pages = [as_object(page) for page in as_array((as_object(exc.data) or {}).get("elicitations")) or ()]
+    try:
+        for page in pages:
+            answer = await asked.answer("elicitation/create", {**(page or {}), "mode": "url"})
+            if answer["action"] != "accept":
+                return False
+    except ProtocolError:  # not offered: the server's own error says best what is missing
+        return False
+    return bool(pages)
+
+
+async def _answer_rounds(
+    result: dict[str, Any], send: Send, method: str, asked: Asked, silence: Silence
+) -> dict[str, Any]:
+    pause = _PAUSE_SECONDS
+    for _ in range(MAX_ROUNDS):
+        if result.get("resultType") != "input_required":
+            return result
+        requests, state = _read_round(result, asked)
+        more: dict[str, Any] = {}
+        with silence.held():
+            if requests:
+                more["inputResponses"] = await gather_input(requests, asked)
+                pause = _PAUSE_SECONDS
+            else:  # it only wants to be asked again
+                await anyio.sleep(pause)
+                pause = min(2 * pause, _MAX_PAUSE_SECONDS)
+        if state is not None:
+            more["requestState"] = state
+        result = await send(more)
+    if result.get("resultType") != "input_required":
+        return result
+    raise asked.refusal(INTERNAL_ERROR, f"{method} still asks for input after {MAX_ROUNDS} rounds: given up")
+
+
+def _read_round(result: Mapping[str, Any], asked: Asked) -> tuple[Mapping[str, Any], str | None]:
+    requests, state = as_object(result.get("inputRequests", {})), result.get("requestState")
+    if requests is None or not (state is None or isinstance(state, str)):
+        raise asked.refusal(INTERNAL_ERROR, "its request for input is malformed")
+    if not requests and state is None:
+        raise asked.refusal(INTERNAL_ERROR, "it asks for input without saying which")
+    return requests, state
+
+
+def _not_offered(method: str, asked: Asked) -> ProtocolError:
+    what = _CALLBACK_OF.get(method)
+    hint = f"; pass callbacks=Callbacks({what}=...)" if what is not None else ""
+    return asked.refusal(MISSING_CAPABILITY, f"it asks for input that this client did not offer: {method[:80]}{hint}")
+
+
+_CALLBACK_OF = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}

@@ -1,0 +1,182 @@
+"""Tasks: calls that outlast their request, in the core of 2025-11-25 and as the extension of 2026 (SEP-2663).
+
+Polls at the pace that the server wishes, gives the input it asks for, and cancels what nobody waits for
+any more. Knows no connection: it makes its requests through the function it is given.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import anyio
+
+from toolweave.connect.asked import INTERNAL_ERROR, Asked
+from toolweave.connect.rounds import gather_input
+from toolweave.connect.session import Agreement
+from toolweave.connect.shapes import as_object, as_text
+from toolweave.connect.silence import Silence
+from toolweave.errors import ErrorKind, ServerError, ToolError
+from toolweave.tools.spec import ToolSpec
+
+__all__ = ["LegacyTask", "Task", "wants_task"]
+
+_log = logging.getLogger("toolweave.connect")
+_POLL_SECONDS = 1.0
+_MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.05, 60.0
+_COURTESY_SECONDS = 1.0
+_ENDED = ("completed", "failed", "cancelled")
+_STATUSES = ("working", "input_required", *_ENDED)
+
+Request = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""Makes a request that is harmless to repeat."""
+
+
+def wants_task(spec: ToolSpec | None, agreement: Agreement) -> bool:
+    """Return whether a tool must be called as a task: it says so, in a revision whose core has tasks."""
+    if spec is None or agreement.modern or "execution" not in spec.raw:
+        return False
+    execution = as_object(spec.raw["execution"]) or {}
+    offered: Any = agreement.capabilities
+    for part in ("tasks", "requests", "tools", "call"):
+        offered = (as_object(offered) or {}).get(part)
+    return execution.get("taskSupport") == "required" and offered is not None
+
+
+class Task:
+    """One task of the extension, from its creation to its result."""
+
+    _INTERVAL = "pollIntervalMs"
+    _STOPS = _ENDED
+
+    def __init__(self, created: Mapping[str, Any], request: Request, asked: Asked, silence: Silence) -> None:
+        self._created = created
+        self._request = request
+        self._asked = asked
+        self._silence = silence
+        self._over = False
+        self._given: set[str] = set()
+        self._id = as_text(created.get("taskId"))
+        if not self._id:
+            raise asked.refusal(INTERNAL_ERROR, "it created a task without an id")
+
+    async def result(self) -> dict[str, Any]:
+        """Return the result of the call once the task has ended.
+
+        When this is cancelled or fails before, the task is cancelled at the server.
+
+        Raises:
+            ProtocolError: The task failed, or wants what is not offered.
+            ToolError: The server cancelled it; kind `cancelled`.
+        """
+        try:
+            task = await self._follow()
+            if task["status"] == "cancelled":
+                why = as_text(task.get("statusMessage"))
+                raise ToolError(f"the server cancelled the task{f': {why}' if why else ''}", kind=ErrorKind.CANCELLED)
+            return await self._outcome(task)
+        except BaseException:
+            if not self._over:
+                await self._cancel()
+            raise
+
+    async def _follow(self) -> Mapping[str, Any]:
+        """Poll until the task stops."""
+        task = self._checked(self._created)
+        while True:
+            if task["status"] == "input_required":
+                await self._give_input(task)
+            await self._pause(task)
+            task = await self._get()
+            if task["status"] in self._STOPS:
+                return task
+
+    async def _give_input(self, task: Mapping[str, Any]) -> None:
+        """Answer what is asked for the first time; it stays listed until the server has taken the answer."""
+        requests = as_object(task.get("inputRequests")) or {}
+        new = {key: request for key, request in requests.items() if key not in self._given}
+        if not new:
+            return
+        with self._silence.held():
+            responses = await gather_input(new, self._asked)
+        self._given.update(new)
+        await self._request("tasks/update", {"taskId": self._id, "inputResponses": responses})
+        self._silence.touch()
+
+    async def _outcome(self, task: Mapping[str, Any]) -> dict[str, Any]:
+        if task["status"] == "completed":
+            result = as_object(task.get("result"))
+            if result is None:
+                raise self._asked.refusal(INTERNAL_ERROR, "its task completed without a result")
+            return dict(result)
+        error = as_object(task.get("error")) or {}
+        code = error.get("code")
+        message = as_text(error.get("message")) or as_text(task.get("statusMessage")) or "the task failed"
+        failure = self._asked.refusal(code if isinstance(code, int) else INTERNAL_ERROR, message)
+        failure.data = error.get("data")
+        raise failure
+
+    async def _get(self) -> Mapping[str, Any]:
+        task = self._checked(await self._request("tasks/get", {"taskId": self._id}))
+        self._silence.touch()
+        self._over = task["status"] in _ENDED
+        return task
+
+    def _checked(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
+        status = task.get("status")
+        if status not in _STATUSES:
+            raise self._asked.refusal(INTERNAL_ERROR, f"its task has unknown status {str(status)[:80]!r}")
+        return task
+
+    async def _pause(self, task: Mapping[str, Any]) -> None:
+        wished = task.get(self._INTERVAL)
+        seconds = _POLL_SECONDS
+        if isinstance(wished, (int, float)) and not isinstance(wished, bool) and math.isfinite(wished):
+            seconds = min(max(wished / 1000, _MIN_POLL_SECONDS), _MAX_POLL_SECONDS)
+        with self._silence.held():
+            await anyio.sleep(seconds)
+
+    async def _cancel(self) -> None:
+        """Tell the server that nobody waits any more; bounded, so that a slow one holds nobody."""
+        with anyio.move_on_after(_COURTESY_SECONDS, shield=True):
+            try:
+                await self._request("tasks/cancel", {"taskId": self._id})
+            except ServerError as exc:
+                _log.debug("a task was not cancelled: %s", exc)
+
+
+class LegacyTask(Task):
+    """One task of revision 2025-11-25: its result is a request of its own, on which the server asks for input."""
+
+    _INTERVAL = "pollInterval"
+    _STOPS = (*_ENDED, "input_required")
+
+    async def _give_input(self, task: Mapping[str, Any]) -> None:
+        """Do nothing: the server asks while it is asked for the result."""
+
+    async def _outcome(self, task: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask for the result, which comes when the task has ended; polling is its sign of life until then."""
+        result: dict[str, Any] | None = None
+        failure: ServerError | None = None
+        async with anyio.create_task_group() as tasks:
+            if task["status"] == "input_required":
+                tasks.start_soon(self._watch, task)
+            try:
+                result = await self._request("tasks/result", {"taskId": self._id})
+            except ServerError as exc:  # kept out of the task group, which would wrap it
+                failure = exc
+            tasks.cancel_scope.cancel()
+        if result is None:
+            raise failure or self._asked.refusal(INTERNAL_ERROR, "its task has no result")
+        return result
+
+    async def _watch(self, task: Mapping[str, Any]) -> None:
+        while not self._over:
+            await self._pause(task)
+            try:
+                task = await self._get()
+            except ServerError as exc:
+                _log.debug("a task cannot be watched: %s", exc)
+                return

@@ -1,0 +1,87 @@
+"""The configured headers and credentials of HTTP requests, and what hides them in foreign texts.
+
+Knows the config of one server; sends nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, cast
+
+from toolweave.config import Auth, Secret, ServerConfig
+
+__all__ = ["Credentials", "flow_of"]
+
+_MASK = "***"
+_HIDDEN_FROM = 4  # a shorter value found in a foreign text is more likely a coincidence than a leak
+
+
+class Credentials:
+    """Makes the headers of each request: anew where a callable makes them, else once (requirements R25, R27)."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._config = config
+        self._last: Mapping[str, str] = {}
+
+    def source(self) -> Any:
+        """Return the headers themselves where they never change, else the callable that makes them."""
+        config = self._config
+        if callable(config.headers) or _asks(config.auth):
+            return self.make
+        made = config.header_values()
+        return made if config.auth is None else made | _rendered(config.auth, config.auth.token)
+
+    async def make(self) -> Mapping[str, str]:
+        """Return the headers of one request, callables asked anew."""
+        configured, auth = self._config.headers, self._config.auth
+        values: Any = configured() if callable(configured) else configured
+        if inspect.isawaitable(values):
+            values = await values
+        made = {name: _reveal(value) for name, value in cast("Mapping[str, str | Secret]", values).items()}
+        if auth is not None:
+            token: Any = auth.token
+            if _asks(auth):
+                token = auth.provider()
+                if inspect.isawaitable(token):
+                    token = await token
+            made |= _rendered(auth, token)
+        self._last = made
+        return made
+
+    def redact(self, text: str) -> str:
+        """Return what a server said with the credentials masked that it may have said back."""
+        text = self._config.redact(text)
+        for value in self._last.values():
+            for word in (value, value.partition(" ")[2]):
+                if len(word) >= _HIDDEN_FROM:
+                    text = text.replace(word, _MASK)
+        return text
+
+
+def flow_of(config: ServerConfig) -> Any:
+    """Return the `httpx` authorization object of a config, or None."""
+    return config.auth.provider if config.auth is not None and _is_flow(config.auth.provider) else None
+
+
+def _asks(auth: Auth | None) -> bool:
+    return auth is not None and auth.provider is not None and not _is_flow(auth.provider)
+
+
+def _is_flow(provider: Any) -> bool:
+    return hasattr(provider, "async_auth_flow")
+
+
+def _rendered(auth: Auth, token: Any) -> dict[str, str]:
+    if isinstance(token, Mapping):
+        return {str(name): _reveal(value) for name, value in cast("Mapping[str, Any]", token).items()}
+    made = {name: _reveal(value) for name, value in auth.headers.items()}
+    if token is not None:
+        text = _reveal(token)
+        # a bare callable gives a token without saying for which header: a bearer token, as a bare string does
+        made[auth.header or "Authorization"] = text if auth.header and auth.type != "bearer" else f"Bearer {text}"
+    return made
+
+
+def _reveal(value: Any) -> str:
+    return value.reveal() if isinstance(value, Secret) else str(value)

@@ -1,0 +1,65 @@
+"""The testing kit: servers in memory, servers that misbehave, recorded sessions and a clock that stands still.
+
+For the tests of whoever builds on Toolweave; `toolweave.testing.plugin` offers the same as pytest fixtures.
+The room reaches servers through `connect` as everybody does; it refuses to know pytest, which only the plugin
+imports, and nothing of the package imports it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolweave.testing.clock import FakeClock
+    from toolweave.testing.memory import MemoryServer
+    from toolweave.testing.player import Replay, replay
+    from toolweave.testing.recorder import Recorder, record
+    from toolweave.testing.script import Received
+    from toolweave.testing.servers import (
+        HTTP_FAULTS,
+        STDIO_FAULTS,
+        http_fault_server,
+        http_server,
+        stdio_fault_command,
+        stdio_server_command,
+    )
+
+__all__ = [
+    "HTTP_FAULTS",
+    "STDIO_FAULTS",
+    "FakeClock",
+    "MemoryServer",
+    "Received",
+    "Recorder",
+    "Replay",
+    "http_fault_server",
+    "http_server",
+    "record",
+    "replay",
+    "stdio_fault_command",
+    "stdio_server_command",
+]
+
+_HOMES = {
+    "FakeClock": "clock",
+    "MemoryServer": "memory",
+    "Received": "script",
+    "Recorder": "recorder",
+    "Replay": "player",
+    "record": "recorder",
+    "replay": "player",
+}
+"""Modules of the names that are not of `servers`."""
+
+
+def __getattr__(name: str) -> Any:  # whatever the name stands for
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'servers')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

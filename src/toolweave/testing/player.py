@@ -1,0 +1,298 @@
+"""Plays recorded sessions back: a target that answers what a server answered once, without the server.
+
+Requests find their recording by method and params, in any order; ids, progress tokens and `_meta` do not count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import difflib
+import json
+from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import anyio.lowlevel
+
+from toolweave.connect.dial import Attempt
+from toolweave.connect.process import ServerProcess
+from toolweave.connect.report import Report
+from toolweave.connect.session import Peer, Wire
+from toolweave.connect.wire.answers import request_text
+from toolweave.errors import AuthRequiredError, ConnectError, ConnectionLostError, ProtocolError, ServerError
+from toolweave.testing.cassette import Entry, read_cassette, same
+from toolweave.testing.shapes import Json, as_object
+
+__all__ = ["Replay", "replay"]
+
+_HANDSHAKE = ("server/discover", "initialize")
+_CALL = "tools/call"
+_SHOWN = 200
+_MOMENT = 0.05
+
+
+def replay(path: Path | str, *, repeat: bool = False) -> Replay:
+    """Return a target for `connect_mcp` that plays a cassette back, written by `record`.
+
+    What was answered is answered again, what was refused is refused, a connection that broke breaks, a call without
+    an answer gets none. Answers to one and the same request are played in their order, what changed after a tool call
+    only after that call; lists are then answered as the last time, a tool call only with `repeat`.
+
+    Raises:
+        FileNotFoundError: There is no cassette.
+        ValueError: The file is no cassette of this version.
+    """
+    return Replay(Path(path), repeat=repeat)
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """One recorded request with what followed from it.
+
+    Attributes:
+        told: What the server sent by itself before or right after the answer, in order.
+        outcome: The line that ended it: an answer or a failure; None when there was none.
+        calls_before: How many tool calls were over when it was made.
+        ends: Whether the conversation ended with it, or next after it.
+    """
+
+    method: str
+    params: Json
+    token: Any = None
+    told: list[Json] = field(default_factory=list[Json])
+    outcome: Entry | None = None
+    calls_before: int = 0
+    ends: bool = False
+    played: bool = False
+
+
+class Replay:
+    """The recorded sessions of one cassette; made by `replay`.
+
+    Attributes:
+        name: The server's name, as it was when it was recorded.
+        unrecorded: The requests that the cassette had no answer for, as messages for people.
+    """
+
+    def __init__(self, path: Path, *, repeat: bool = False) -> None:
+        self.name, entries = read_cassette(path)
+        self.unrecorded: list[str] = []
+        self._path = path
+        self._repeat = repeat
+        self._first: list[Json] = []
+        self._refusals: list[Json] = []
+        self._answered_calls: list[_Exchange] = []
+        self._exchanges = self._read(entries)
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """The recorded requests that nobody made, as texts for people; the handshake does not count."""
+        return tuple(
+            _shown(one.method, one.params) for one in self._exchanges if not one.played and one.method not in _HANDSHAKE
+        )
+
+    @asynccontextmanager
+    async def open_wire(
+        self, config: Any, attempt: Attempt, peer: Peer, report: Report
+    ) -> AsyncGenerator[tuple[Wire, ServerProcess | None], None]:
+        """Open a wire to the recording; see `WireOpener`."""
+        first, self._first = self._first, []
+        wire = _ReplayWire(self, peer, config.name)
+        for message in first:
+            await wire.tell(message)
+        yield wire, None
+
+    def find(self, method: str, params: Json, server: str) -> _Exchange:
+        """Return the recording of a request, the first that was not played yet.
+
+        Raises:
+            ProtocolError: There is none; names the nearest.
+        """
+        of_method = [one for one in self._exchanges if one.method == method]
+        fitting = [one for one in of_method if same(one.params, params)]
+        if method in _HANDSHAKE:  # whoever asks, and however: the server was this one
+            fitting = fitting or of_method
+        call = method == _CALL
+        for one in fitting:
+            if not one.played and (call or one is fitting[0] or self._is_due(one)):
+                return one
+        if fitting and (self._repeat or not call):
+            return [one for one in fitting if one.played][-1]
+        message = (
+            f"cassette {self._path.name!r} has no {_shown(method, params)}; {self._nearest(fitting, of_method, params)}"
+        )
+        if method not in _HANDSHAKE:
+            self.unrecorded.append(message)
+        raise ProtocolError(message, server=server, code=-32603)
+
+    def refusal(self, schema: Mapping[str, Any]) -> str | None:
+        """Return why a tool with this input schema was not offered, or None."""
+        for refused in self._refusals:
+            if refused["schema"] == schema:
+                return str(refused["reason"])
+        return None
+
+    def __repr__(self) -> str:
+        return f"<Replay of {self.name!r} from {self._path}>"
+
+    def _is_due(self, exchange: _Exchange) -> bool:
+        # a list that was different after a call is different after that call, however soon it is asked for
+        return all(call.played for call in self._answered_calls[: exchange.calls_before])
+
+    def _nearest(self, fitting: list[_Exchange], of_method: list[_Exchange], params: Json) -> str:
+        if fitting:
+            return f"it was recorded {len(fitting)} times and played as often: record anew, or replay(..., repeat=True)"
+        if of_method:
+            texts = [json.dumps(one.params, sort_keys=True) for one in of_method]
+            wanted = json.dumps(params, sort_keys=True)
+            near = max(range(len(texts)), key=lambda at: difflib.SequenceMatcher(None, texts[at], wanted).ratio())
+            return f"the nearest that it has is {_shown(of_method[near].method, of_method[near].params)}"
+        methods = ", ".join(sorted({one.method for one in self._exchanges} - {*_HANDSHAKE}))
+        return f"it has only {methods or 'a handshake'}"
+
+    def _read(self, entries: list[Entry]) -> list[_Exchange]:
+        exchanges: dict[Any, _Exchange] = {}
+        last: _Exchange | None = None  # what the server's own messages follow; nothing, once the conversation is over
+        for entry in entries:
+            (what, value), *_ = cast("dict[str, Json]", entry).items()
+            match what:
+                case "send" if "method" in value and "id" in value:
+                    exchange = exchanges[value["id"]] = _exchange(value, len(self._answered_calls))
+                    last = _follows(exchange, last)
+                case "receive" if "method" in value:
+                    self._told(value, exchanges.values(), last).append(value)
+                case "receive" | "failed":
+                    exchange = exchanges[value["id"]]
+                    exchange.outcome = entry
+                    if exchange.method == _CALL:
+                        self._answered_calls.append(exchange)
+                    last = _ended(last) if value.get("over") else _follows(exchange, last)
+                case "end":
+                    last = _ended(last)
+                case "refused":
+                    self._refusals.append(value)
+                case _:
+                    pass
+        return list(exchanges.values())
+
+    def _told(self, message: Json, exchanges: Collection[_Exchange], last: _Exchange | None) -> list[Json]:
+        """Return with what a message of the server's own is to be told: the call whose progress it is, or the last."""
+        token = as_object(message.get("params")).get("progressToken")
+        if token is not None:
+            last = next((one for one in exchanges if one.token == token), last)
+        return self._first if last is None else last.told
+
+
+def _follows(exchange: _Exchange, last: _Exchange | None) -> _Exchange | None:
+    # lists are asked for again when they change, or when they are old: what the server says does not follow from that
+    return last if exchange.method.endswith("/list") else exchange
+
+
+def _ended(last: _Exchange | None) -> None:
+    if last is not None:
+        last.ends = True
+
+
+def _answered(outcome: Entry | None) -> bool:
+    return outcome is not None and not outcome.get("failed", {}).get("over")
+
+
+def _exchange(message: Json, calls_before: int) -> _Exchange:
+    params = dict(as_object(message.get("params")))
+    meta = as_object(params.pop("_meta", None))
+    token = meta.get("progressToken")
+    return _Exchange(method=message["method"], params=params, token=token, calls_before=calls_before)
+
+
+class _ReplayWire:
+    """A `Wire` to a recording."""
+
+    def __init__(self, tape: Replay, peer: Peer, server: str) -> None:
+        self._tape = tape
+        self._peer = peer
+        self._server = server
+        self._over = anyio.Event()
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+    ) -> dict[str, Any]:
+        if self._over.is_set():
+            raise ConnectionLostError("the connection ended", server=self._server, sent=False)
+        sent: Json = json.loads(request_text(1, method, params))["params"]
+        meta = as_object(sent.pop("_meta", None))
+        exchange = self._tape.find(method, sent, self._server)
+        again, exchange.played = exchange.played, True
+        await anyio.lowlevel.checkpoint()
+        for message in () if again else exchange.told:
+            await self.tell(message, meta.get("progressToken"))
+        outcome = exchange.outcome
+        if exchange.ends and not again:
+            if _answered(outcome):  # it ended some time after the answer
+                asyncio.get_running_loop().call_later(_MOMENT, self._over.set)
+            else:
+                self._over.set()
+        if outcome is None:
+            await anyio.sleep_forever()
+        elif outcome.get("failed", {}).get("over"):
+            await self._over.wait()
+        return self._outcome(cast("Entry", outcome))
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    @property
+    def over(self) -> bool:
+        return self._over.is_set()
+
+    async def ended(self) -> None:
+        await self._over.wait()
+
+    def refusal(self, schema: Mapping[str, Any]) -> str | None:
+        return self._tape.refusal(schema)
+
+    async def tell(self, message: Json, token: Any = None) -> None:
+        """Send what the server sent by itself: a notification, or a request whose answer it takes as it comes."""
+        params = dict(as_object(message.get("params")))
+        if "id" in message:
+            with contextlib.suppress(ProtocolError):
+                await self._peer.request(message["method"], params)
+            return
+        if "progressToken" in params:
+            params["progressToken"] = token
+        self._peer.notification(message["method"], params)
+
+    def _outcome(self, entry: Entry) -> dict[str, Any]:
+        if "failed" in entry:
+            raise _failure(entry["failed"], self._server)
+        answer = entry["receive"]
+        if "error" in answer:
+            error = answer["error"]
+            raise ProtocolError(error["message"], server=self._server, code=error["code"], data=error.get("data"))
+        return answer["result"]
+
+
+def _failure(failed: Json, server: str) -> ServerError:
+    message = failed["message"]
+    match failed["error"]:
+        case "ConnectionLostError":
+            return ConnectionLostError(message, server=server, sent=failed["sent"])
+        case "AuthRequiredError":
+            return AuthRequiredError(
+                message, server=server, status=failed.get("status"), challenge=failed.get("challenge")
+            )
+        case _:
+            return ConnectError(message, server=server)
+
+
+def _shown(method: str, params: Json) -> str:
+    text = json.dumps(params, ensure_ascii=False)
+    return f"{method} {text if len(text) <= _SHOWN else text[:_SHOWN] + '...'}"

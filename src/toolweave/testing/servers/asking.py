@@ -1,0 +1,237 @@
+"""A server whose tools, prompt and resource ask their client back: by requests of its own, or in rounds.
+
+A tool writes `call.server.ask(call.request, key, method, params)` and gets the client's answer in every era.
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from toolweave.testing.servers.protocol import PREFIX, Peer, Request, Send, Session
+from toolweave.testing.servers.toolset import Call, Json, Silence, members, schema, structured_result, text_result
+
+__all__ = ["ASKING_TOOLS", "AskingPeer", "NeedsInput"]
+
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+FORM: Json = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "minLength": 1},
+        "size": {"type": "integer", "default": 3},
+        "color": {"type": "string", "enum": ["red", "green"], "default": "green"},
+    },
+    "required": ["name"],
+}
+SAMPLING: Json = {
+    "messages": [{"role": "user", "content": {"type": "text", "text": "How do you do?"}}],
+    "systemPrompt": "Be brief.",
+    "maxTokens": 50,
+}
+URL = "https://example.com/consent"
+
+
+class NeedsInput(Exception):
+    """The request is answered by `input_required`; `state` goes to the client and back."""
+
+    def __init__(self, requests: Json, state: str | None) -> None:
+        super().__init__()
+        self.requests, self.state = requests, state
+
+    def result(self) -> Json:
+        """Return the answer."""
+        made: Json = {"resultType": "input_required"}
+        if self.requests:
+            made["inputRequests"] = self.requests
+        return made if self.state is None else {**made, "requestState": self.state}
+
+
+class AskingPeer(Peer):
+    """A well-behaved server that also asks."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.tools.update(ASKING_TOOLS)
+        self.numbers = itertools.count(1)
+        self.open: dict[str, tuple[threading.Event, list[Json]]] = {}
+
+    def blocks(self, message: Json) -> bool:
+        """Whether answering takes its time."""
+        params = members(message.get("params"))
+        asking = params.get("name") in ASKING_TOOLS or "asks" in (params.get("name"), params.get("uri"))
+        return asking or super().blocks(message)
+
+    def handle(
+        self,
+        message: Json,
+        session: Session,
+        send: Send,
+        headers: dict[str, str] | None = None,
+        on_request: Callable[[Request], None] | None = None,
+    ) -> Json | None:
+        """Take one message; the answer to a question of ours goes to the tool that waits for it."""
+        if "method" not in message and message.get("id") in self.open:
+            arrived, answers = self.open.pop(str(message["id"]))
+            answers.append(message)
+            arrived.set()
+        return super().handle(message, session, send, headers, on_request)
+
+    def answer(self, request: Request) -> Json:
+        """Return the result of a request, or the request for input."""
+        try:
+            return super().answer(request)
+        except NeedsInput as needs:
+            return self._stamp(request, needs.result())
+
+    def _shared(self, request: Request) -> Json:
+        if request.method == "prompts/get" and request.params.get("name") == "asks":
+            answer = self.ask(request, "name", "elicitation/create", {"message": "Who?", "requestedSchema": FORM})
+            text = json.dumps(answer.get("result"))
+            return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
+        if request.method == "resources/read" and request.params.get("uri") == "asks":
+            answer = self.ask(request, "roots", "roots/list", {})
+            return {"contents": [{"uri": "asks", "text": json.dumps(answer.get("result"))}]}
+        return super()._shared(request)
+
+    def ask(self, request: Request, key: str, method: str, params: Json) -> Json:
+        """Return the client's answer, an object with `result` or `error`."""
+        return self.ask_all(request, {key: {"method": method, "params": params}})[key]
+
+    def ask_all(self, request: Request, questions: Json) -> Json:
+        """Return the client's answers to several questions."""
+        if not request.modern:
+            return {key: self._ask_legacy(request, **question) for key, question in questions.items()}
+        state = request.params.get("requestState")
+        known: Json = {**json.loads(state or "{}"), **members(request.params.get("inputResponses"))}
+        missing = {key: question for key, question in questions.items() if key not in known}
+        if missing:
+            raise NeedsInput(missing, json.dumps(known) if known else None)
+        return {key: {"result": known[key]} for key in questions}
+
+    def _ask_legacy(self, request: Request, method: str, params: Json) -> Json:
+        number = f"ask-{next(self.numbers)}"
+        arrived, answers = self.open[number] = threading.Event(), list[Json]()
+        on_session = members(request.params.get("arguments")).get("on") == "session"
+        send = request.session.send if on_session and request.session.send is not None else request.send
+        send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        while not arrived.wait(0.01):
+            if request.cancelled.is_set():
+                gone = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
+                (request.session.send or send)(gone)  # a cancelled request's own stream may be closed
+                raise Silence
+        return answers[0]
+
+
+ASKING_TOOLS: dict[str, tuple[Json, Callable[[Call], Json]]] = {}
+"""Name -> (definition without its name, function); all of them may wait."""
+
+
+def tool(description: str, **properties: str) -> Callable[[Callable[[Call], Json]], Callable[[Call], Json]]:
+    """Add the decorated function to the table."""
+
+    def add(function: Callable[[Call], Json]) -> Callable[[Call], Json]:
+        definition: Json = {"description": description, "inputSchema": schema(on="string", **properties)}
+        ASKING_TOOLS[function.__name__] = (definition, function)
+        return function
+
+    return add
+
+
+@tool("Ask the client's model; return its answer.", tools="boolean")
+def sample(call: Call) -> Json:
+    more: Json = {"tools": [{"name": "look", "inputSchema": schema()}]} if call.arguments.get("tools") else {}
+    return structured_result(call.server.ask(call.request, "words", "sampling/createMessage", {**SAMPLING, **more}))
+
+
+@tool("Let the user fill in a form; return what was decided.")
+def elicit(call: Call) -> Json:
+    params: Json = {"message": "Who are you?", "requestedSchema": FORM}
+    return structured_result(call.server.ask(call.request, "form", "elicitation/create", params))
+
+
+@tool("Lead the user to a page; return what was decided.")
+def elicit_url(call: Call) -> Json:
+    params: Json = {"mode": "url", "message": "Please consent.", "url": URL, "elicitationId": "visit-1"}
+    return structured_result(call.server.ask(call.request, "page", "elicitation/create", params))
+
+
+@tool("Ask for the client's roots.")
+def list_roots(call: Call) -> Json:
+    return structured_result(call.server.ask(call.request, "roots", "roots/list", {}))
+
+
+@tool("Ask for something that no client knows.")
+def ask_nonsense(call: Call) -> Json:
+    return structured_result(call.server.ask(call.request, "what", "nonsense/ask", {}))
+
+
+@tool("Ask two forms, one after the other, then for roots and a model's words at once.")
+def interview(call: Call) -> Json:
+    server, request = call.server, call.request
+    params: Json = {"message": "Who are you?", "requestedSchema": FORM}
+    first = server.ask(request, "first", "elicitation/create", params)
+    second = server.ask(request, "second", "elicitation/create", {**params, "message": "And who else?"})
+    both: Json = {
+        "roots": {"method": "roots/list", "params": {}},
+        "words": {"method": "sampling/createMessage", "params": SAMPLING},
+    }
+    return structured_result({"first": first, "second": second, **server.ask_all(request, both)})
+
+
+@tool("Want a page visited before the call can be made (-32042 in 2025-11-25).")
+def needs_visit(call: Call) -> Json:
+    if call.request.modern:
+        return elicit_url(call)
+    if call.server.calls["needs_visit"] % 2:
+        page: Json = {"mode": "url", "message": "Please consent.", "url": URL, "elicitationId": "visit-2"}
+        raise call.server.error(-32042, "Visit the page first", {"elicitations": [page]})
+    done: Json = {"jsonrpc": "2.0", "method": "notifications/elicitation/complete"}
+    call.request.send({**done, "params": {"elicitationId": "visit-2"}})
+    return text_result("visited")
+
+
+@tool("Answer after `rounds` rounds that carry nothing but state.", rounds="integer")
+def patient(call: Call) -> Json:
+    reached = int(call.request.params.get("requestState") or 0)
+    if call.request.modern and reached < int(call.arguments.get("rounds", 1)):
+        raise NeedsInput({}, str(reached + 1))
+    return text_result(f"after {reached} rounds")
+
+
+@tool("Send `state` to the client and back; return what came back and the ids that the call had.", state="string")
+def echo_state(call: Call) -> Json:
+    came = call.request.params
+    if "requestState" not in came:
+        raise NeedsInput({}, str(call.arguments.get("state", "")))
+    return structured_result({"state": came["requestState"], "responses": "inputResponses" in came})
+
+
+@tool("Never have enough input.")
+def insatiable(call: Call) -> Json:
+    raise NeedsInput({"more": {"method": "roots/list", "params": {}}}, None)
+
+
+@tool("Answer with a resultType of the future.")
+def futuristic(call: Call) -> Json:
+    return {"resultType": "hologram"}
+
+
+@tool("Log at each severity, as far as the client wants it.")
+def chatter(call: Call) -> Json:
+    request = call.request
+    wanted = request.meta.get(PREFIX + "logLevel") if request.modern else request.session.log_level or LEVELS[0]
+    for level in LEVELS[LEVELS.index(wanted) :] if wanted in LEVELS else ():
+        call.notify("notifications/message", {"level": level, "logger": "test", "data": {"said": level}})
+    return text_result(str(wanted))
+
+
+@tool("Return the capabilities that the client declared for this request or session.")
+def client(call: Call) -> Json:
+    request = call.request
+    declared = request.meta.get(PREFIX + "clientCapabilities") if request.modern else request.session.client
+    named = members(declared)
+    return structured_result({"capabilities": named if request.modern else named.get("capabilities")})

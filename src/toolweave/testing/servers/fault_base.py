@@ -1,0 +1,192 @@
+"""The seam of the misbehaving servers: a server whose steps a mode may replace, and the table of modes.
+
+A mode hooks its fault into a `FaultServer`. Those that are about messages alone work behind any transport.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+from toolweave.testing.servers.protocol import PREFIX, Peer, Session
+from toolweave.testing.servers.toolset import Call, Json, members, text_result
+
+__all__ = ["MESSAGE_MODES", "MODES", "FaultServer", "Quota", "complain", "message_mode", "mode"]
+
+Step = Callable[[Json], bool]
+"""Takes a request; True when it dealt with it."""
+
+Rewrite = Callable[[Json, Json], "bytes | None"]
+"""Takes a request and its answer; returns the lines to send in its place, None to leave it."""
+
+
+class Quota:
+    """How often a fault may happen: `times` (0: always), counted over processes if a file is to remember it."""
+
+    def __init__(self, times: int, memory: str | None) -> None:
+        self.times = times
+        self.memory = memory
+        self.taken = 0
+
+    def take(self) -> bool:
+        """Count one more time; False when it would be one too many."""
+        if self.times and self._past() >= self.times:
+            return False
+        self.taken += 1
+        if self.memory is not None:
+            with open(self.memory, "ab") as file:  # noqa: PTH123 - pathlib is slow to import
+                file.write(b".")
+        return True
+
+    def give_back(self) -> None:
+        """The fault did not happen after all."""
+        self.taken -= 1
+        if self.memory is not None:
+            os.truncate(self.memory, self._past() - 1)
+
+    def _past(self) -> int:
+        if self.memory is None:
+            return self.taken
+        try:
+            return os.stat(self.memory).st_size  # noqa: PTH116
+        except FileNotFoundError:
+            return 0
+
+
+class FaultServer:
+    """An echo server with replaceable steps; `write` sends lines, the rest holds the values of the command line."""
+
+    def __init__(
+        self,
+        peer: Peer,
+        write: Callable[[bytes], None],
+        quota: Quota,
+        *,
+        seconds: float,
+        size: int,
+        port: int,
+        code: int,
+    ) -> None:
+        self.peer = peer
+        self.write = write
+        self.quota = quota
+        self.session = Session(self.send)
+        self.seconds, self.size, self.port, self.code = seconds, size, port, code
+        self.before_start: Callable[[], None] = lambda: None
+        self.after_end: Callable[[], None] = lambda: None
+        self.steps: dict[str, Step] = {}
+        self.rewrite: Rewrite | None = None
+        self.arrived: dict[Any, threading.Event] = {}
+        self.received: dict[Any, Json] = {}
+
+    # -- for modes --------------------------------------------------------------------------
+
+    def on(self, method: str, step: Step) -> None:
+        """Let `step` take requests of `method`, or of any (`*`) that has no step of its own."""
+        self.steps[method] = step
+
+    def for_calls(self, change: Rewrite) -> None:
+        """Let `change` rewrite the answers to `tools/call`."""
+        self.rewrite = lambda message, answer: (
+            change(message, answer) if message.get("method") == "tools/call" else None
+        )
+
+    def encode(self, message: Json) -> bytes:
+        """Return the line for a message."""
+        return json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+    def send(self, message: Json) -> None:
+        """Send one message."""
+        self.write(self.encode(message))
+
+    def answer(self, message: Json, result: Any) -> None:  # anything, also what no result may be
+        """Send a result for a request as it is; a modern request gets the modern members first."""
+        meta = members(members(message.get("params")).get("_meta"))
+        if isinstance(result, dict) and f"{PREFIX}protocolVersion" in meta:
+            result = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **cast("Json", result)}
+        self.send({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+    def refuse(self, message: Json, code: int, text: str) -> None:
+        """Send an error for a request."""
+        self.send({"jsonrpc": "2.0", "id": message["id"], "error": {"code": code, "message": text}})
+
+    def ask(self, request_id: str, method: str, params: Json | None = None) -> Json | None:
+        """Send a request to the client and wait up to 5 s for its answer; not for the reading thread."""
+        arrived = self.arrived.setdefault(request_id, threading.Event())
+        self.send({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params or {}})
+        arrived.wait(5)
+        return self.received.get(request_id)
+
+    def add_tools(self, *definitions: Any) -> None:  # anything, also what no tool may be
+        """List these after the healthy tools, as they are; those with a name can be called."""
+
+        def function(call: Call) -> Json:
+            return text_result("called")
+
+        extra = list(definitions)
+        for definition in extra:
+            name = members(definition).get("name")
+            if isinstance(name, str):
+                self.peer.tools.setdefault(name, ({"inputSchema": {"type": "object"}}, function))
+        names = [name for name in self.peer.tools if name in ("echo", "add")]
+
+        def listing(message: Json, answer: Json) -> bytes | None:
+            if message.get("method") != "tools/list" or "result" not in answer:
+                return None
+            healthy = [tool for tool in answer["result"]["tools"] if tool["name"] in names]
+            return self.encode({**answer, "result": {**answer["result"], "tools": [*healthy, *extra]}})
+
+        self.rewrite = listing
+
+    # -- for transports ---------------------------------------------------------------------
+
+    def took(self, message: Json) -> bool:
+        """Let the mode deal with a message; False when it is to be answered as usual."""
+        if "method" not in message:
+            self.received[message.get("id")] = message
+            self.arrived.setdefault(message.get("id"), threading.Event()).set()
+        step = self.steps.get(str(message.get("method"))) or self.steps.get("*")
+        if step is None or not self.quota.take():
+            return False
+        if step(message):
+            return True
+        self.quota.give_back()
+        return False
+
+    def rewritten(self, message: Json, answer: Json) -> bytes | None:
+        """Return the lines that the mode sends in the place of an answer; None when it leaves it alone."""
+        if self.rewrite is None or not self.quota.take():
+            return None
+        data = self.rewrite(message, answer)
+        if data is None:
+            self.quota.give_back()
+        return data
+
+
+MODES: dict[str, Callable[[FaultServer], None]] = {}
+"""Mode -> function that hooks the fault into a server on standard input and output."""
+
+MESSAGE_MODES: dict[str, Callable[[FaultServer], None]] = {}
+"""Those that are about messages alone, so that an HTTP server can have them too."""
+
+
+def mode(function: Callable[[FaultServer], None]) -> Callable[[FaultServer], None]:
+    """Add a mode of the process or the line under the function's name; its docstring is its help."""
+    MODES[function.__name__] = function
+    return function
+
+
+def message_mode(function: Callable[[FaultServer], None]) -> Callable[[FaultServer], None]:
+    """Add a mode of the messages alone."""
+    MESSAGE_MODES[function.__name__] = function
+    return mode(function)
+
+
+def complain(*lines: str) -> None:
+    """Write lines to standard error at once."""
+    os.write(2, "".join(f"{line}\n" for line in lines).encode())
+    sys.stderr.flush()

@@ -1,0 +1,189 @@
+"""The client under test of the official conformance suite: `client.py [--engine ENGINE] URL`, one function a scenario.
+
+Started the way the suite starts clients: the URL as last argument, the scenario's name and its materials in the
+environment. Uses the public names of the package alone, and its default settings but where a scenario says why not;
+whatever goes wrong ends it with a traceback and exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolweave import (
+    Callbacks,
+    ElicitationRequest,
+    ElicitationResult,
+    McpConnection,
+    SamplingRequest,
+    SamplingResult,
+    connect_mcp,
+)
+
+__all__ = ["SCENARIOS", "main"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What the suite asks for: the server's URL, its materials, and the engine to use."""
+
+    url: str
+    engine: str = "auto"
+    materials: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def connect(self, **settings: Any) -> AbstractAsyncContextManager[McpConnection]:
+        """Return the connection to be entered; `settings` are further keys of the server's entry."""
+        answers = Callbacks(elicitation=fill_in, sampling=think, roots=[])
+        return connect_mcp({"url": self.url, "engine": self.engine, **settings}, callbacks=answers)
+
+
+def fill_in(request: ElicitationRequest) -> ElicitationResult:
+    """Accept a form the way a user does who only presses the button: with what the form says by itself, or consent."""
+    properties: Mapping[str, Mapping[str, Any]] = request.schema.get("properties", {})
+    return ElicitationResult.accept({name: field.get("default", True) for name, field in properties.items()})
+
+
+def think(request: SamplingRequest) -> SamplingResult:
+    """Say what was said."""
+    return SamplingResult(content=request.messages[-1].text, model="echo")
+
+
+Scenario = Callable[[Task], Coroutine[Any, Any, None]]
+SCENARIOS: dict[str, Scenario] = {}
+"""The function of each scenario, by the suite's name of it."""
+
+
+def scenario(*names: str) -> Callable[[Scenario], Scenario]:
+    """Register a function for the scenarios of these names."""
+
+    def register(play: Scenario) -> Scenario:
+        SCENARIOS.update(dict.fromkeys(names, play))
+        return play
+
+    return register
+
+
+@scenario("initialize", "request-metadata", "json-schema-ref-no-deref")
+# The skills extension (SEP-2640) is not offered: the suite sees that nothing of it is asked for, and skips its checks.
+@scenario("sep-2640-client-no-prefetch", "sep-2640-client-verify-digest", "sep-2640-client-verify-size")
+@scenario("sep-2640-client-verify-frontmatter")
+async def connect_and_list(task: Task) -> None:
+    """Connect and list the tools."""
+    async with task.connect() as server:
+        await server.list_tools()
+
+
+@scenario("tools_call")
+async def call_add_numbers(task: Task) -> None:
+    """Call a tool and read its answer."""
+    async with task.connect() as server:
+        result = await server.call_tool("add_numbers", {"a": 5, "b": 3})
+        expect("8" in result.text, f"5 and 3 make {result.text!r}")
+
+
+@scenario("elicitation-sep1034-client-defaults")
+async def answer_a_form(task: Task) -> None:
+    """Call a tool that asks the user."""
+    async with task.connect() as server:
+        result = await server.call_tool("test_client_elicitation_defaults")
+        expect("completed" in result.text, f"the answer is {result.text!r}")
+
+
+@scenario("sep-2322-client-request-state")
+async def answer_over_rounds(task: Task) -> None:
+    """Call tools that ask in rounds, one that does not, and one whose result does not say what it is; all at once."""
+    wanted = {
+        "test_mrtr_echo_state": "echo-state-ok",
+        "test_mrtr_no_state": "no-state-ok",
+        "test_mrtr_unrelated": "unrelated-ok",
+        "test_mrtr_no_result_type": "no-result-type-test-ok",
+    }
+
+    async def check(name: str) -> None:
+        result = await server.call_tool(name)
+        expect(result.text == wanted[name], f"{name} answers {result.text!r}")
+
+    async with task.connect() as server, asyncio.TaskGroup() as tasks:
+        for name in wanted:
+            tasks.create_task(check(name))
+
+
+@scenario("sse-retry")
+async def outlive_a_closed_stream(task: Task) -> None:
+    """Call a tool whose stream is closed before the answer."""
+    async with task.connect() as server:
+        result = await server.call_tool("test_reconnection")
+        expect("completed successfully" in result.text, f"the answer is {result.text!r}")
+
+
+@scenario("http-standard-headers")
+async def use_every_kind_of_offer(task: Task) -> None:
+    """Use every tool, resource and prompt."""
+    async with task.connect() as server:
+        for tool in await server.list_tools():
+            await call(server, tool.name)
+        for resource in await server.list_resources():
+            await server.read_resource(resource.uri)
+        for prompt in await server.list_prompts():
+            await server.get_prompt(prompt.name)
+
+
+@scenario("http-custom-headers")
+async def call_as_told(task: Task) -> None:
+    """Make the calls of the materials; one of them gives null for a boolean, so arguments are not checked first."""
+    async with task.connect(validate_input=False) as server:
+        for wanted in task.materials["toolCalls"]:
+            await call(server, wanted["name"], wanted["arguments"])
+
+
+@scenario("http-invalid-tool-headers")
+async def call_what_is_offered(task: Task) -> None:
+    """Call every tool that is offered; those with a malformed header annotation must not be."""
+    async with task.connect() as server:
+        for tool in await server.list_tools():
+            properties: Mapping[str, Any] = tool.input_schema.get("properties", {})
+            await call(server, tool.name, dict.fromkeys(properties, "x"))
+
+
+@scenario("json-schema-2020-12-preservation")
+async def send_the_schema_back(task: Task) -> None:
+    """Send a tool's input schema back as it was received."""
+    async with task.connect() as server:
+        tools = await server.list_tools()
+        await call(server, "json_schema_echo", {"schema": tools["json_schema_2020_12_tool"].input_schema})
+
+
+async def call(server: McpConnection, name: str, arguments: Mapping[str, Any] | None = None) -> None:
+    """Call a tool that must succeed."""
+    result = await server.call_tool(name, arguments)
+    expect(not result.is_error, f"{name} answers {result.text!r}")
+
+
+def expect(holds: bool, otherwise: str) -> None:
+    """Fail the scenario unless something holds."""
+    if not holds:
+        raise AssertionError(otherwise)
+
+
+def main() -> None:
+    """Play the scenario that the environment names."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--engine", choices=["auto", "sdk"], default="auto")
+    parser.add_argument("url", metavar="URL")
+    options = parser.parse_args()
+    name = os.environ["MCP_CONFORMANCE_SCENARIO"]
+    play = SCENARIOS.get(name)
+    if play is None:
+        parser.exit(2, f"there is nothing to play for scenario {name!r}\n")
+    materials = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+    asyncio.run(play(Task(url=options.url, engine=options.engine, materials=materials)))
+
+
+if __name__ == "__main__":
+    main()

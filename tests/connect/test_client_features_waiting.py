@@ -1,0 +1,82 @@
+"""Callbacks take their time: calls wait for them, and take them along when they are given up."""
+
+from __future__ import annotations
+
+import json
+
+import anyio
+import pytest
+
+from tests.connect.targets import MODERN, Json, connected, serving
+from toolweave import (
+    Callbacks,
+    ElicitationRequest,
+    McpConnection,
+    RequestTimeoutError,
+)
+
+pytestmark = pytest.mark.anyio
+ASKS = "--asks"
+EACH_ERA = pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+EACH_ENGINE = pytest.mark.parametrize(("kind", "version"), [
+    (kind, version) for kind in ("stdio", "stdio-sdk", "http-sse", "http-sse-sdk") for version in ("2025-11-25", MODERN)
+])  # fmt: skip
+
+
+@EACH_ENGINE
+async def test_a_call_does_not_time_out_while_a_person_thinks(kind: str, version: str) -> None:
+    async def elicitation(request: ElicitationRequest) -> Json:
+        await anyio.sleep(1.0)
+        return {"name": "Ada"}
+
+    with serving(kind, version, ASKS) as target:
+        async with connected(target, callbacks=Callbacks(elicitation=elicitation)) as connection:
+            said = json.loads((await connection.call_tool("elicit", timeout=0.5)).text)
+            assert said["result"]["action"] == "accept"
+            with pytest.raises(RequestTimeoutError):
+                await connection.call_tool("hang", timeout=0.1)
+
+
+@EACH_ENGINE
+async def test_a_cancelled_call_takes_its_callback_with_it(kind: str, version: str) -> None:
+    started, ended = anyio.Event(), anyio.Event()
+
+    async def elicitation(request: ElicitationRequest) -> None:
+        started.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+
+    with serving(kind, version, ASKS) as target:
+        async with connected(target, callbacks=Callbacks(elicitation=elicitation)) as connection:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(connection.call_tool, "elicit")
+                await started.wait()
+                tasks.cancel_scope.cancel()
+            await ended.wait()
+            assert (await connection.call_tool("echo", {"text": "on"})).text == "on"
+
+
+@pytest.mark.parametrize("kind", ["stdio", "stdio-sdk", "http-sse", "http-sse-sdk"])
+async def test_a_closed_connection_takes_its_callbacks_with_it(kind: str) -> None:
+    started, ended = anyio.Event(), anyio.Event()
+
+    async def elicitation(request: ElicitationRequest) -> None:
+        started.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+
+    async def call(connection: McpConnection) -> None:
+        with pytest.raises(Exception, match="end"):
+            await connection.call_tool("elicit")
+
+    with serving(kind, "2025-11-25", ASKS) as target:
+        async with connected(target, callbacks=Callbacks(elicitation=elicitation)) as connection:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call, connection)
+                await started.wait()
+                await connection.close()
+            await ended.wait()

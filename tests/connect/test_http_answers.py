@@ -1,0 +1,124 @@
+"""Answers over HTTP that are none, on both lanes: each is the error of its call, with the cause in it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.connect.scripted import Exchange, HttpScript, listening
+from tests.connect.targets import MODERN, Json, connected
+from toolweave import ErrorKind, ProtocolError
+
+pytestmark = pytest.mark.anyio
+ENGINES = ("auto", "sdk")
+
+
+def script(message: Json) -> Json | None:
+    match message["method"]:
+        case "server/discover":
+            return {"result": {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}}
+        case "tools/list":
+            return {"result": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}}
+        case _:
+            return {"result": {"content": [{"type": "text", "text": "done"}]}}
+
+
+class Once(HttpScript):
+    """Answers the first call with `raw` bytes; the later ones well."""
+
+    def __init__(self, raw: bytes) -> None:
+        super().__init__(script, self._first)
+        self._raw: bytes | None = raw
+
+    async def _first(self, exchange: Exchange, message: Json) -> bool:
+        if message.get("method") != "tools/call" or self._raw is None:
+            return False
+        raw, self._raw = self._raw.replace(b"ID", str(message["id"]).encode()), None
+        exchange.writer.write(raw)
+        await exchange.writer.drain()
+        return True
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("status", [400, 404, 405, 406, 410, 415, 422, 500, 502, 504])
+@pytest.mark.parametrize("kind", ["text/html", "application/json"])
+async def test_an_http_error_names_its_status_and_what_the_server_said(status: int, kind: str, engine: str) -> None:
+    said = b'{"detail": "no such thing here"}' if kind == "application/json" else b"<h1>no such thing here</h1>"
+    head = f"HTTP/1.1 {status} Some Reason\r\ncontent-type: {kind}\r\ncontent-length: {len(said)}\r\n\r\n"
+    server = Once(head.encode() + said)
+    async with listening(server.handle) as (url, _), connected({"url": url, "engine": engine}) as connection:
+        with pytest.raises(ProtocolError, match=rf"HTTP {status} Some Reason: .*no such thing here") as refused:
+            await connection.call_tool("t")
+        assert (await connection.call_tool("t")).text == "done"
+    assert refused.value.data == {"http_status": status}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("status", [400, 404, 500])
+async def test_an_error_of_the_protocol_counts_more_than_its_http_status(status: int, engine: str) -> None:
+    said = json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32021, "message": "capability", "data": [1]}})
+    head = f"HTTP/1.1 {status} No\r\ncontent-type: application/json\r\ncontent-length: {len(said)}\r\n\r\n"
+    server = Once((head + said).encode())
+    async with listening(server.handle) as (url, _), connected({"url": url, "engine": engine}) as connection:
+        with pytest.raises(ProtocolError, match="capability") as refused:
+            await connection.call_tool("t")
+    assert (refused.value.code, refused.value.data) == (-32021, [1])
+
+
+JSON = b"content-type: application/json\r\n"
+CHUNKED = b"HTTP/1.1 200 OK\r\n" + JSON + b"transfer-encoding: chunked\r\n\r\n"
+ODD: list[tuple[bytes, str, ErrorKind]] = [
+    (b"SSH-2.0-OpenSSH_9\r\n\r\n", "RemoteProtocolError", ErrorKind.OUTCOME_UNKNOWN),
+    (CHUNKED + b"ZZ\r\n{}\r\n", "RemoteProtocolError", ErrorKind.OUTCOME_UNKNOWN),
+    (CHUNKED + b"ffffffffffffffffffff\r\n{}\r\n", "RemoteProtocolError", ErrorKind.OUTCOME_UNKNOWN),
+    (CHUNKED + b"5\r\n{", "RemoteProtocolError", ErrorKind.OUTCOME_UNKNOWN),
+    (b"HTTP/1.1 200 OK\r\n" + JSON + b"content-length: 99\r\n\r\n{", "RemoteProtocolError", ErrorKind.OUTCOME_UNKNOWN),
+    (b"HTTP/1.1 200 OK\r\n" + JSON + b"content-length: -1\r\n\r\n{", "RemoteProtocolError", ErrorKind.OUTCOME_UNKNOWN),
+    (b"HTTP/1.1 200 OK\r\n" + JSON + b"content-length: 0\r\n\r\n", "not valid JSON: it is empty", ErrorKind.PROTOCOL),
+    (b"HTTP/1.1 200 OK\r\n" + JSON + b"content-length: 3\r\n\r\nyes", "not valid JSON: yes", ErrorKind.PROTOCOL),
+    (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi", "HTTP 200 OK with content type ''.*hi", ErrorKind.PROTOCOL),
+    (b"HTTP/1.1 304 Not Modified\r\n\r\n", "HTTP 304", ErrorKind.PROTOCOL),
+]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("raw", "words", "kind"), ODD)
+async def test_bytes_that_are_no_answer_cost_their_call_only(
+    raw: bytes, words: str, kind: ErrorKind, engine: str
+) -> None:
+    server = Once(raw)
+    async with listening(server.handle) as (url, _), connected({"url": url, "engine": engine}) as connection:
+        result = await (await connection.list_tools())["t"].execute()
+        assert (await connection.call_tool("t")).text == "done"
+        assert connection.restarts == 0
+    assert result.error is not None
+    assert result.error.kind == kind, result.error
+    assert re.search(words, result.error.message), result.error.message
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("late", [0, 1])
+async def test_headers_that_no_longer_fit_are_made_anew_from_a_fresh_list_once(late: int, engine: str) -> None:
+    async def special(exchange: Exchange, message: Json) -> bool:
+        if message.get("method") == "tools/list":
+            name = "Zone" if server.methods().count("tools/call") > late else "Region"
+            schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": name}}}
+            result = {"tools": [{"name": "t", "inputSchema": schema}]}
+            await exchange.respond_json(200, {"jsonrpc": "2.0", "id": message["id"], "result": result})
+            return True
+        if message.get("method") != "tools/call" or exchange.headers.get("mcp-param-zone") == "north":
+            return False
+        error = {"code": -32020, "message": "Header Mcp-Param-Zone is missing"}
+        await exchange.respond_json(400, {"jsonrpc": "2.0", "id": message["id"], "error": error})
+        return True
+
+    server = HttpScript(script, special)
+    async with listening(server.handle) as (url, _), connected({"url": url, "engine": engine}) as connection:
+        if late:
+            with pytest.raises(ProtocolError, match="Mcp-Param-Zone is missing"):
+                await connection.call_tool("t", {"region": "north"})
+        else:
+            assert (await connection.call_tool("t", {"region": "north"})).text == "done"
+    assert server.methods().count("tools/call") == 2

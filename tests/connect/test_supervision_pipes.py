@@ -1,0 +1,153 @@
+"""Pipes that are full: a server that does not read, one that says more than it was asked, and who pays for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from tests.connect.targets import connected, eventually, pid_of
+from toolweave import (
+    CallContext,
+    ConnectionState,
+    ErrorKind,
+    McpConnection,
+    RequestTimeoutError,
+    ToolCall,
+    ToolResult,
+)
+from toolweave.connect.process import ServerProcess
+
+pytestmark = pytest.mark.anyio
+
+PROGRAM = """
+import json, os, sys, time
+
+def say(message):
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\\n")
+    sys.stdout.flush()
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    name = message["params"].get("name") if message["method"] == "tools/call" else message["method"]
+    result = {"content": [{"type": "text", "text": str(os.getpid())}]}
+    if name == "initialize":
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "x"}}
+    elif name == "tools/list":
+        result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("deaf", "chatty", "take")]}
+    elif name == "server/discover":
+        say({"id": message["id"], "error": {"code": -32601, "message": "no"}})
+        continue
+    elif name == "deaf" and not os.path.exists(MARK):
+        open(MARK, "w").close()
+        time.sleep(600)
+    elif name == "chatty":
+        for number in range(20_000):
+            say({"method": "notifications/count", "params": {"number": number}})
+    say({"id": message["id"], "result": result})
+"""
+BIG = {"blob": "x" * 200_000}
+
+
+def server(mark: Path) -> list[str]:
+    """Return the command of a server whose tool `deaf` stops reading, once in the life of `mark`."""
+    return [sys.executable, "-S", "-E", "-c", f"MARK = {str(mark)!r}\n{PROGRAM}"]
+
+
+async def call(connection: McpConnection, name: str, results: list[ToolResult]) -> None:
+    """Call a tool with an argument that fills the pipe, unless it is `deaf`, and keep the result."""
+    arguments = {} if name == "deaf" else BIG
+    results.append(await connection.call(ToolCall(name=name, arguments=arguments), CallContext()))
+
+
+def process_of(connection: McpConnection) -> ServerProcess:
+    """Return the process behind an open connection."""
+    line = connection._owner.line
+    assert line is not None
+    assert line.process is not None
+    return line.process
+
+
+@pytest.mark.requirement("R60", "R69")
+async def test_what_a_deaf_server_never_read_was_not_sent_and_what_it_may_have_read_is_unknown(tmp_path: Path) -> None:
+    mark = tmp_path / "deaf"
+    results: list[ToolResult] = []
+    async with (
+        connected(server(mark), restart="never", timeout={"close": 0.5}) as connection,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(call, connection, "deaf", results)
+        await eventually(mark.exists)
+        process = process_of(connection)
+        while not process.congested:
+            tasks.start_soon(call, connection, "take", results)
+            await anyio.lowlevel.checkpoint()
+        for _ in range(5):
+            tasks.start_soon(call, connection, "take", results)
+        await eventually(process._turn.locked)
+        for _ in range(10):
+            await anyio.lowlevel.checkpoint()
+        os.kill(pid_of(connection), signal.SIGKILL)
+    kinds = [result.require_error().kind for result in results]
+    assert set(kinds) == {ErrorKind.OUTCOME_UNKNOWN, ErrorKind.NOT_SENT}
+    assert kinds.count(ErrorKind.NOT_SENT) >= 5
+
+
+async def test_calls_that_waited_for_a_deaf_server_are_answered_by_its_successor(tmp_path: Path) -> None:
+    mark = tmp_path / "deaf"
+    deaf: list[ToolResult] = []
+    results: list[ToolResult] = []
+    async with connected(server(mark), timeout={"close": 0.5}) as connection:
+        first = pid_of(connection)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call, connection, "deaf", deaf)
+            await eventually(mark.exists)
+            for _ in range(8):
+                tasks.start_soon(call, connection, "take", results)
+            await eventually(process_of(connection)._turn.locked)
+            os.kill(first, signal.SIGKILL)
+        assert connection.state is ConnectionState.READY
+        second = pid_of(connection)
+    assert deaf[0].require_error().kind is ErrorKind.OUTCOME_UNKNOWN
+    answered = [result.text for result in results if not result.is_error]
+    unknown = [result for result in results if result.is_error]
+    assert answered
+    assert set(answered) == {str(second)}
+    assert {result.require_error().kind for result in unknown} <= {ErrorKind.OUTCOME_UNKNOWN}
+
+
+async def test_calls_of_a_deaf_server_pass_their_own_bounds_and_can_be_cancelled(tmp_path: Path) -> None:
+    mark = tmp_path / "deaf"
+    async with connected(server(mark), timeout={"close": 0.5}) as connection, anyio.create_task_group() as tasks:
+        tasks.start_soon(call, connection, "deaf", list[ToolResult]())
+        await eventually(mark.exists)
+        for _ in range(10):
+            with pytest.raises(RequestTimeoutError):
+                await connection.call_tool("take", BIG, timeout=0.05)
+        with anyio.move_on_after(0.05) as gone:
+            await connection.call_tool("take", BIG)
+        assert gone.cancelled_caught
+        stdin = process_of(connection)._stdin
+        assert stdin is not None
+        # what is not read waits with its caller: our own buffer holds at most one message
+        assert stdin.get_write_buffer_size() < 2 * len(BIG["blob"])
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_flood_of_notifications_before_an_answer_arrives_whole_and_in_order(tmp_path: Path) -> None:
+    numbers: list[int] = []
+
+    def count(note: tuple[str, dict[str, int]]) -> None:
+        numbers.append(note[1]["number"])
+
+    async with connected(server(tmp_path / "deaf")) as connection:
+        connection.on("notification", count)
+        await connection.call_tool("chatty")
+        assert numbers == list(range(20_000))

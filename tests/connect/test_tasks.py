@@ -1,0 +1,248 @@
+"""Calls that become tasks, in both eras: polled, given input, cancelled; the caller only sees a call."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.connect.targets import MODERN, ChannelServer, Json, connected, eventually, initialized, serving, state_of
+from toolweave import (
+    Callbacks,
+    ElicitationRequest,
+    ErrorKind,
+    Progress,
+    ProtocolError,
+    RequestTimeoutError,
+    ToolCall,
+    ToolError,
+)
+from toolweave.tools import CallContext
+
+pytestmark = pytest.mark.anyio
+KINDS = ("stdio", "stdio-sdk", "http-json", "http-sse", "http-json-sdk", "http-sse-sdk", "channel")
+everywhere = pytest.mark.parametrize(("kind", "version"), [
+    (kind, version) for kind in KINDS for version in ("2025-11-25", MODERN)
+])  # fmt: skip
+
+
+@everywhere
+async def test_a_call_that_becomes_a_task_returns_its_result(kind: str, version: str) -> None:
+    with serving(kind, version, "--asks") as target:
+        async with connected(target) as connection:
+            added = await connection.call_tool("add_later", {"a": 1, "b": 2})
+            failed = await connection.call_tool("fail_later")
+            methods = (await state_of(connection))["methods"]
+
+    assert json.loads(added.text) == {"sum": 3}
+    assert (failed.is_error, failed.text) == (True, "it did not work out")
+    assert methods.count("tools/call") == 3
+    assert "tasks/get" in methods
+    assert ("tasks/result" in methods) == (version != MODERN)
+
+
+@everywhere
+async def test_a_task_that_fails_is_the_calls_error(kind: str, version: str) -> None:
+    with serving(kind, version, "--asks") as target:
+        async with connected(target) as connection:
+            with pytest.raises(ProtocolError, match="broken on purpose") as broken:
+                await connection.call_tool("break_later")
+
+    assert (broken.value.code, broken.value.data) == (-32050, {"why": "on purpose"})
+
+
+@pytest.mark.parametrize(("kind", "version"), [
+    (kind, version) for kind in KINDS for version in ("2025-11-25", MODERN)
+    if version == MODERN or not kind.startswith("http-json")  # a JSON answer has no room for questions before it
+])  # fmt: skip
+async def test_a_task_gets_the_input_it_asks_for(kind: str, version: str) -> None:
+    asked: list[str] = []
+
+    def elicitation(request: ElicitationRequest) -> Json:
+        asked.append(request.message)
+        return {"name": request.message}
+
+    with serving(kind, version, "--asks") as target:
+        async with connected(target, callbacks=Callbacks(elicitation=elicitation)) as connection:
+            result = await connection.call_tool("ask_later")
+
+    assert asked == ["Who are you?", "Who else?"]
+    answers: Any = json.loads(result.text)
+    assert [answers[key]["content"]["name"] for key in ("first", "second")] == asked
+
+
+@everywhere
+async def test_a_cancelled_call_cancels_its_task(kind: str, version: str) -> None:
+    with serving(kind, version, "--asks") as target:
+        async with connected(target) as connection:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(connection.call_tool, "hang_later")
+
+                async def polled() -> bool:
+                    return (await state_of(connection))["methods"].count("tasks/get") > 1
+
+                await eventually(polled)
+                tasks.cancel_scope.cancel()
+
+            async def cancelled() -> bool:
+                return (await state_of(connection))["tasks"] == {"task-1": "cancelled"}
+
+            await eventually(cancelled)
+            assert (await connection.call_tool("echo", {"text": "on"})).text == "on"
+
+
+@everywhere
+async def test_a_task_that_the_server_gives_up_is_a_cancelled_call(kind: str, version: str) -> None:
+    with serving(kind, version, "--asks") as target:
+        async with connected(target) as connection:
+            with pytest.raises(ToolError, match="the server cancelled the task: out of paper") as cancelled:
+                await connection.call_tool("give_up_later")
+            result = await connection.call(ToolCall(name="give_up_later"), CallContext())
+
+    assert cancelled.value.kind is ErrorKind.CANCELLED
+    assert result.error == cancelled.value
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+async def test_a_task_takes_longer_than_the_bound_on_silence(version: str) -> None:
+    with serving("stdio", version, "--asks") as target:
+        async with connected(target) as connection:
+            result = await connection.call_tool("steps_later", {"steps": 30, "poll": 250}, timeout=0.2)
+
+    assert result.text == "done"
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+@pytest.mark.parametrize("kind", ["stdio", "stdio-sdk"])
+async def test_a_task_reports_progress_until_it_ends(kind: str, version: str) -> None:
+    seen: list[Progress] = []
+    with serving(kind, version, "--asks") as target:
+        async with connected(target) as connection:
+            await connection.call_tool("steps_later", {"steps": 3}, on_progress=seen.append)
+
+    assert [progress.progress for progress in seen] == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+async def test_a_task_without_the_input_it_needs_is_ended(version: str) -> None:
+    with serving("stdio", version, "--asks") as target:
+        async with connected(target) as connection:
+            if version == MODERN:
+                with pytest.raises(ProtocolError, match="did not offer: elicitation/create"):
+                    await connection.call_tool("ask_later")
+                assert (await state_of(connection))["tasks"] == {"task-1": "cancelled"}
+            else:  # the refusal went to the server, which made of it what it wanted
+                result = await connection.call_tool("ask_later")
+                assert json.loads(result.text) == {"first": {}, "second": {}}
+
+
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18"])
+async def test_revisions_without_tasks_are_called_plainly(version: str) -> None:
+    with serving("stdio", version, "--asks") as target:
+        async with connected(target) as connection:
+            added = await connection.call_tool("add_later", {"a": 1, "b": 2})
+            methods = (await state_of(connection))["methods"]
+
+    assert json.loads(added.text) == {"sum": 3}
+    assert "tasks/get" not in methods
+
+
+def tasking(*answers: Json, requests: list[Json] | None = None) -> ChannelServer:
+    """Return a modern server whose one tool becomes a task; `answers` are those to tasks/get, the last for ever."""
+    waiting = list(answers)
+
+    def script(message: Json) -> Json | None:
+        if requests is not None:
+            requests.append(message)
+        match message.get("method"):
+            case "server/discover":
+                return {"result": {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}}
+            case "tools/list":
+                return {"result": {"tools": [{"name": "job", "inputSchema": {}}]}}
+            case "tools/call":
+                return {"result": {"resultType": "task", "taskId": "t", "status": "working", "pollIntervalMs": 1}}
+            case "tasks/get":
+                return {"result": waiting.pop(0) if len(waiting) > 1 else waiting[0]}
+            case _:
+                return {"result": {}}
+
+    return ChannelServer(script)
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ({"taskId": "t", "status": "dreaming"}, "unknown status 'dreaming'"),
+        ({"taskId": "t", "status": ["x"]}, "unknown status"),
+        ({"taskId": "t", "status": "completed"}, "completed without a result"),
+        ({"taskId": "t", "status": "failed"}, "the task failed"),
+        ({"taskId": "t", "status": "failed", "statusMessage": "no disk"}, "no disk"),
+        ({"taskId": "t", "status": "completed", "result": {"content": 7}}, "'content' is no list"),
+    ],
+)
+async def test_a_malformed_task_is_an_error(answer: Json, problem: str) -> None:
+    async with connected(tasking(answer)) as connection:
+        with pytest.raises(ProtocolError, match=problem):
+            await connection.call_tool("job")
+
+
+async def test_a_question_is_answered_once_however_often_it_is_listed() -> None:
+    asked: list[ElicitationRequest] = []
+    requests: list[Json] = []
+
+    def elicitation(request: ElicitationRequest) -> Json:
+        asked.append(request)
+        return {}
+
+    question = {"method": "elicitation/create", "params": {"message": "Who?"}}
+    waiting: Json = {"taskId": "t", "status": "input_required", "inputRequests": {"q": question}, "pollIntervalMs": 1}
+    done: Json = {"taskId": "t", "status": "completed", "result": {"content": [{"type": "text", "text": "done"}]}}
+    server = tasking(waiting, waiting, waiting, done, requests=requests)
+    async with connected(server, callbacks=Callbacks(elicitation=elicitation)) as connection:
+        assert (await connection.call_tool("job")).text == "done"
+
+    assert len(asked) == 1
+    (update,) = [message["params"] for message in requests if message.get("method") == "tasks/update"]
+    assert update["taskId"] == "t"
+    assert update["inputResponses"] == {"q": {"action": "accept", "content": {}}}
+
+
+async def test_a_task_that_falls_silent_times_out_and_is_cancelled() -> None:
+    methods: list[Any] = []
+
+    def script(message: Json) -> Json | None:
+        methods.append(message.get("method"))
+        return None if message.get("method") == "tasks/get" else inner(message)
+
+    inner = tasking({})._script  # pyright: ignore[reportPrivateUsage]
+    async with connected(ChannelServer(script)) as connection:
+        with pytest.raises(RequestTimeoutError):
+            await connection.call_tool("job", timeout=0.3)
+
+    assert "tasks/cancel" in methods
+
+
+async def test_a_lost_connection_never_starts_a_task_twice() -> None:
+    calls = 0
+
+    def script(message: Json) -> Json | None:
+        nonlocal calls
+        if message.get("method") == "tools/list":
+            tool = {"name": "job", "inputSchema": {}, "execution": {"taskSupport": "required"}}
+            return {"result": {"tools": [tool]}}
+        if message.get("method") == "tools/call":
+            calls += 1
+            return {"result": {"task": {"taskId": "t", "status": "working", "pollInterval": 1}}}
+        if str(message.get("method")).startswith("tasks/"):
+            server.hang_up()
+        return None
+
+    offered: Json = {"tools": {}, "tasks": {"requests": {"tools": {"call": {}}}}}
+    server = ChannelServer(initialized(script, capabilities=offered))
+    async with connected(server) as connection:
+        with pytest.raises(Exception, match="while a task ran"):
+            await connection.call_tool("job")
+
+    assert calls == 1

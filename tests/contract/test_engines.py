@@ -1,0 +1,71 @@
+"""Both engines say the same to a server and the same to the caller, and what the SDK's own client says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from tests.contract.differences import FROM_THE_CLIENT, FROM_THE_ENGINE, Difference, differences
+from tests.contract.plays import MODERN, ROOT, play_ours, play_the_sdk, stage
+from tests.contract.transcript import Json, Transcript
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+TRANSPORTS = ("stdio", "http")
+NEWEST_LEGACY = "2025-11-25"
+VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", NEWEST_LEGACY, MODERN)
+
+
+async def played(folder: Path, transport: str, engine: str, protocol: str) -> tuple[Json, Transcript]:
+    """Play against a server of its own; return what the caller got and what the server got."""
+    with stage(transport == "http", folder / engine) as at:
+        got = await play_ours(at, engine, protocol)
+        return got, at.transcript()
+
+
+def expected(known: tuple[Difference, ...], transport: str, version: str) -> set[str]:
+    """Return the differences that the table says are to be seen."""
+    return {difference.what for difference in known if difference.holds(transport, version) is True}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_both_engines_send_the_same_and_deliver_the_same(transport: str, version: str, tmp_path: Path) -> None:
+    got, sent = await played(tmp_path, transport, "auto", version)
+    sdk_got, sdk_sent = await played(tmp_path, transport, "sdk", version)
+
+    assert got == sdk_got
+    assert [got[name] for name in ("wish", "think", "roots")] == ["blue, loud: True", "abacus: four", ROOT]
+    assert [message.data for message in got["logged"]] == ["all steps done"]
+    assert got["server"][0] == version
+    found = differences(sent, sdk_sent, FROM_THE_ENGINE, transport=transport, version=version)
+    assert found == expected(FROM_THE_ENGINE, transport, version)
+
+
+def as_of(transcript: Transcript, version: str) -> Transcript:
+    """Return the transcript of another legacy revision: the SDK's client offers only the newest."""
+    return Transcript(**json.loads(json.dumps(asdict(transcript)).replace(NEWEST_LEGACY, version)))
+
+
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")  # what legacy servers still have
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_a_connection_sends_what_the_sdk_client_sends(transport: str, version: str, tmp_path: Path) -> None:
+    _, sent = await played(tmp_path, transport, "auto", version)
+    with stage(transport == "http", tmp_path / "client") as at:
+        await play_the_sdk(at, "auto" if version == MODERN else "legacy")
+        client_sent = as_of(at.transcript(), version)
+
+    found = differences(sent, client_sent, FROM_THE_CLIENT, transport=transport, version=version)
+    assert found == expected(FROM_THE_CLIENT, transport, version)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_a_connection_that_negotiates_sends_what_one_sends_that_insists(transport: str, tmp_path: Path) -> None:
+    _, sent = await played(tmp_path / "a", transport, "auto", "auto")
+    _, insisting = await played(tmp_path / "b", transport, "auto", MODERN)
+
+    assert sent == insisting

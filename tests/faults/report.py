@@ -1,0 +1,249 @@
+"""The published table of the battery: plays it against three clients and writes docs/reliability.md.
+
+`scripts/reliability` runs it. Every row is played in a process of its own; see `tests.faults.runner`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+from rich.console import Console
+from rich.progress import Progress
+
+from tests.faults.rows import COMBOS, ROWS, Combo, Row, runs
+
+__all__ = ["Outcomes", "as_page", "kinds", "main", "totals"]
+
+CHECKOUT = Path(__file__).resolve().parent.parent.parent
+PAGE = CHECKOUT / "docs" / "reliability.md"
+CLIENTS = ("toolweave", "sdk", "fastmcp")
+TITLES = {"toolweave": "Toolweave", "sdk": "MCP SDK", "fastmcp": "FastMCP"}
+
+Outcomes = dict[str, dict[tuple[str, Combo], list[str]]]
+"""Client -> (row, combination) -> what was wrong."""
+
+KINDS = {
+    "hang": "a wait without end",
+    "wrong value": "a wrong value, without an error",
+    "escaped": "an exception that `except Exception` or the task does not survive",
+    "neighbour": "a healthy server beside it was touched",
+    "no next call": "the next call does not work",
+    "no connection": "no connection where one could be had",
+    "lost call": "an error where the right value could be had",
+    "lost tools": "healthy tools are not listed",
+    "silent": "a value where only an error is right",
+    "no cause": "the error does not name the cause",
+    "close": "closing fails",
+    "process": "a process or a zombie is left",
+    "descriptor": "a file descriptor is left open",
+}
+"""What a cell may say, with its meaning."""
+
+
+def kinds(problems: list[str]) -> list[str]:
+    """Return the kinds of what was wrong, the worst first."""
+    found = {kind_of(problem) for problem in problems}
+    return [kind for kind in KINDS if kind in found]
+
+
+STEPS = {
+    "processes": "process",
+    "zombies": "process",
+    "file descriptors": "descriptor",
+    "the client's process": "hang",
+    "the event loop": "escaped",
+}
+"""Findings that are told by the step alone."""
+WORDS = {"hang": "hang", "escaped": "escaped", "wrong value": "wrong value"}
+"""Findings that weigh the same at every step."""
+PLACES = {
+    "a neighbour": "neighbour",
+    "the next call": "no next call",
+    "the next try": "no next call",
+    "the list": "lost tools",
+    "the list afterwards": "lost tools",
+}
+SAYINGS = {"the error does not say": "no cause", "a value where": "silent", "it connected": "silent"}
+FAILURES = {"connecting": "no connection", "the call": "lost call", "closing": "close"}
+
+
+def kind_of(problem: str) -> str:
+    """Return the kind of one finding of the judge."""
+    step, _, said = problem.partition(": ")
+    if step in STEPS:
+        return STEPS[step]
+    for words in (WORDS, PLACES, SAYINGS):
+        for start, kind in words.items():
+            if (step if words is PLACES else said).startswith(start):
+                return kind
+    return FAILURES[step]
+
+
+def totals(outcomes: Outcomes) -> dict[str, dict[str, str]]:
+    """Return the rows of the table of totals: what is counted -> client -> the figure."""
+    table: dict[str, dict[str, str]] = {}
+    for transport in ("stdio", "http"):
+        name = f"{'stdio' if transport == 'stdio' else 'HTTP'}: faults passed in every revision"
+        for client, found in outcomes.items():
+            rows = [row for row in ROWS if any(combo.startswith(transport) for combo in runs(row))]
+            passed = [
+                row
+                for row in rows
+                if not any(problems for combo, problems in of_row(found, row) if combo.startswith(transport))
+            ]
+            table.setdefault(name, {})[client] = f"{len(passed)} of {len(rows)}"
+    played = "runs (fault x transport x revision)"
+    for client, found in outcomes.items():
+        table.setdefault(played, {})[client] = f"{sum(not said for said in found.values())} of {len(found)}"
+        counted = Counter(kind for said in found.values() for kind in kinds(said))
+        for kind, meaning in KINDS.items():
+            table.setdefault(f"runs with {meaning} (`{kind}`)", {})[client] = str(counted[kind])
+    return table
+
+
+def of_row(found: dict[tuple[str, Combo], list[str]], row: Row) -> Iterator[tuple[Combo, list[str]]]:
+    """Yield what was wrong with a row, by combination."""
+    for combo in runs(row):
+        yield combo, found[row.name, combo]
+
+
+def cell(said: list[str]) -> str:
+    """Return what a cell of the table says."""
+    return ", ".join(kinds(said)) or "✓"
+
+
+def as_page(outcomes: Outcomes, versions: dict[str, str]) -> str:
+    """Return the whole page."""
+    titles = [f"{TITLES[client]} {versions[client]}" for client in outcomes]
+    lines = [
+        "# Reliability: servers that misbehave",
+        "",
+        "Written by `scripts/reliability`, which plays every fault of `toolweave.testing` against three clients.",
+        f"{len(ROWS)} faults, {sum(len(runs(row)) for row in ROWS)} runs for each client.",
+        "",
+        "## How to read it",
+        "",
+        "Each fault is a real process or socket that misbehaves once at the stage named (or always, where that takes",
+        "nothing from the caller). One kept connection connects, calls `echo`, calls it again and is closed, between",
+        "two healthy servers, with 3 s as the bound of every wait where the fault is a hang. ✓ says that",
+        "",
+        "- the faulty call ended in time with the right value or with an error, never with a wrong value, and that the",
+        "  error names the cause where there is one: the HTTP status, the exit code, the last words of the process;",
+        "- the next call on the same connection works; where the fault hits the handshake, connecting again does;",
+        "  where the server stays broken, it fails in time;",
+        "- healthy tools are listed beside malformed ones, and the two neighbours answer all the time;",
+        "- closing ends within its bound and leaves no process, no zombie and no file descriptor.",
+        "",
+        "Otherwise the cell says what was wrong; the words are explained in the totals. A dash is a combination that",
+        "cannot exist: a process fault over HTTP, or a session of a revision that has none. The columns of the other",
+        "clients hold what was wrong in any of the combinations of the row. They are played as they are installed,",
+        "with the same bound as their documented timeouts. The tests play the whole of it against Toolweave, and show",
+        "for each row that a client without the defence is found out.",
+        "",
+        "## Totals",
+        "",
+        f"| | {' | '.join(titles)} |",
+        f"|---|{'---|' * len(titles)}",
+    ]
+    lines += [
+        f"| {name} | {' | '.join(figures[one] for one in outcomes)} |" for name, figures in totals(outcomes).items()
+    ]
+    heads = [*(combo.replace("-", ", ") for combo in COMBOS), *(TITLES[one] for one in outcomes if one != "toolweave")]
+    lines += [
+        "",
+        "## Every fault",
+        "",
+        f"| fault | the server | {' | '.join(heads)} |",
+        f"|---|---|{'---|' * len(heads)}",
+    ]
+    lines += [row_line(outcomes, row) for row in ROWS]
+    return "\n".join(lines) + "\n"
+
+
+def row_line(outcomes: Outcomes, row: Row) -> str:
+    """Return the line of one fault."""
+    ours = dict(of_row(outcomes["toolweave"], row))
+    cells = [cell(ours[combo]) if combo in ours else "-" for combo in COMBOS]
+    for client, found in outcomes.items():
+        if client != "toolweave":
+            cells.append(cell([problem for _, said in of_row(found, row) for problem in said]))
+    about = " ".join(row.about.split()).replace("|", "\\|")
+    return f"| `{row.mode}`{row.name.removeprefix(row.mode)} | {about} | {' | '.join(cells)} |"
+
+
+def played(client: str, python: str, jobs: int, tick: Any) -> dict[tuple[str, Combo], list[str]]:
+    """Play the whole battery against one client; `tick` is called after each run."""
+    wanted = "".join(f"{row.name}\t{combo}\n" for row in ROWS for combo in runs(row))
+    path = os.pathsep.join([str(CHECKOUT / "src"), str(CHECKOUT)])
+    found: dict[tuple[str, Combo], list[str]] = {}
+    with subprocess.Popen(
+        [python, "-m", "tests.faults.runner", client, "--jobs", str(jobs)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=CHECKOUT,
+        env={**os.environ, "PYTHONPATH": path},
+    ) as runner:
+        assert runner.stdin is not None
+        assert runner.stdout is not None
+        runner.stdin.write(wanted)
+        runner.stdin.close()
+        for line in runner.stdout:
+            said = json.loads(line)
+            found[said["row"], cast("Combo", said["combo"])] = said["problems"]
+            tick()
+    if len(found) != wanted.count("\n"):
+        raise SystemExit(f"the runner of {client} ended early, with exit code {runner.returncode}")
+    return found
+
+
+def version(python: str, package: str) -> str:
+    """Return the version of a package in a Python."""
+    code = f"import importlib.metadata as m; print(m.version({package!r}))"
+    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def main() -> None:
+    """Play, print the totals, and write what is asked for."""
+    parser = argparse.ArgumentParser(prog="scripts/reliability", description="Play the fault battery and publish it.")
+    parser.add_argument("--json", action="store_true", help="print every outcome as JSON instead of writing the page")
+    parser.add_argument("--only-ours", action="store_true", help="leave the other clients out; writes no page")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2, help="runs at once")
+    parser.add_argument("--fastmcp", default=sys.executable, metavar="PYTHON", help="a Python that has fastmcp")
+    options = parser.parse_args()
+    clients = CLIENTS[:1] if options.only_ours else CLIENTS
+    pythons = {client: options.fastmcp if client == "fastmcp" else sys.executable for client in clients}
+    console = Console(stderr=True)
+    outcomes: Outcomes = {}
+    count = sum(len(runs(row)) for row in ROWS)
+    with Progress(console=console, disable=not console.is_terminal) as progress:
+        for client in clients:
+            task = progress.add_task(TITLES[client], total=count)
+            outcomes[client] = played(client, pythons[client], options.jobs, lambda task=task: progress.advance(task))
+    packages = {"toolweave": "toolweave", "sdk": "mcp", "fastmcp": "fastmcp"}
+    versions = {client: version(pythons[client], packages[client]) for client in clients}
+    if options.json:
+        rows = [
+            {"client": client, "row": row, "combo": combo, "problems": said}
+            for client, found in outcomes.items()
+            for (row, combo), said in sorted(found.items())
+        ]
+        print(json.dumps({"versions": versions, "runs": rows}))
+    elif not options.only_ours:
+        PAGE.write_text(as_page(outcomes, versions), encoding="utf-8")
+        console.print(f"wrote {PAGE.relative_to(CHECKOUT)}")
+    for name, figures in totals(outcomes).items():
+        console.print(f"{name}: {', '.join(f'{TITLES[one]} {figure}' for one, figure in figures.items())}")
+    sys.exit(any(outcomes["toolweave"].values()))
+
+
+if __name__ == "__main__":
+    main()
