@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from toolweave import ProtocolError, ServerConfig, ToolsChanged
 from toolweave.connect import ListChanged
 from toolweave.connect.catalog import Catalog
-from toolweave.connect.listing import MAX_ENTRIES, Judged, list_all, read_entries
-from toolweave.connect.live import LiveList, pinned, wait_after
+from toolweave.connect.feed.listing import MAX_ENTRIES, Judged, list_all, read_entries
+from toolweave.connect.feed.live import LiveList, pinned, wait_after
 
 Json = dict[str, Any]
 NAMES = st.sampled_from(list("abcdefgh"))

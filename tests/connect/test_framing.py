@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from toolweave import ConnectionLostError, ProtocolError, ServerError
 from toolweave.connect.channel import MAX_MESSAGE_BYTES, NotSent
-from toolweave.connect.process import ServerProcess
 from toolweave.connect.session import Peer
+from toolweave.connect.stdio.process import ServerProcess
 from toolweave.connect.wire.channel import ChannelWire, channel_wire
 from toolweave.connect.wire.jsonrpc import decode
 

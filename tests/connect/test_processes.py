@@ -20,9 +20,9 @@ from tests.connect.targets import connected, eventually, group_lives, pid_of
 from tests.servers.fixtures import echo_command, fault_command
 from toolweave import ConnectError, ConnectionLostError, connect_mcp
 from toolweave.connect import descent
-from toolweave.connect.descent import signal_strays, stray_lives, strays_of
-from toolweave.connect.process import spawn
-from toolweave.connect.reaper import Reaper
+from toolweave.connect.stdio.descent import signal_strays, stray_lives, strays_of
+from toolweave.connect.stdio.process import spawn
+from toolweave.connect.stdio.reaper import Reaper
 
 pytestmark = pytest.mark.anyio
 QUICK = {"probe": 1.0, "close": 0.5}

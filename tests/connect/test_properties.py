@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from toolweave import ProtocolError, ToolResult
 from toolweave.connect.fault import Fault
+from toolweave.connect.feed.listing import read_tools
 from toolweave.connect.http import HttpFaults
-from toolweave.connect.listing import read_tools
 from toolweave.connect.offers import (
     completion,
     prompt_result,
@@ -22,8 +22,8 @@ from toolweave.connect.offers import (
     read_templates,
     resource_contents,
 )
-from toolweave.connect.process import ServerProcess
 from toolweave.connect.results import content_block, tool_result
+from toolweave.connect.stdio.process import ServerProcess
 from toolweave.connect.wire.jsonrpc import decode, payload
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)

@@ -21,7 +21,7 @@ from toolweave import (
     ToolCall,
     ToolResult,
 )
-from toolweave.connect.process import ServerProcess
+from toolweave.connect.stdio.process import ServerProcess
 
 pytestmark = pytest.mark.anyio
 

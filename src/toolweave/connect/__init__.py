@@ -10,7 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolweave.connect.callbacks import (
+    from toolweave.connect.channel import Channel, memory_channels
+    from toolweave.connect.client_features.callbacks import (
         Callbacks,
         ElicitationRequest,
         ElicitationResult,
@@ -20,13 +21,12 @@ if TYPE_CHECKING:
         SamplingRequest,
         SamplingResult,
     )
-    from toolweave.connect.channel import Channel, memory_channels
     from toolweave.connect.connection import Connecting, McpConnection, connect_mcp
     from toolweave.connect.dial import register_transport
-    from toolweave.connect.live import ListChanged
+    from toolweave.connect.feed.live import ListChanged
+    from toolweave.connect.feed.subscriptions import ResourceUpdated
     from toolweave.connect.report import Report, Step
     from toolweave.connect.state import ConnectionState, StateChanged
-    from toolweave.connect.subscriptions import ResourceUpdated
 
 __all__ = [
     "Callbacks",
@@ -52,21 +52,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Callbacks": "callbacks",
+    "Callbacks": "client_features.callbacks",
     "Channel": "channel",
     "Connecting": "connection",
     "ConnectionState": "state",
-    "ElicitationRequest": "callbacks",
-    "ElicitationResult": "callbacks",
-    "ListChanged": "live",
-    "LogMessage": "callbacks",
+    "ElicitationRequest": "client_features.callbacks",
+    "ElicitationResult": "client_features.callbacks",
+    "ListChanged": "feed.live",
+    "LogMessage": "client_features.callbacks",
     "McpConnection": "connection",
     "Report": "report",
-    "ResourceUpdated": "subscriptions",
-    "Root": "callbacks",
-    "SamplingMessage": "callbacks",
-    "SamplingRequest": "callbacks",
-    "SamplingResult": "callbacks",
+    "ResourceUpdated": "feed.subscriptions",
+    "Root": "client_features.callbacks",
+    "SamplingMessage": "client_features.callbacks",
+    "SamplingRequest": "client_features.callbacks",
+    "SamplingResult": "client_features.callbacks",
     "StateChanged": "state",
     "Step": "report",
     "connect_mcp": "connection",

@@ -11,15 +11,15 @@ import anyio
 
 from toolweave.config import ServerConfig
 from toolweave.connect.catalog import Catalog
+from toolweave.connect.client_features.rounds import ROUND_METHODS, exchange
+from toolweave.connect.client_features.tasks import LegacyTask, Task, wants_task
 from toolweave.connect.deadline import Deadline
 from toolweave.connect.dial import Line
 from toolweave.connect.owner import Owner
 from toolweave.connect.progress import watched
 from toolweave.connect.results import tool_result
-from toolweave.connect.rounds import ROUND_METHODS, exchange
 from toolweave.connect.shapes import as_object
 from toolweave.connect.silence import Silence
-from toolweave.connect.tasks import LegacyTask, Task, wants_task
 from toolweave.errors import (
     AuthRequiredError,
     ConnectionLostError,

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from toolweave.config import ServerConfig
-from toolweave.connect.listing import Judged, Refusal, Request, read_tools
-from toolweave.connect.live import ListChanged, LiveList
+from toolweave.connect.feed.listing import Judged, Refusal, Request, read_tools
+from toolweave.connect.feed.live import ListChanged, LiveList
 from toolweave.errors import SchemaError
 from toolweave.schema.validate import Validator
 from toolweave.tools.names import aliases, selected

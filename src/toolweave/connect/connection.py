@@ -13,15 +13,15 @@ from typing import Any, Literal, Self, TypeVar
 import anyio
 
 from toolweave.config import Auth, ServerConfig, Timeouts, server_config
-from toolweave.connect.callbacks import NO_CALLBACKS, Callbacks
 from toolweave.connect.calls import Caller
 from toolweave.connect.catalog import Catalog
+from toolweave.connect.client_features.callbacks import NO_CALLBACKS, Callbacks
 from toolweave.connect.clock import Clock
 from toolweave.connect.connecting import Connecting
 from toolweave.connect.dial import Line
 from toolweave.connect.events import EventName, Events
 from toolweave.connect.features import ServerFeatures
-from toolweave.connect.follow import Follower
+from toolweave.connect.feed.follow import Follower
 from toolweave.connect.offering import ClientFeatures
 from toolweave.connect.owner import Owner
 from toolweave.connect.report import Report

@@ -16,13 +16,13 @@ import anyio.to_thread
 
 from toolweave.config import ServerConfig, register_transport_name, server_config
 from toolweave.connect.channel import MAX_MESSAGE_BYTES, Channel
-from toolweave.connect.environment import find_program, inherited_environment
 from toolweave.connect.fault import HttpSettings
 from toolweave.connect.handshake import MODERN_VERSIONS, ProbeRefused, shake_hands
-from toolweave.connect.process import ServerProcess, spawn
 from toolweave.connect.report import Report
 from toolweave.connect.session import Peer, Session, Wire
 from toolweave.connect.shapes import as_object
+from toolweave.connect.stdio.environment import find_program, inherited_environment
+from toolweave.connect.stdio.process import ServerProcess, spawn
 from toolweave.connect.wire.channel import channel_wire
 from toolweave.connect.wire.credentials import Credentials, flow_of
 from toolweave.connect.wire.http import http_wire

@@ -15,8 +15,9 @@ from toolweave.config import ServerConfig
 from toolweave.connect.calls import Caller
 from toolweave.connect.dial import Line
 from toolweave.connect.events import Events
-from toolweave.connect.follow import CAPABILITIES, CHANGED_EVENTS, Follower
-from toolweave.connect.live import ListChanged, LiveList
+from toolweave.connect.feed.follow import CAPABILITIES, CHANGED_EVENTS, Follower
+from toolweave.connect.feed.live import ListChanged, LiveList
+from toolweave.connect.feed.subscriptions import ResourceUpdated
 from toolweave.connect.offers import (
     Completion,
     Prompt,
@@ -31,7 +32,6 @@ from toolweave.connect.offers import (
     resource_contents,
 )
 from toolweave.connect.shapes import as_object
-from toolweave.connect.subscriptions import ResourceUpdated
 from toolweave.errors import ProtocolError
 from toolweave.tools.result import EmbeddedResource
 from toolweave.tools.toolset import Unsubscribe

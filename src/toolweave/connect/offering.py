@@ -10,8 +10,8 @@ import logging
 import anyio
 
 from toolweave.config import ServerConfig
-from toolweave.connect.callbacks import LogLevel, RootsAnswer, check_level
 from toolweave.connect.calls import Caller
+from toolweave.connect.client_features.callbacks import LogLevel, RootsAnswer, check_level
 from toolweave.connect.dial import Line
 from toolweave.connect.session import Peer
 from toolweave.errors import ServerError

@@ -17,9 +17,9 @@ from typing import Any, Protocol
 
 import anyio
 
-from toolweave.connect.asked import METHOD_NOT_FOUND, Asked, client_capabilities, log_message
-from toolweave.connect.callbacks import NO_CALLBACKS, Callbacks
-from toolweave.connect.logs import LogFeed
+from toolweave.connect.client_features.asked import METHOD_NOT_FOUND, Asked, client_capabilities, log_message
+from toolweave.connect.client_features.callbacks import NO_CALLBACKS, Callbacks
+from toolweave.connect.client_features.logs import LogFeed
 from toolweave.connect.shapes import as_object, as_text
 from toolweave.connect.silence import Silence
 from toolweave.errors import ProtocolError

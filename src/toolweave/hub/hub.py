@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 
 from toolweave.config import LoadedConfig, ServerConfig, load_config, server_config
-from toolweave.connect.callbacks import NO_CALLBACKS, Callbacks
+from toolweave.connect.client_features.callbacks import NO_CALLBACKS, Callbacks
 from toolweave.connect.connecting import Connecting
 from toolweave.connect.connection import McpConnection
 from toolweave.connect.state import ConnectionState, StateChanged

@@ -19,9 +19,9 @@ import anyio
 import anyio.lowlevel
 
 from toolweave.connect.dial import Attempt
-from toolweave.connect.process import ServerProcess
 from toolweave.connect.report import Report
 from toolweave.connect.session import Peer, Wire
+from toolweave.connect.stdio.process import ServerProcess
 from toolweave.connect.wire.answers import request_text
 from toolweave.errors import AuthRequiredError, ConnectError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.testing.cassette import Entry, read_cassette, same

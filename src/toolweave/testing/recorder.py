@@ -17,9 +17,9 @@ from typing import Any, cast
 import anyio
 
 from toolweave.connect.dial import Attempt, open_wire, through
-from toolweave.connect.process import ServerProcess
 from toolweave.connect.report import Report
 from toolweave.connect.session import Peer, Wire
+from toolweave.connect.stdio.process import ServerProcess
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.testing.cassette import MASK, Entry, masked, write_cassette
 

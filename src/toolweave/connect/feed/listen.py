@@ -15,10 +15,10 @@ from typing import Any
 import anyio
 import anyio.abc
 
-from toolweave.connect.live import wait_after
+from toolweave.connect.feed.live import wait_after
+from toolweave.connect.feed.subscriptions import Subscriptions
 from toolweave.connect.session import Session
 from toolweave.connect.shapes import as_array, as_object
-from toolweave.connect.subscriptions import Subscriptions
 from toolweave.errors import AuthRequiredError, ProtocolError, ServerError
 
 __all__ = ["LIST_FILTERS", "Listening"]

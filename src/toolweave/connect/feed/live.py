@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import anyio
 
-from toolweave.connect.listing import Judged, Listing, Refusal, Request, list_all
+from toolweave.connect.feed.listing import Judged, Listing, Refusal, Request, list_all
 from toolweave.errors import ProtocolError
 
 __all__ = ["ListChanged", "ListKind", "LiveList", "pinned", "wait_after"]

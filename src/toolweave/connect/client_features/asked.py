@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from toolweave.connect.callbacks import (
+from toolweave.connect.client_features.callbacks import (
     Callbacks,
     ElicitationRequest,
     ElicitationResult,
@@ -21,7 +21,7 @@ from toolweave.connect.callbacks import (
     SamplingRequest,
     SamplingResult,
 )
-from toolweave.connect.listing import read_tools
+from toolweave.connect.feed.listing import read_tools
 from toolweave.connect.results import content_block
 from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.errors import ProtocolError, SchemaError

@@ -17,10 +17,10 @@ import anyio
 from toolweave.config import ServerConfig
 from toolweave.connect.dial import Line
 from toolweave.connect.events import EventName, Events
-from toolweave.connect.listen import Listening
-from toolweave.connect.live import ListKind, LiveList
+from toolweave.connect.feed.listen import Listening
+from toolweave.connect.feed.live import ListKind, LiveList
+from toolweave.connect.feed.subscriptions import ResourceUpdated, Subscriptions
 from toolweave.connect.shapes import as_object
-from toolweave.connect.subscriptions import ResourceUpdated, Subscriptions
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ServerError
 
 __all__ = ["CAPABILITIES", "CHANGED_EVENTS", "Follower"]

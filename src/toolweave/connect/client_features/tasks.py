@@ -13,8 +13,8 @@ from typing import Any
 
 import anyio
 
-from toolweave.connect.asked import INTERNAL_ERROR, Asked
-from toolweave.connect.rounds import gather_input
+from toolweave.connect.client_features.asked import INTERNAL_ERROR, Asked
+from toolweave.connect.client_features.rounds import gather_input
 from toolweave.connect.session import Agreement
 from toolweave.connect.shapes import as_object, as_text
 from toolweave.connect.silence import Silence

@@ -18,8 +18,8 @@ import anyio
 import anyio.to_thread
 
 from toolweave.connect.channel import MAX_MESSAGE_BYTES, NotSent
-from toolweave.connect.descent import Stray, group_lives, signal_group, signal_strays, stray_lives, strays_of
-from toolweave.connect.reaper import reaper
+from toolweave.connect.stdio.descent import Stray, group_lives, signal_group, signal_strays, stray_lives, strays_of
+from toolweave.connect.stdio.reaper import reaper
 
 __all__ = ["ServerProcess", "spawn"]
 

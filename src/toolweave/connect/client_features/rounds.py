@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 
-from toolweave.connect.asked import METHOD_NOT_FOUND, Asked
+from toolweave.connect.client_features.asked import METHOD_NOT_FOUND, Asked
 from toolweave.connect.session import Session
 from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.connect.silence import Silence
