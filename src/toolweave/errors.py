@@ -21,8 +21,9 @@ Every message names the thing it is about, what was expected and what to do next
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 __all__ = [
     "AuthRequiredError",
@@ -304,6 +305,21 @@ class ProtocolError(ServerError):
         super().__init__(message, server=server)
         self.code = code
         self.data = data
+
+    def mask(self, redact: Callable[[str], str]) -> None:
+        """Mask in place what the server said back of our secrets."""
+        self.message = redact(self.message)
+        self.args = (f"server {self.server!r}: {self.message}",)
+        self.data = _masked(self.data, redact)
+
+
+def _masked(value: Any, redact: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return {name: _masked(member, redact) for name, member in members.items()}
+    return [_masked(item, redact) for item in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def as_tool_error(exc: BaseException) -> ToolError:

@@ -10,7 +10,16 @@ import pytest
 
 from tests.connect.targets import ChannelServer, Json, connected, eventually, initialized, state_of
 from tests.servers.fixtures import echo_command, fault_command
-from toolweave import CallContext, ErrorKind, McpConnection, Progress, RequestTimeoutError, ToolCall, ToolError
+from toolweave import (
+    CallContext,
+    ConnectionLostError,
+    ErrorKind,
+    McpConnection,
+    Progress,
+    RequestTimeoutError,
+    ToolCall,
+    ToolError,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -271,3 +280,10 @@ async def test_what_a_server_asks_is_answered_or_refused_politely() -> None:
     assert asked["ping"]["result"] == {}
     for method in ("roots/list", "sampling/createMessage", "elicitation/create"):
         assert asked[method]["error"] == {"code": -32601, "message": f"this client does not offer {method}"}
+
+
+async def test_a_message_larger_than_the_bound_of_the_config_is_refused_and_the_bound_named() -> None:
+    async with connected(config(echo_command(), max_message_bytes=20_000, restart="never")) as connection:
+        assert (await connection.call_tool("echo", {"text": "x" * 5_000})).text == "x" * 5_000
+        with pytest.raises(ConnectionLostError, match=r"more than 20000 bytes.*'max_message_bytes'"):
+            await connection.call_tool("echo", {"text": "x" * 30_000})

@@ -113,6 +113,26 @@ async def test_credentials_that_a_server_says_back_are_masked(headers: Callable[
     assert TOKEN not in str(failure.value)
 
 
+@pytest.mark.parametrize(("engine", "headers"), [("auto", _fixed), ("auto", _made), ("sdk", _fixed)])
+async def test_credentials_in_an_error_of_the_protocol_are_masked(headers: Callable[[], Any], engine: str) -> None:
+    async def special(exchange: Exchange, message: Json) -> bool:
+        if message.get("method") != "tools/call":
+            return False
+        said = f"cannot use {exchange.headers['authorization']} today"
+        error = {"code": -32000, "message": said, "data": {"tried": [said, 1]}}
+        await exchange.respond_json(200, {"jsonrpc": "2.0", "id": message["id"], "error": error})
+        return True
+
+    async with (
+        listening(HttpScript(modern, special).handle) as (url, _),
+        connected({"url": url, "engine": engine}, headers=headers()) as connection,
+    ):
+        with pytest.raises(ProtocolError, match=r"cannot use .*today") as failure:
+            await connection.call_tool("t")
+    assert TOKEN not in str(failure.value)
+    assert failure.value.data == {"tried": [failure.value.message, 1]}
+
+
 async def test_a_proxy_of_the_environment_forwards_what_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     async with proxying() as (proxy, lines), listening(HttpScript(modern).handle) as (url, _):
         monkeypatch.setenv("HTTP_PROXY", proxy)

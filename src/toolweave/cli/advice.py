@@ -29,7 +29,7 @@ def advise(error: Exception, *, program: str = "") -> str | None:
         return f"it was written for another version of the `mcp` package: {how}"
     if isinstance(error, TimeoutError):
         if program in _FETCHERS:
-            return f"the first start with {program} installs the package: try again, or give it --timeout 120"
+            return f"the first start with {program} installs the package: try again, or give it --timeout 300"
         return None
     if isinstance(error, ConnectError):
         return _of_connecting(error, text, program)

@@ -41,7 +41,7 @@ async def explained(error: Exception, config: ServerConfig, report: Report, *, r
         return ConnectionLostError(text, server=name, sent=False, exit_code=code, stderr=stderr)
     if isinstance(error, (ConnectError, TimeoutError, ConfigError)) or (used and isinstance(error, ServerError)):
         return error
-    text = error.message if isinstance(error, ServerError) else f"{type(error).__name__}: {error}"
+    text = config.redact(error.message if isinstance(error, ServerError) else f"{type(error).__name__}: {error}")
     if refused:
         text = f"{refused}; nor does it answer as a server of the older HTTP+SSE transport: {text}"
     return ConnectError(text, server=name, status=_http_status(error))
