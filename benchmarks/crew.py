@@ -34,6 +34,11 @@ WARM_UP = 3
 """Calls of each caller in the round that is not counted."""
 
 
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 28), "MALLOC_TRIM_THRESHOLD_": str(1 << 29)}
+"""One behaviour of glibc's allocator for all: left alone it adapts to what a process did before, and whether a large
+answer costs hundreds of page faults or none would be chance."""
+
+
 class Failed(Exception):
     """A worker did not do its job."""
 
@@ -41,12 +46,13 @@ class Failed(Exception):
 class Worker:
     """One client at work in its own process."""
 
-    def __init__(self, name: str, where: dict[str, Any]) -> None:
+    def __init__(self, name: str, where: dict[str, Any], *, fixed_malloc: bool) -> None:
         self.name = name
         command = [python_of(CLIENTS[name]), "-m", "benchmarks.worker", json.dumps({"client": name, **where})]
         self.process = subprocess.Popen(
             command,
             cwd=ROOT,
+            env={**os.environ, **(MALLOC if fixed_malloc else {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -146,7 +152,7 @@ def http_url(*options: object) -> Generator[str]:
 
 
 @contextmanager
-def hired(transport: str, names: Iterable[str], *options: object) -> Generator[Crew]:
+def hired(transport: str, names: Iterable[str], *options: object, fixed_malloc: bool = True) -> Generator[Crew]:
     """Connect clients over one transport: to a server each where that is a process, to one over HTTP."""
     modern = transport in ("stdio modern", "http")
     options = ("--era", "modern" if modern else "legacy", *options)
@@ -159,7 +165,7 @@ def hired(transport: str, names: Iterable[str], *options: object) -> Generator[C
         for name in names:
             if modern and not CLIENTS[name].modern:
                 continue
-            worker = Worker(name, where)
+            worker = Worker(name, where, fixed_malloc=fixed_malloc)
             crew.workers.append(worker)
             try:
                 worker.answer(START_SECONDS)

@@ -55,6 +55,7 @@ def show(console: Console, facts: Mapping[str, Any], figures: Sequence[Figure]) 
 COLUMNS: dict[str, Callable[[Figure], str]] = {
     "CPU": lambda row: duration(row.cpu),
     "x raw": lambda row: number(row.cpu_ratio),
+    "user x raw": lambda row: number(row.user_ratio),
     "p50": lambda row: duration(row.p50),
     "p99": lambda row: duration(row.p99),
     "per s": lambda row: number(1 / row.wall if row.wall and row.p50 is not None else None, "{:,.0f}"),
@@ -97,18 +98,23 @@ def as_markdown(figures: Sequence[Figure]) -> str:
     parts: list[str] = []
     for benchmark, rows in groupby(figures, key=lambda figure: figure.benchmark):
         mine = list(rows)
-        names = list(dict.fromkeys(row.contender for row in mine if row.contender != "raw"))
-        values = {(row.case, row.contender): row for row in mine}
+        if benchmark == "calls":
+            parts.append(ratios(mine, "User CPU of the client per call, in units of raw", lambda row: row.user_ratio))
         heading = HEADINGS.get(benchmark)
-        if heading is None:
-            continue
-        text, ratio = heading
-        lines = [f"### {text}", "", f"| case | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
-        for case in dict.fromkeys(row.case for row in mine):
-            cells = [number(ratio(values[case, name]), "{:.1f}") if (case, name) in values else "" for name in names]
-            lines.append(f"| {case} | {' | '.join(cells)} |")
-        parts.append("\n".join(lines))
+        if heading is not None:
+            parts.append(ratios(mine, *heading))
     return "\n\n".join(parts) + "\n"
+
+
+def ratios(rows: Sequence[Figure], title: str, ratio: Callable[[Figure], float | None]) -> str:
+    """Return one table of a page: a row for each case, a column for each contender."""
+    names = list(dict.fromkeys(row.contender for row in rows if row.contender != "raw"))
+    values = {(row.case, row.contender): row for row in rows}
+    lines = [f"### {title}", "", f"| case | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
+    for case in dict.fromkeys(row.case for row in rows):
+        cells = [number(ratio(values[case, name])) if (case, name) in values else "" for name in names]
+        lines.append(f"| {case} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 HEADINGS: dict[str, tuple[str, Callable[[Figure], float | None]]] = {

@@ -12,6 +12,7 @@ import importlib
 import json
 import logging
 import os
+import resource
 import statistics
 import sys
 import time
@@ -42,6 +43,7 @@ async def call(client: Open, job: Json) -> Json:
     callers = int(job["callers"])
     each = max(1, int(job["operations"]) // callers)
     cpu, wall = time.process_time(), clock()
+    user = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     if callers == 1:
         await caller(each)
     else:
@@ -49,9 +51,11 @@ async def call(client: Open, job: Json) -> Json:
             for _ in range(callers):
                 tasks.create_task(caller(each))
     cpu, wall = time.process_time() - cpu, clock() - wall
+    user = resource.getrusage(resource.RUSAGE_SELF).ru_utime - user
     times.sort()
     return {
         "cpu": cpu / len(times),
+        "user": user / len(times),
         "wall": wall / len(times),
         "p50": statistics.median(times),
         "p99": times[min(len(times) - 1, len(times) * 99 // 100)],

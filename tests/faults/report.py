@@ -31,19 +31,19 @@ Outcomes = dict[str, dict[tuple[str, Combo], list[str]]]
 """Client -> (row, combination) -> what was wrong."""
 
 KINDS = {
-    "hang": "a wait without end",
-    "wrong value": "a wrong value, without an error",
-    "escaped": "an exception that `except Exception` or the task does not survive",
+    "hang": "a wait had no end",
+    "wrong value": "a value was wrong, and no error said so",
+    "escaped": "something came out that no `except Exception` catches",
     "neighbour": "a healthy server beside it was touched",
-    "no next call": "the next call does not work",
-    "no connection": "no connection where one could be had",
-    "lost call": "an error where the right value could be had",
-    "lost tools": "healthy tools are not listed",
-    "silent": "a value where only an error is right",
-    "no cause": "the error does not name the cause",
-    "close": "closing fails",
-    "process": "a process or a zombie is left",
-    "descriptor": "a file descriptor is left open",
+    "no next call": "the next call did not work",
+    "no connection": "there was no connection where one could be had",
+    "lost call": "the call failed where the right value could be had",
+    "lost tools": "healthy tools were not listed",
+    "silent": "a value came where only an error is right",
+    "no cause": "the error did not name the cause",
+    "close": "closing failed",
+    "process": "a process or a zombie was left",
+    "descriptor": "a file descriptor was left open",
 }
 """What a cell may say, with its meaning."""
 
@@ -65,7 +65,6 @@ STEPS = {
 WORDS = {"hang": "hang", "escaped": "escaped", "wrong value": "wrong value"}
 """Findings that weigh the same at every step."""
 PLACES = {
-    "a neighbour": "neighbour",
     "the next call": "no next call",
     "the next try": "no next call",
     "the list": "lost tools",
@@ -80,6 +79,8 @@ def kind_of(problem: str) -> str:
     step, _, said = problem.partition(": ")
     if step in STEPS:
         return STEPS[step]
+    if step == "a neighbour":
+        return "neighbour"
     for words in (WORDS, PLACES, SAYINGS):
         for start, kind in words.items():
             if (step if words is PLACES else said).startswith(start):
@@ -100,12 +101,12 @@ def totals(outcomes: Outcomes) -> dict[str, dict[str, str]]:
                 if not any(problems for combo, problems in of_row(found, row) if combo.startswith(transport))
             ]
             table.setdefault(name, {})[client] = f"{len(passed)} of {len(rows)}"
-    played = "runs (fault x transport x revision)"
+    played = "runs passed (fault x transport x revision)"
     for client, found in outcomes.items():
         table.setdefault(played, {})[client] = f"{sum(not said for said in found.values())} of {len(found)}"
         counted = Counter(kind for said in found.values() for kind in kinds(said))
         for kind, meaning in KINDS.items():
-            table.setdefault(f"runs with {meaning} (`{kind}`)", {})[client] = str(counted[kind])
+            table.setdefault(f"`{kind}`: runs in which {meaning}", {})[client] = str(counted[kind])
     return table
 
 
@@ -133,7 +134,7 @@ def as_page(outcomes: Outcomes, versions: dict[str, str]) -> str:
         "",
         "Each fault is a real process or socket that misbehaves once at the stage named (or always, where that takes",
         "nothing from the caller). One kept connection connects, calls `echo`, calls it again and is closed, between",
-        "two healthy servers, with 3 s as the bound of every wait where the fault is a hang. ✓ says that",
+        "two healthy servers; every wait is bounded to 3 s where the fault is a hang, to 10 s elsewhere. ✓ says that",
         "",
         "- the faulty call ended in time with the right value or with an error, never with a wrong value, and that the",
         "  error names the cause where there is one: the HTTP status, the exit code, the last words of the process;",
@@ -156,7 +157,10 @@ def as_page(outcomes: Outcomes, versions: dict[str, str]) -> str:
     lines += [
         f"| {name} | {' | '.join(figures[one] for one in outcomes)} |" for name, figures in totals(outcomes).items()
     ]
-    heads = [*(combo.replace("-", ", ") for combo in COMBOS), *(TITLES[one] for one in outcomes if one != "toolweave")]
+    heads = [
+        *(combo.replace("-", ", ").replace("http", "HTTP") for combo in COMBOS),
+        *(TITLES[one] for one in outcomes if one != "toolweave"),
+    ]
     lines += [
         "",
         "## Every fault",

@@ -10,7 +10,7 @@ from typing import Literal
 
 from toolweave.testing.servers import HTTP_FAULTS, STDIO_FAULTS
 
-__all__ = ["COMBOS", "ROWS", "Combo", "Row", "runs"]
+__all__ = ["COMBOS", "HANGS", "ROWS", "SPECIAL", "Combo", "Row", "runs"]
 
 Combo = Literal["stdio-legacy", "stdio-modern", "http-legacy", "http-modern"]
 COMBOS: tuple[Combo, ...] = ("stdio-legacy", "stdio-modern", "http-legacy", "http-modern")
@@ -201,7 +201,6 @@ ACCEPTS = {
 }
 ERRORS = [
     "nan_result",
-    "both",
     "error_is_text",
     "error_without_code",
     "error_of_odd_types",
@@ -295,6 +294,13 @@ STAGED = [
 STAGES = (HANDSHAKE, "tools/list")
 BESIDE = {"GET": ["status_404", "status_500", "hang_headers", "reset_at_once", "html_answer", "no_http"]}
 BESIDE["DELETE"] = ["status_404", "status_500", "hang_headers", "reset_at_once"]
+
+
+SPECIAL = {
+    *(*BENIGN, *ODD_LISTS, *HANGS, *STAY_BROKEN, *ALWAYS, *ACCEPTS, *ERRORS, *SAYS, *SIZES, *SECONDS, *CONNECTING),
+    *(*LEGACY_ONLY, *STAGED, *BESIDE["GET"], *BESIDE["DELETE"]),
+}
+"""Every mode that is named above."""
 
 
 def row_of(mode: str) -> Row:

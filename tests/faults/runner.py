@@ -50,6 +50,7 @@ async def scenario(client: str, row: Row, combo: Combo, folder: Path, bound: flo
             again=lambda: make(target, row.seconds),
             neighbours=neighbours,
             bound=bound,
+            alone=True,
         )
     for neighbour in reversed(neighbours):
         await neighbour.close()

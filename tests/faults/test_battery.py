@@ -17,7 +17,7 @@ import pytest
 
 from tests.faults.clients import Ours, bounds
 from tests.faults.judge import descriptors, judge, serving, zombies
-from tests.faults.rows import COMBOS, ROWS, Combo, Row, runs
+from tests.faults.rows import COMBOS, ROWS, SPECIAL, Combo, Row, runs
 from tests.servers.fixtures import echo_command
 from toolweave import Hub, connect_mcp_servers
 from toolweave.testing.servers import HTTP_FAULTS, STDIO_FAULTS
@@ -144,6 +144,7 @@ async def test_where_restarting_is_off_the_next_call_fails_with_the_exact_cause(
 
 def test_every_mode_has_its_row() -> None:
     assert {row.mode for row in ROWS} == {*STDIO_FAULTS, *HTTP_FAULTS}
+    assert {row.mode for row in ROWS} >= SPECIAL
     assert len({row.name for row in ROWS}) == len(ROWS)
     assert [row.name for row in ROWS if not runs(row)] == []
 

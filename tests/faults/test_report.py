@@ -1,0 +1,69 @@
+"""The published page: what its cells say, and that it knows every fault of the kit."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.docs.pages import tables
+from tests.faults.report import KINDS, Outcomes, as_page, kinds, totals
+from tests.faults.rows import COMBOS, ROWS, Combo, runs
+
+FINDINGS = {
+    "the call: hang None": "hang",
+    "the client's process: killed, it hung for good": "hang",
+    "the next call: wrong value 'late'": "wrong value",
+    "the call: escaped CancelledError: ": "escaped",
+    "the event loop: BaseExceptionGroup: 2": "escaped",
+    "a neighbour: error MCPError: Connection closed": "neighbour",
+    "a neighbour: escaped CancelledError: ": "neighbour",
+    "the next call: error MCPError: Connection closed": "no next call",
+    "the next try: error MCPError: Connection closed": "no next call",
+    "connecting: error MCPError: Connection closed": "no connection",
+    "connecting: it connected": "silent",
+    "the call: error MCPError: timed out": "lost call",
+    "the call: a value where only an error is right": "silent",
+    "the call: the error does not say '500': error MCPError: no": "no cause",
+    "the list: lacks {'echo'}": "lost tools",
+    "the list afterwards: right set()": "lost tools",
+    "closing: error RuntimeError: x": "close",
+    "processes: 1 left running": "process",
+    "zombies: 1": "process",
+    "file descriptors: 1 left open": "descriptor",
+}
+
+
+@pytest.mark.parametrize(("finding", "kind"), FINDINGS.items())
+def test_a_finding_has_its_kind(finding: str, kind: str) -> None:
+    assert kinds([finding]) == [kind]
+
+
+def test_the_worst_is_said_first() -> None:
+    assert set(FINDINGS.values()) == set(KINDS)
+    assert kinds(list(reversed(FINDINGS))) == list(KINDS)
+
+
+def outcomes() -> Outcomes:
+    clean: dict[tuple[str, Combo], list[str]] = {(row.name, combo): [] for row in ROWS for combo in runs(row)}
+    broken = dict(clean)
+    broken["bom", "stdio-legacy"] = ["the call: hang None", "processes: 1 left running"]
+    return {"toolweave": clean, "sdk": broken}
+
+
+def test_a_page_counts_and_shows_what_was_found() -> None:
+    found = outcomes()
+    page = as_page(found, {"toolweave": "1", "sdk": "2"})
+    (line,) = [line for line in page.splitlines() if line.startswith("| `bom` ")]
+
+    assert line.endswith("| ✓ | ✓ | - | - | hang, process |")
+    stdio = sum(any(combo.startswith("stdio") for combo in runs(row)) for row in ROWS)
+    figures = totals(found)["stdio: faults passed in every revision"]
+    assert figures == {"toolweave": f"{stdio} of {stdio}", "sdk": f"{stdio - 1} of {stdio}"}
+
+
+def test_the_published_page_knows_every_fault_and_ours_pass() -> None:
+    published = {cells[0]: cells[2 : 2 + len(COMBOS)] for cells in tables("docs/reliability.md", "Every fault")}
+
+    assert set(published) - {"fault"} == {f"`{row.mode}`{row.name.removeprefix(row.mode)}" for row in ROWS}
+    for row in ROWS:
+        cells = published[f"`{row.mode}`{row.name.removeprefix(row.mode)}"]
+        assert cells == ["✓" if combo in runs(row) else "-" for combo in COMBOS]
