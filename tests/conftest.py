@@ -22,9 +22,13 @@ _numbers = itertools.count(1)
 
 
 def pytest_configure() -> None:
-    """Take SIGINT as it comes: a shell ignores it for what it starts in the background, and children inherit that."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Take signals as they come: what a shell starts in the background, or `nohup` anywhere, has some of them ignored.
+
+    The commands that the tests start would inherit that, and respect it.
+    """
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import suppress
 from typing import Any
 
+import anyio
 import pytest
 
 from tests.connect.targets import MODERN, ChannelServer, Json, connected, eventually, initialized, serving
 from toolweave import (
     Callbacks,
+    ConnectionLostError,
+    ConnectionState,
     ElicitationRequest,
     ElicitationResult,
     ImageContent,
+    ProtocolError,
     SamplingRequest,
     SamplingResult,
     TextContent,
 )
+from toolweave.testing import MemoryServer
 
 pytestmark = pytest.mark.anyio
 ASKS = "--asks"
@@ -157,3 +163,85 @@ async def test_an_answer_that_does_not_fit_the_form_is_told_to_its_author(caplog
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert "server 'nosy'" in record.message
     assert "size" in record.message
+
+
+def asking(params: Json) -> MemoryServer:
+    """Return a modern server whose call wants a language model first."""
+    server = MemoryServer(protocol=MODERN)
+    question = {"method": "sampling/createMessage", "params": params}
+    rounds = {"resultType": "input_required", "inputRequests": {"q": question}, "requestState": "s"}
+    server.answer("tools/call", rounds, times=1)
+    server.answer("tools/call", {"content": []})
+    return server
+
+
+@pytest.mark.parametrize("content", [42, None, [None]])
+async def test_an_answer_of_no_known_shape_is_one_error_of_the_call(content: Any) -> None:
+    server = asking({"messages": []})
+    async with connected(server, callbacks=Callbacks(sampling=lambda _request: SamplingResult(content=content))) as one:
+        with pytest.raises(ProtocolError, match="the client failed to answer"):
+            await one.call_tool("t")
+        assert not (await one.call_tool("t")).is_error
+
+
+async def test_a_question_with_a_number_that_no_float_can_hold_is_one_error_of_the_call() -> None:
+    server = asking({"messages": [], "temperature": 10**400})
+    async with connected(server, callbacks=Callbacks(sampling=lambda _request: "hello")) as connection:
+        with pytest.raises(ProtocolError, match="the client failed to answer"):
+            await connection.call_tool("t")
+
+
+async def test_a_flood_of_questions_in_one_piece_is_bounded() -> None:
+    running = 0
+    most = 0
+
+    async def sample(_request: SamplingRequest) -> str:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asking_over.wait()
+        running -= 1
+        return "hello"
+
+    def script(message: Json) -> Json | None:
+        if message.get("method") == "tools/list":
+            return {"result": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}}
+        if message.get("method") == "tools/call":
+            question: Json = {"jsonrpc": "2.0", "method": "sampling/createMessage", "params": {"messages": []}}
+            server.send(json.dumps([{**question, "id": f"q-{number}"} for number in range(1000)]).encode())
+            return {"result": {"content": []}}
+        return None
+
+    asking_over = anyio.Event()
+    server = ChannelServer(initialized(script))
+    async with connected(server, callbacks=Callbacks(sampling=sample)) as connection:
+        assert not (await connection.call_tool("t")).is_error
+        await eventually(lambda: running > 0)
+        assert most <= 256
+        asking_over.set()
+        await eventually(lambda: running == 0)
+
+
+@pytest.mark.parametrize("what", ["sampling", "logging"])
+async def test_a_callback_may_close_its_own_connection(what: str) -> None:
+    server = MemoryServer(protocol="legacy")
+    closed = anyio.Event()
+
+    async def close(_value: Any) -> None:
+        await connection.close()
+        closed.set()
+
+    callbacks = Callbacks(sampling=close) if what == "sampling" else Callbacks(logging=close)
+
+    async def ask() -> None:
+        with suppress(ProtocolError, ConnectionLostError):  # whichever comes first
+            await server.ask("sampling/createMessage", {"messages": []})
+
+    async with connected(server, callbacks=callbacks) as connection, anyio.create_task_group() as tasks:
+        if what == "sampling":
+            tasks.start_soon(ask)
+        else:
+            server.notify("notifications/message", {"level": "info", "data": "x"})
+        with anyio.fail_after(6):  # less than a close that waits for its own caller
+            await closed.wait()
+            await eventually(lambda: connection.state is ConnectionState.CLOSED)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import PurePosixPath
 from typing import Any
 
 import anyio
 import pytest
 
 from tests.connect.targets import MATRIX, MODERN, connected, eventually, serving, state_of
-from toolweave import ConnectionLostError, ConnectionState, McpConnection, ToolsChanged
+from toolweave import ConnectionLostError, ConnectionState, McpConnection, ToolError, ToolsChanged
 from toolweave.connect import ListChanged, ResourceUpdated
+from toolweave.testing import MemoryServer
 
 pytestmark = pytest.mark.anyio
 
@@ -225,3 +227,13 @@ async def test_a_modern_list_that_runs_out_is_read_again_while_somebody_listens(
             leave()
             assert changes == []
             assert await lists_asked(connection, "prompts/list") == 0
+
+
+@pytest.mark.parametrize("protocol", ["legacy", MODERN])
+@pytest.mark.parametrize("uri", ["\ud800", PurePosixPath("/a")], ids=["half a character", "path"])
+async def test_a_uri_that_cannot_be_sent_costs_nobody_but_who_gave_it(uri: Any, protocol: str) -> None:
+    async with connected(MemoryServer(protocol=protocol)) as connection:
+        with pytest.raises((ToolError, TypeError)):
+            await connection.subscribe_resource(uri, print)
+        await connection.subscribe_resource("file:///b", print)
+        assert (connection.state, connection.restarts) == (ConnectionState.READY, 0)

@@ -122,3 +122,35 @@ async def test_headers_that_no_longer_fit_are_made_anew_from_a_fresh_list_once(l
         else:
             assert (await connection.call_tool("t", {"region": "north"})).text == "done"
     assert server.methods().count("tools/call") == 2
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_a_byte_order_mark_before_the_answer_is_passed_over(engine: str) -> None:
+    async def special(exchange: Exchange, message: Json) -> bool:
+        if message.get("method") != "tools/call":
+            return False
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": [{"type": "text", "text": "marked"}]}}
+        await exchange.respond(200, b"\xef\xbb\xbf" + json.dumps(answer).encode(), content_type="application/json")
+        return True
+
+    server = HttpScript(script, special)
+    async with listening(server.handle) as (url, _), connected({"url": url, "engine": engine}) as connection:
+        assert (await connection.call_tool("t")).text == "marked"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_an_event_over_the_bound_names_the_bound_and_how_to_raise_it(engine: str) -> None:
+    async def special(exchange: Exchange, message: Json) -> bool:
+        if message.get("method") != "tools/call":
+            return False
+        await exchange.start_stream()
+        await exchange.event("x" * 200_000)
+        await exchange.reader.gone.wait()
+        return True
+
+    server = HttpScript(script, special)
+    target = {"url": "", "engine": engine, "max_message_bytes": 100_000}
+    async with listening(server.handle) as (url, _), connected({**target, "url": url}) as connection:
+        with pytest.raises(ProtocolError, match=r"larger than 100000 bytes.*'max_message_bytes'") as refused:
+            await connection.call_tool("t")
+    assert refused.value.kind is ErrorKind.TOO_LARGE

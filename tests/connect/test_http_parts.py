@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import anyio
+import anyio.lowlevel
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -425,3 +426,47 @@ def test_a_number_with_more_digits_than_python_writes_is_not_mirrored() -> None:
 )
 def test_a_schema_that_is_refused_is_told_why(properties: Json, words: str) -> None:
     assert words in str(find_refusal({"type": "object", "properties": properties}))
+
+
+async def test_a_client_that_is_closed_sends_nothing_of_what_waits_for_a_connection() -> None:
+    seen: list[Exchange] = []
+    waiting: list[NoAnswer] = []
+
+    async def handler(exchange: Exchange) -> None:
+        seen.append(exchange)
+        await exchange.reader.gone.wait()
+
+    async def send() -> None:
+        with pytest.raises(NoAnswer) as lost:
+            await client.send("POST", "/mcp", {}, b"{}")
+        waiting.append(lost.value)
+
+    async with listening(handler) as (url, _):
+        client = HttpClient(url, connect_seconds=30, max_sockets=1)
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(3):
+                    tasks.start_soon(send)
+                await eventually(lambda: seen and client._slots.statistics().tasks_waiting == 2)
+                client.close()
+        assert len(seen) == 1
+        assert [lost.sent for lost in waiting] == [True, False, False]
+        assert client.open_sockets == 0
+
+
+async def test_a_client_that_is_closed_while_it_connects_keeps_no_connection() -> None:
+    async def handler(exchange: Exchange) -> None:
+        await exchange.respond(200)
+
+    async def send() -> None:
+        with pytest.raises(NoAnswer, match="closed") as lost:
+            await client.send("POST", "/mcp", {}, b"{}")
+        assert not lost.value.sent
+
+    async with listening(handler) as (url, _):
+        client = HttpClient(url, connect_seconds=30)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(send)
+            await anyio.lowlevel.checkpoint()  # begins to connect
+            client.close()
+        assert client.open_sockets == 0

@@ -337,3 +337,19 @@ async def test_an_http_connection_ends_its_session_on_closing() -> None:
             assert (await anyio.to_thread.run_sync(partial(post, url, "ping", headers=session)))[0] == 200
             assert connection.state is ConnectionState.READY
         assert (await anyio.to_thread.run_sync(partial(post, url, "ping", headers=session)))[0] == 404
+
+
+async def test_a_transport_that_hangs_as_it_is_left_is_given_up_and_dialled_again() -> None:
+    class Sticky(ChannelServer):
+        async def __aexit__(self, *exc: object) -> None:
+            try:
+                if self.conversations == 1:
+                    await anyio.sleep_forever()
+            finally:
+                await super().__aexit__(*exc)
+
+    server = Sticky(initialized(lambda message: {"result": {"tools": []}} if "id" in message else None))
+    async with connected(server, 40, timeout={"close": 0.1}) as connection:
+        server.hang_up()
+        await eventually(lambda: connection.restarts == 1 and connection.state is ConnectionState.READY, 30)
+        assert server.conversations == 2

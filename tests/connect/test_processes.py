@@ -19,7 +19,7 @@ import pytest
 from tests.connect.targets import connected, eventually, group_lives, pid_of
 from tests.servers.fixtures import echo_command, fault_command
 from toolweave import ConnectError, ConnectionLostError, connect_mcp
-from toolweave.connect import descent
+from toolweave.connect.stdio import descent
 from toolweave.connect.stdio.descent import signal_strays, stray_lives, strays_of
 from toolweave.connect.stdio.process import spawn
 from toolweave.connect.stdio.reaper import Reaper
@@ -318,3 +318,43 @@ async def test_a_server_that_died_many_times_leaves_no_process_and_no_file_descr
             assert (await connection.call_tool("echo", {"text": "up"})).text == "up"
         assert descriptors() == open_files
         assert not any(map(group_lives, groups))
+
+
+FORKED = """
+import os, subprocess
+from pathlib import Path
+from toolweave.connect.stdio.reaper import Reaper
+
+def server():
+    return subprocess.Popen(["sleep", "600"], start_new_session=True)
+
+def lives(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+reaper, ours = Reaper(), server()
+reaper.watch(ours.pid)
+guards, told = os.pipe()
+child = os.fork()
+if not child:
+    reaper.watch(server().pid)
+    os.write(told, str(reaper._process.pid).encode())
+    os._exit(0)
+os.waitpid(child, 0)
+guard = int(os.read(guards, 100))
+while lives(guard):  # until it has ended what it watches
+    pass
+print(ours.poll())
+ours.kill()
+ours.wait()
+reaper.release(ours.pid)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who lives")
+async def test_a_forked_process_that_ends_takes_no_server_of_its_parent_with_it() -> None:
+    with anyio.fail_after(30):
+        done = await anyio.run_process([sys.executable, "-c", FORKED])
+    assert done.stdout.split() == [b"None"]

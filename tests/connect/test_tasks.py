@@ -19,6 +19,7 @@ from toolweave import (
     ToolCall,
     ToolError,
 )
+from toolweave.testing import MemoryServer
 from toolweave.tools import CallContext
 
 pytestmark = pytest.mark.anyio
@@ -246,3 +247,18 @@ async def test_a_lost_connection_never_starts_a_task_twice() -> None:
             await connection.call_tool("job")
 
     assert calls == 1
+
+
+@pytest.mark.parametrize("wished", [10**400, -(10**400), -1, True, "soon"])
+async def test_a_task_is_polled_at_a_sane_pace_whatever_the_server_wishes(wished: Any) -> None:
+    server = MemoryServer(protocol=MODERN)
+    task = {"resultType": "task", "taskId": "t", "status": "working", "pollIntervalMs": wished}
+    server.answer("tools/call", task)
+    server.answer("tasks/get", {"taskId": "t", "status": "completed", "result": {"content": []}})
+    async with connected(server) as connection:
+        if wished == 10**400:
+            with anyio.move_on_after(0.5):
+                await connection.call_tool("x")
+            assert "tasks/get" not in server.methods
+        else:
+            assert not (await connection.call_tool("x")).is_error

@@ -84,5 +84,5 @@ def test_ratios_are_of_medians_and_a_row_without_samples_is_left_out() -> None:
 def test_the_page_has_ratios_only() -> None:
     text = as_markdown([figure("raw"), figure("toolweave", cpu=1.5, wall=123.0)])
 
-    assert "| stdio, 100 B, 1 caller | 1.5 |" in text
+    assert "| stdio, 100 B, 1 caller | 1.50 |" in text
     assert "123" not in text

@@ -31,7 +31,7 @@ from toolweave import (
     prefixed,
     tool,
 )
-from toolweave.connect import Channel
+from toolweave.connect import Callbacks, Channel, SamplingRequest
 from toolweave.testing import MemoryServer
 from toolweave.tools import EmbeddedResource, ImageContent, ResourceLink
 
@@ -568,3 +568,18 @@ async def test_what_came_is_there_to_be_asserted() -> None:
     assert server.methods[0] == "server/discover"
     assert server.requests[0].tool is None
     assert isinstance(server.tool(add), Tool)
+
+
+async def test_a_question_to_a_client_that_goes_away_is_an_error_and_no_cancellation() -> None:
+    server = MemoryServer(protocol="legacy")
+
+    async def sample(_request: SamplingRequest) -> None:
+        server.crash()
+        with pytest.raises(ConnectionLostError):
+            await server.ask("roots/list")
+        await anyio.sleep_forever()
+
+    with anyio.fail_after(20):
+        async with connect_mcp(server, callbacks=Callbacks(sampling=sample)):
+            with pytest.raises(ConnectionLostError, match="ended before the client answered"):
+                await server.ask("sampling/createMessage", {"messages": []})

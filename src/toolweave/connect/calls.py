@@ -8,11 +8,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from toolweave.config import ServerConfig
 from toolweave.connect.catalog import Catalog
 from toolweave.connect.client_features.rounds import ROUND_METHODS, exchange
 from toolweave.connect.client_features.tasks import LegacyTask, Task, wants_task
+from toolweave.connect.codes import HEADER_MISMATCH
 from toolweave.connect.deadline import Deadline
 from toolweave.connect.dial import Line
 from toolweave.connect.owner import Owner
@@ -36,7 +38,6 @@ from toolweave.tools.toolset import ToolsChanged
 
 __all__ = ["Caller"]
 
-_HEADER_MISMATCH = -32020
 _log = logging.getLogger("toolweave.connect")
 
 ResultT = TypeVar("ResultT")
@@ -73,6 +74,9 @@ class Caller:
             return await use(line)
         except (AuthRequiredError, ConnectionLostError) as exc:
             line = await self._another(line, exc, repeatable=repeatable)
+        except ProtocolError as exc:
+            exc.mask(self._config.redact)
+            raise
         try:
             return await use(line)
         except (AuthRequiredError, ConnectionLostError) as exc:
@@ -142,7 +146,8 @@ class Caller:
         except (AuthRequiredError, ConnectionLostError) as exc:
             line = await self._another(line, exc, repeatable=_repeatable(spec))
         except ProtocolError as exc:
-            if exc.code != _HEADER_MISMATCH or spec is None:
+            exc.mask(self._config.redact)
+            if exc.code != HEADER_MISMATCH or spec is None:
                 raise
             # the schema that says what is mirrored into headers is out of date, and nothing has been done (SEP-2243)
             await self.list_tools(await self.line())
@@ -168,6 +173,7 @@ class Caller:
                     "tools/call", params, meta=ctx.meta, schema=schema, deadline=deadline.at
                 )
             if first is None:
+                await anyio.lowlevel.checkpoint_if_cancelled()  # a caller who leaves at this very moment goes first
                 raise self.too_slow(f"the call of tool {params['name']!r}", seconds)
             if first.get("resultType", "complete") == "complete":
                 return first

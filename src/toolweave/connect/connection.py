@@ -66,6 +66,7 @@ class McpConnection(ServerFeatures, ClientFeatures):
         self._follower.follow(self._catalog.live, self._refresh, always=True)
         self._follow_offers()
         self._peer = Peer(self._notified, callbacks, config.name)
+        self._peer.on_gap = self._follower.missed
         self._owner = Owner(
             config,
             self._peer,
@@ -155,7 +156,10 @@ class McpConnection(ServerFeatures, ClientFeatures):
             raise
 
     async def close(self) -> None:
-        """Close the connection and end the server process; idempotent, from any task, bounded."""
+        """Close the connection and end the server process; idempotent, from any task, bounded.
+
+        A callback of the connection that calls it is cancelled with the rest of the connection.
+        """
         await self._owner.stop()
 
     async def __aenter__(self) -> Self:

@@ -16,7 +16,8 @@ __all__ = ["Deadline"]
 class Deadline:
     """`with Deadline(seconds) as deadline:` leaves the block when the time is over; `expired` says whether it was.
 
-    As `asyncio.timeout` it cancels the task it was entered in, and takes back that one cancellation only.
+    As `asyncio.timeout` it cancels the task it was entered in, and takes back that one cancellation only. Who makes
+    an error of it lets the cancel scopes around it go first: `checkpoint_if_cancelled`.
 
     Attributes:
         at: The end on the event loop's clock; infinite for no end.

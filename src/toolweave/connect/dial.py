@@ -183,6 +183,7 @@ async def _stdio(
                         env=env,
                         cwd=config.cwd,
                         stop_seconds=min(_HASTY_STOP_SECONDS, config.timeout.close),
+                        max_message_bytes=config.max_message_bytes or MAX_MESSAGE_BYTES,
                     )
                 )
             except OSError as exc:

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from toolweave.connect.channel import MAX_MESSAGE_BYTES
+from toolweave.connect.codes import INTERNAL_ERROR
 from toolweave.connect.shapes import as_object
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ErrorKind, ProtocolError, ServerError
 
@@ -37,7 +38,6 @@ __all__ = [
 ]
 
 _EXCERPT = 300
-_INTERNAL_ERROR = -32603
 _KEEPING_THE_METHOD = (307, 308)
 _PORTS = {"http": 80, "https": 443}
 _LOST_SESSION = re.compile(
@@ -115,12 +115,12 @@ def http_error(fault: Fault, *, server: str) -> ServerError:
     if fault.session_gone:
         return ConnectionLostError(f"its session has ended: {fault.text}", server=server, sent=False)
     if fault.limit is not None:
-        error = ProtocolError(fault.text, server=server, code=_INTERNAL_ERROR, data=fault.data())
+        error = ProtocolError(fault.text, server=server, code=INTERNAL_ERROR, data=fault.data())
         error.kind = ErrorKind.TOO_LARGE
         return error
     if fault.status is None:
         return ConnectionLostError(fault.text, server=server, sent=fault.sent)
-    return ProtocolError(fault.text, server=server, code=_INTERNAL_ERROR, data=fault.data())
+    return ProtocolError(fault.text, server=server, code=INTERNAL_ERROR, data=fault.data())
 
 
 async def own_headers(settings: HttpSettings, *, server: str) -> Mapping[str, str]:

@@ -13,6 +13,7 @@ import anyio
 
 from toolweave.config import ServerConfig
 from toolweave.connect.calls import Caller
+from toolweave.connect.codes import METHOD_NOT_FOUND
 from toolweave.connect.dial import Line
 from toolweave.connect.events import Events
 from toolweave.connect.feed.follow import CAPABILITIES, CHANGED_EVENTS, Follower
@@ -32,13 +33,12 @@ from toolweave.connect.offers import (
     resource_contents,
 )
 from toolweave.connect.shapes import as_object
+from toolweave.connect.wire.answers import request_text
 from toolweave.errors import ProtocolError
 from toolweave.tools.result import EmbeddedResource
 from toolweave.tools.toolset import Unsubscribe
 
 __all__ = ["ServerFeatures"]
-
-_METHOD_NOT_FOUND = -32601
 
 ItemT = TypeVar("ItemT")
 
@@ -106,12 +106,16 @@ class ServerFeatures:
         Raises:
             ProtocolError: The server does not offer subscriptions, or refuses this one.
             RequestTimeoutError: It has not agreed within `timeout` or the server's `timeout.read`.
+            ToolError: The URI has no form in JSON.
         """
+        if not isinstance(uri, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a URI is a string, not {type(uri).__name__}")
+        request_text(0, "resources/subscribe", {"uri": uri})  # what cannot be sent must not reach the shared line
         line = await self._caller.line()
         offered = as_object(line.session.agreement.capabilities.get("resources")) or {}
         if not offered.get("subscribe"):
             text = "it does not offer subscriptions to resources (its capabilities lack resources.subscribe)"
-            raise ProtocolError(text, server=self.config.name, code=_METHOD_NOT_FOUND)
+            raise ProtocolError(text, server=self.config.name, code=METHOD_NOT_FOUND)
         seconds = self.config.timeout.read if timeout is None else timeout
         with anyio.move_on_after(seconds):
             return await self._caller.once_more(lambda _line: self._follower.subscribe(uri, listener))

@@ -14,6 +14,7 @@ from typing import Any
 
 import anyio
 
+from toolweave.connect.codes import UNSUPPORTED_VERSION
 from toolweave.connect.report import Report
 from toolweave.connect.session import Agreement, Peer, Session, Wire, ask, envelope
 from toolweave.connect.shapes import as_array, as_object, as_text
@@ -25,8 +26,6 @@ LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """Revisions with an `initialize` handshake, oldest first."""
 MODERN_VERSIONS = ("2026-07-28",)
 """Stateless revisions, oldest first."""
-
-UNSUPPORTED_VERSION = -32022
 
 
 class ProbeRefused(Exception):

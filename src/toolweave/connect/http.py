@@ -16,6 +16,7 @@ import anyio
 import httpx2
 import msgspec
 
+from toolweave.connect.codes import INTERNAL_ERROR
 from toolweave.connect.fault import (
     Fault,
     HeaderSource,
@@ -32,6 +33,7 @@ from toolweave.connect.fault import (
     unasked_encoding,
 )
 from toolweave.connect.shapes import as_object
+from toolweave.connect.wire.jsonrpc import BOM
 from toolweave.connect.wire.proxy import proxy_for
 
 __all__ = ["HttpFaults", "http_client", "status_fault", "transport_fault"]
@@ -61,7 +63,7 @@ class HttpFaults:
         """Return the answer that carries a fault through the SDK."""
         ticket = secrets.token_hex(8)
         self._faults[ticket] = fault
-        error = {"code": -32603, "message": fault.text, "data": {"ticket": ticket}}
+        error = {"code": INTERNAL_ERROR, "message": fault.text, "data": {"ticket": ticket}}
         body = {"jsonrpc": "2.0", "id": None, "error": error}
         headers = {"www-authenticate": fault.challenge} if fault.challenge is not None else {}
         return httpx2.Response(max(fault.status or 503, 400), headers=headers, request=request, json=body)
@@ -158,7 +160,7 @@ class _Isolating(httpx2.AsyncBaseTransport):
 
     async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """Read a whole body here, so that a break in it is a fault of this request alone."""
-        body = await self._read(response)
+        body = (await self._read(response)).removeprefix(BOM)
         if not _is_well_formed(body):
             return self._faults.response(request, not_json(self._settings, response.status_code, body))
         return httpx2.Response(response.status_code, headers=_plain(response), request=request, content=body)

@@ -82,4 +82,5 @@ class ClientFeatures:
     async def _deliver_logs(self) -> None:
         """Run for as long as the line holds."""
         if self._peer.logs is not None:
-            await self._peer.logs.run()
+            with self._peer.working():
+                await self._peer.logs.run()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolweave.connect.codes import INTERNAL_ERROR
 from toolweave.connect.feed.listing import Judged, read_entries
 from toolweave.connect.results import content_block
 from toolweave.connect.shapes import as_array, as_object, as_text
@@ -123,7 +124,7 @@ def resource_contents(raw: Mapping[str, Any], *, server: str) -> tuple[EmbeddedR
     """
     contents = as_array(raw.get("contents"))
     if contents is None:
-        raise ProtocolError("its answer to resources/read has no list 'contents'", server=server, code=-32603)
+        raise ProtocolError("its answer to resources/read has no list 'contents'", server=server, code=INTERNAL_ERROR)
     blocks = [content_block({"type": "resource", "resource": item}) for item in contents]
     return tuple(block for block in blocks if isinstance(block, EmbeddedResource))
 
@@ -136,7 +137,7 @@ def prompt_result(raw: Mapping[str, Any], *, server: str) -> PromptResult:
     """
     messages = as_array(raw.get("messages"))
     if messages is None:
-        raise ProtocolError("its answer to prompts/get has no list 'messages'", server=server, code=-32603)
+        raise ProtocolError("its answer to prompts/get has no list 'messages'", server=server, code=INTERNAL_ERROR)
     return PromptResult(
         description=as_text(raw.get("description")) or "",
         messages=tuple(

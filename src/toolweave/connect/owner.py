@@ -102,7 +102,10 @@ class Owner:
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"toolweave {self.config.name}")
 
     async def stop(self) -> None:
-        """Close the connection, from any task; returns when it is closed, within a bound."""
+        """Close the connection, from any task; returns when it is closed, within a bound.
+
+        From a callback that the connection runs it returns at once: that callback is a part of what ends.
+        """
         self._stopping = True
         task = self._task
         if task is None:
@@ -111,7 +114,7 @@ class Owner:
         self._wake.set()
         if self.line is None and self._scope is not None:
             self._scope.cancel()
-        if task is asyncio.current_task():
+        if asyncio.current_task() in (task, *self.peer.at_work):
             return
         with anyio.CancelScope(shield=True):
             _, pending = await asyncio.wait({task}, timeout=self.config.timeout.close + _TEARDOWN_SECONDS)
@@ -227,14 +230,20 @@ class Owner:
         return None, ConnectError("it refused every way to connect", server=self.config.name)
 
     async def _dial(self, attempt: Attempt, deadline: float) -> None:
+        ended: Exception | None = None
         with anyio.CancelScope(deadline=deadline) as self._scope:
             async with open_session(self.config, attempt, self.peer, self.report) as line:
                 self._scope.deadline = math.inf
                 self._attempt = _learned(attempt, line)
-                await self._use(line)
-                self._scope.deadline = anyio.current_time() + self.config.timeout.close + _TEARDOWN_SECONDS
-        if self._scope.cancelled_caught and not self._stopping and self._opened is None:
-            raise connected_too_late(self.config, self.report)
+                try:
+                    await self._use(line)
+                except Exception as exc:
+                    ended = exc
+                    raise
+                finally:
+                    self._scope.deadline = anyio.current_time() + self.config.timeout.close + _TEARDOWN_SECONDS
+        if self._scope.cancelled_caught and not self._stopping:  # too slow to begin, or to end
+            raise ended or connected_too_late(self.config, self.report)
 
     async def _use(self, line: Line) -> None:
         self._wake = anyio.Event()

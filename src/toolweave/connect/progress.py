@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-import math
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -29,27 +29,35 @@ class ProgressFeed:
     def __init__(self, callback: ProgressCallback, touch: Callable[[], None]) -> None:
         self._callback = callback
         self._touch = touch
-        self._send, self._receive = anyio.create_memory_object_stream[Progress](math.inf)
+        self._waiting: deque[Progress] = deque()
+        self._arrived = anyio.Event()
+        self._ended = False
 
     def put(self, progress: Progress) -> None:
         """Take one notification; never waits."""
         self._touch()
-        self._send.send_nowait(progress)
+        self._waiting.append(progress)
+        self._arrived.set()
 
     def end(self) -> None:
         """Say that no more will come; `run` returns when the rest is delivered."""
-        self._send.close()
+        self._ended = True
+        self._arrived.set()
 
     async def run(self) -> None:
         """Deliver until `end`."""
-        async with self._receive:
-            async for progress in self._receive:
+        while True:
+            await self._arrived.wait()
+            self._arrived = anyio.Event()
+            while self._waiting:
                 try:
-                    outcome = self._callback(progress)
+                    outcome = self._callback(self._waiting.popleft())
                     if inspect.isawaitable(outcome):
                         await outcome
                 except Exception:  # boundary: user code must not fail the call it watches
                     _log.exception("a progress callback raised")
+            if self._ended:
+                return
 
 
 async def watched(

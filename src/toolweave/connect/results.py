@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from toolweave.connect.codes import INTERNAL_ERROR
 from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.errors import ErrorKind, ProtocolError, ToolError
 from toolweave.tools.result import (
@@ -34,12 +35,16 @@ def tool_result(raw: Mapping[str, Any], *, server: str) -> ToolResult:
     """
     kind = raw.get("resultType", "complete")  # absent in legacy revisions: complete
     if kind != "complete":
-        raise ProtocolError(f"it answered with unknown resultType {str(kind)[:80]!r}", server=server, code=-32603)
+        raise ProtocolError(
+            f"it answered with unknown resultType {str(kind)[:80]!r}", server=server, code=INTERNAL_ERROR
+        )
     content = as_array(raw.get("content", []))
     if content is None:
-        raise ProtocolError("its result's 'content' is no list", server=server, code=-32603)
+        raise ProtocolError("its result's 'content' is no list", server=server, code=INTERNAL_ERROR)
     if "content" not in raw and "structuredContent" not in raw and not raw.get("isError"):
-        raise ProtocolError("its result has neither 'content' nor 'structuredContent'", server=server, code=-32603)
+        raise ProtocolError(
+            "its result has neither 'content' nor 'structuredContent'", server=server, code=INTERNAL_ERROR
+        )
     blocks = tuple(map(content_block, content))
     is_error = raw.get("isError") is True
     result = ToolResult(

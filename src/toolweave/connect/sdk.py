@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+import re
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, Self
@@ -30,9 +31,9 @@ from mcp.shared.transport_context import TransportContext
 from pydantic import ValidationError
 
 from toolweave.connect.channel import Channel
-from toolweave.connect.fault import HttpSettings, http_error
+from toolweave.connect.fault import HttpSettings, http_error, too_large
 from toolweave.connect.http import HttpFaults, http_client, status_fault, transport_fault
-from toolweave.connect.session import Peer, Wire
+from toolweave.connect.session import UNCANCELLABLE, Loss, Peer, Wire
 from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.connect.wire.jsonrpc import answer_id
 from toolweave.errors import (
@@ -45,12 +46,9 @@ __all__ = ["channel_wire", "http_wire", "in_process_wire", "sse_wire", "streams_
 
 _log = logging.getLogger("toolweave.connect")
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
-_UNCANCELLABLE = frozenset({"initialize", "server/discover"})
 _BAD_EVENT = "Failed to parse SSE message"
+_PASSED_LIMIT = re.compile(r"SSE stream failed: Server-sent event exceeded the (\d+) byte limit")
 _GONE_STREAM = ("SSE stream", "server answered a request with 202")
-
-Loss = Callable[[bool], ServerError]
-"""Makes the error of a lost connection; the argument says whether the request was sent."""
 
 
 class _ReadStream:
@@ -189,7 +187,7 @@ class SdkWire:
         """Send a request and return its result as it came; see `Wire.request`."""
         if self._over.is_set():
             raise self._loss(False)
-        opts: CallOptions = {"cancel_on_abandon": method not in _UNCANCELLABLE}
+        opts: CallOptions = {"cancel_on_abandon": method not in UNCANCELLABLE}
         if request_id is not None:
             opts["request_id"] = request_id
         if isinstance(self._dispatcher, DirectDispatcher) and (token := _progress_token(params)) is not None:
@@ -260,6 +258,8 @@ class SdkWire:
         if code == types.CONNECTION_CLOSED and message == "Connection closed":
             self.end()  # the dispatcher itself says so only when it has told all who wait
             return self._loss(True)
+        if code == types.CONNECTION_CLOSED and (passed := _PASSED_LIMIT.match(message)) is not None:
+            return http_error(too_large(int(passed[1])), server=self._server)
         if code in (types.CONNECTION_CLOSED, types.INVALID_REQUEST) and message.startswith(_GONE_STREAM):
             return ConnectionLostError(f"the answer did not come: {message}", server=self._server, sent=True)
         if code == types.PARSE_ERROR and message.startswith(_BAD_EVENT):

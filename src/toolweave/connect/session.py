@@ -6,6 +6,7 @@ handshake, which stamps what each era wants (PROTOCOL 1.2). Knows nothing of too
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 import math
@@ -17,15 +18,21 @@ from typing import Any, Protocol
 
 import anyio
 
-from toolweave.connect.client_features.asked import METHOD_NOT_FOUND, Asked, client_capabilities, log_message
+from toolweave.connect.client_features.asked import Asked, client_capabilities, log_message
 from toolweave.connect.client_features.callbacks import NO_CALLBACKS, Callbacks
 from toolweave.connect.client_features.logs import LogFeed
 from toolweave.connect.shapes import as_object, as_text
 from toolweave.connect.silence import Silence
-from toolweave.errors import ProtocolError
+from toolweave.errors import ProtocolError, ServerError
 from toolweave.tools.call import Progress
 
-__all__ = ["METHOD_NOT_FOUND", "Agreement", "Peer", "Session", "Wire", "ask", "envelope"]
+__all__ = ["UNCANCELLABLE", "Agreement", "Loss", "Peer", "Session", "Wire", "ask", "envelope"]
+
+UNCANCELLABLE = frozenset({"initialize", "server/discover"})
+"""The requests of the handshake: a client must not cancel them (basic/utilities/cancellation)."""
+
+Loss = Callable[[bool], ServerError]
+"""Makes the error of a lost connection; the argument says whether the request was sent."""
 
 _REPEATS = 3
 _PREFIX = "io.modelcontextprotocol/"
@@ -99,6 +106,8 @@ class Peer:
     Attributes:
         asked: Answers the server's requests.
         may_answer: Whether there is any request that is not refused.
+        on_gap: Called when the server may have sent notifications that were lost on the way.
+        at_work: The tasks of the connection in which callbacks of the user run now.
         logs: Takes log messages, or None.
         log_level: The least severity that was asked for, or None.
     """
@@ -110,6 +119,8 @@ class Peer:
         server: str = "",
     ) -> None:
         self.asked = Asked(callbacks, server)
+        self.on_gap: Callable[[], None] = lambda: None
+        self.at_work: set[asyncio.Task[Any] | None] = set()
         self.may_answer = callbacks.may_answer
         self.logs = LogFeed(callbacks.logging) if callbacks.logging is not None else None
         self.log_level: str | None = callbacks.log_level
@@ -139,6 +150,16 @@ class Peer:
             yield
         finally:
             self._waiting.discard(silence)
+
+    @contextmanager
+    def working(self) -> Generator[None, None, None]:
+        """Note that callbacks of the user run in this task, which belongs to the connection, during the block."""
+        task = asyncio.current_task()
+        self.at_work.add(task)
+        try:
+            yield
+        finally:
+            self.at_work.discard(task)
 
     def watch_progress(self, callback: Callable[[Progress], None]) -> str:
         """Return a progress token whose notifications go to `callback` until `forget_progress`."""
@@ -174,7 +195,8 @@ class Peer:
         for silence in self._waiting:
             silence.hold()
         try:
-            return await self.asked.answer(method, params)
+            with self.working():
+                return await self.asked.answer(method, params)
         finally:
             self._answering -= 1
             for silence in self._waiting:

@@ -9,6 +9,8 @@ import anyio
 
 __all__ = ["Silence"]
 
+_STEP_SECONDS = 0.001  # a scope's deadline is too dear to move for less
+
 
 class Silence:
     """The bound of one request: `seconds` since the last sign of life, and `total` seconds in all.
@@ -28,7 +30,9 @@ class Silence:
     def touch(self) -> None:
         """Take a sign of life."""
         if not self._holds:
-            self._scope.deadline = min(self._limit, anyio.current_time() + self._seconds)
+            deadline = min(self._limit, anyio.current_time() + self._seconds)
+            if abs(deadline - self._scope.deadline) > _STEP_SECONDS:
+                self._scope.deadline = deadline
 
     def hold(self, times: int = 1) -> None:
         """Stop counting until `release` was called as often."""

@@ -21,7 +21,7 @@ import anyio.abc
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from toolweave.connect import Channel, memory_channels
-from toolweave.errors import ProtocolError
+from toolweave.errors import ConnectionLostError, ProtocolError
 from toolweave.testing.offer import INVALID_PARAMS, LISTS, METHOD_NOT_FOUND, Offer, refuse
 from toolweave.testing.script import Reaction, Received
 from toolweave.testing.shapes import Json, as_object
@@ -106,6 +106,7 @@ class Conversation:
         self._running: dict[int | str, _Running] = {}
         self._asked: dict[str, asyncio.Future[Json]] = {}
         self._ids = itertools.count(1)
+        self._over = False
         self._loop = asyncio.get_running_loop()
         # a stream of our own to the client: what a test sends goes out at once, without an await
         self._outgoing, self._to_client = anyio.create_memory_object_stream[bytes](math.inf)
@@ -126,12 +127,14 @@ class Conversation:
 
     def hang_up(self) -> None:
         """End the conversation as a server does that crashes: at once, whatever runs."""
+        self._over = True
         self._outgoing.close()
         self._incoming.close()
         for running in self._running.values():
             running.scope.cancel()
         for asked in self._asked.values():
-            asked.cancel()
+            if not asked.done():
+                asked.set_exception(_gone())
 
     # what the server sends by itself
 
@@ -152,7 +155,10 @@ class Conversation:
 
         Raises:
             ProtocolError: The client refused.
+            ConnectionLostError: The conversation ended before it answered.
         """
+        if self._over:
+            raise _gone()
         key = f"server-{next(self._ids)}"
         answer = self._asked[key] = self._loop.create_future()
         try:
@@ -305,6 +311,10 @@ class Conversation:
             self.notify("notifications/progress", told)
 
         return CallContext(on_progress=None if token is None else report, meta=meta)
+
+
+def _gone() -> ConnectionLostError:
+    return ConnectionLostError("the conversation ended before the client answered", server="in memory", sent=True)
 
 
 def _error(code: int, message: str, data: Any = None) -> Json:

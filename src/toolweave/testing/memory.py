@@ -210,6 +210,7 @@ class MemoryServer:
 
         Raises:
             ProtocolError: The client refused.
+            ConnectionLostError: The client was gone before it answered.
             RuntimeError: No client is connected.
         """
         if not self._open:

@@ -21,6 +21,7 @@ from toolweave.connect.client_features.callbacks import (
     SamplingRequest,
     SamplingResult,
 )
+from toolweave.connect.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.connect.feed.listing import read_tools
 from toolweave.connect.results import content_block
 from toolweave.connect.shapes import as_array, as_object, as_text
@@ -32,9 +33,6 @@ from toolweave.tools.result import AudioContent, ContentBlock, ImageContent, Tex
 __all__ = ["TASKS_EXTENSION", "Asked", "client_capabilities", "log_message"]
 
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
-METHOD_NOT_FOUND = -32601
-INVALID_PARAMS = -32602
-INTERNAL_ERROR = -32603
 REJECTED = -1
 """The code of a sampling request that the user turned down (client/sampling, Error Handling)."""
 
@@ -79,15 +77,21 @@ class Asked:
         Raises:
             ProtocolError: The refusal, with the code that the server is told.
         """
-        match method:
-            case "sampling/createMessage" if self._callbacks.sampling is not None:
-                return await self._sample(params)
-            case "elicitation/create" if self._callbacks.elicitation is not None:
-                return await self._elicit(params)
-            case "roots/list" if self.roots is not None:
-                return await self._list_roots()
-            case _:
-                raise self.refusal(METHOD_NOT_FOUND, f"this client does not offer {method}")
+        try:
+            match method:
+                case "sampling/createMessage" if self._callbacks.sampling is not None:
+                    return await self._sample(params)
+                case "elicitation/create" if self._callbacks.elicitation is not None:
+                    return await self._elicit(params)
+                case "roots/list" if self.roots is not None:
+                    return await self._list_roots()
+                case _:
+                    raise self.refusal(METHOD_NOT_FOUND, f"this client does not offer {method}")
+        except ProtocolError:
+            raise
+        except Exception:  # boundary: an odd request, or an odd answer of a callback
+            _log.exception("server %r: its request %r could not be answered", self._server, method)
+        raise self.refusal(INTERNAL_ERROR, "the client failed to answer")
 
     async def _sample(self, params: Mapping[str, Any]) -> dict[str, Any]:
         messages = as_array(params.get("messages"))

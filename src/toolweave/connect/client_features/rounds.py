@@ -11,7 +11,8 @@ from typing import Any
 
 import anyio
 
-from toolweave.connect.client_features.asked import METHOD_NOT_FOUND, Asked
+from toolweave.connect.client_features.asked import Asked
+from toolweave.connect.codes import INTERNAL_ERROR, METHOD_NOT_FOUND, MISSING_CAPABILITY, URL_ELICITATION_REQUIRED
 from toolweave.connect.session import Session
 from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.connect.silence import Silence
@@ -23,9 +24,6 @@ MAX_ROUNDS = 10
 ROUND_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
 """The requests that may be answered by `input_required`."""
 
-MISSING_CAPABILITY = -32021
-URL_ELICITATION_REQUIRED = -32042
-INTERNAL_ERROR = -32603
 _PAUSE_SECONDS = 0.05
 _MAX_PAUSE_SECONDS = 1.0
 

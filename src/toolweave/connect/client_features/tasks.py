@@ -7,14 +7,14 @@ any more. Knows no connection: it makes its requests through the function it is 
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import anyio
 
-from toolweave.connect.client_features.asked import INTERNAL_ERROR, Asked
+from toolweave.connect.client_features.asked import Asked
 from toolweave.connect.client_features.rounds import gather_input
+from toolweave.connect.codes import INTERNAL_ERROR
 from toolweave.connect.session import Agreement
 from toolweave.connect.shapes import as_object, as_text
 from toolweave.connect.silence import Silence
@@ -25,7 +25,7 @@ __all__ = ["LegacyTask", "Task", "wants_task"]
 
 _log = logging.getLogger("toolweave.connect")
 _POLL_SECONDS = 1.0
-_MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.05, 60.0
+_MIN_POLL_MS, _MAX_POLL_MS = 50, 60_000
 _COURTESY_SECONDS = 1.0
 _ENDED = ("completed", "failed", "cancelled")
 _STATUSES = ("working", "input_required", *_ENDED)
@@ -133,8 +133,9 @@ class Task:
     async def _pause(self, task: Mapping[str, Any]) -> None:
         wished = task.get(self._INTERVAL)
         seconds = _POLL_SECONDS
-        if isinstance(wished, (int, float)) and not isinstance(wished, bool) and math.isfinite(wished):
-            seconds = min(max(wished / 1000, _MIN_POLL_SECONDS), _MAX_POLL_SECONDS)
+        if isinstance(wished, (int, float)) and not isinstance(wished, bool):
+            # in this order it holds for NaN too, and before the division for numbers that no float can hold
+            seconds = min(max(_MIN_POLL_MS, wished), _MAX_POLL_MS) / 1000
         with self._silence.held():
             await anyio.sleep(seconds)
 

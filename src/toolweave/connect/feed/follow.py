@@ -104,6 +104,11 @@ class Follower:
         if take is not None:
             take(params)
 
+    def missed(self) -> None:
+        """Note that notifications may have been lost until now, of whatever kind."""
+        self._caught_up()
+        self._subscriptions.missed()
+
     async def subscribe(self, uri: str, listener: Callable[[ResourceUpdated], Any]) -> Callable[[], None]:
         """Call `listener` on updates of a resource; see `Subscriptions.subscribe`."""
         return await self._subscriptions.subscribe(uri, listener)

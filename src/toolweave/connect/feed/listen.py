@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 import anyio.abc
 
+from toolweave.connect.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from toolweave.connect.feed.live import wait_after
 from toolweave.connect.feed.subscriptions import Subscriptions
 from toolweave.connect.session import Session
@@ -30,8 +31,7 @@ _log = logging.getLogger("toolweave.connect")
 _SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 _URIS = "resourceSubscriptions"
 _STABLE_SECONDS = 60.0
-_METHOD_NOT_FOUND = -32601
-_REFUSALS = frozenset({-32600, _METHOD_NOT_FOUND, -32602})
+_REFUSALS = frozenset({INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS})
 _numbers = itertools.count(1)
 
 
@@ -178,7 +178,7 @@ class Listening:
                 self._subscriptions.confirm(uri, after_gap=after_gap)
             else:
                 text = f"it does not offer to tell of updates of {uri!r}"
-                self._subscriptions.refuse(uri, ProtocolError(text, server=self._server, code=-32602))
+                self._subscriptions.refuse(uri, ProtocolError(text, server=self._server, code=INVALID_PARAMS))
 
     def _failed(self, stream: _Stream) -> None:
         now, failure = anyio.current_time(), stream.failure
@@ -187,7 +187,7 @@ class Listening:
         self._retry_at = now + wait_after(self._failures, random.random())  # noqa: S311 - spreads retries
         if failure is None or not _is_refusal(failure):
             _log.info("server %r: its stream of changes ended: %s", self._server, failure or "it closed it")
-        elif stream.uris and isinstance(failure, ProtocolError) and failure.code != _METHOD_NOT_FOUND:
+        elif stream.uris and isinstance(failure, ProtocolError) and failure.code != METHOD_NOT_FOUND:
             kept = self._held.uris if self._held is not None else []
             for uri in stream.uris:
                 if uri not in kept:

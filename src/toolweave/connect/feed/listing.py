@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
+from toolweave.connect.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.errors import ProtocolError
 from toolweave.tools.spec import ToolSpec
@@ -19,7 +20,6 @@ __all__ = ["MAX_ENTRIES", "Judged", "Listing", "Refusal", "Request", "list_all",
 MAX_PAGES = 1_000
 MAX_ENTRIES = 100_000
 
-_BAD_CURSOR = -32602
 _MAX_TTL_MS = 24 * 3600 * 1000.0
 
 Request = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
@@ -72,7 +72,7 @@ async def list_all(request: Request, method: str, key: str, *, server: str) -> L
         try:
             page = await request(method, {} if cursor is None else {"cursor": cursor})
         except ProtocolError as exc:
-            if cursor is None or exc.code != _BAD_CURSOR or begun_anew:
+            if cursor is None or exc.code != INVALID_PARAMS or begun_anew:
                 raise
             listing, cursor, begun_anew = Listing(), None, True
             seen.clear()
@@ -80,7 +80,7 @@ async def list_all(request: Request, method: str, key: str, *, server: str) -> L
         listing.pages += 1
         entries = page.get(key)
         if not isinstance(entries, list):
-            raise ProtocolError(f"its answer to {method} has no list {key!r}", server=server, code=-32603)
+            raise ProtocolError(f"its answer to {method} has no list {key!r}", server=server, code=INTERNAL_ERROR)
         listing.entries.extend(cast("list[Any]", entries))
         _note_ttl(listing, page)
         cursor = page.get("nextCursor")  # "" is a valid cursor (PROTOCOL 1.2, Pagination)

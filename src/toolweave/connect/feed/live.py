@@ -15,13 +15,13 @@ from typing import Any, Generic, Literal, TypeVar
 
 import anyio
 
+from toolweave.connect.codes import METHOD_NOT_FOUND
 from toolweave.connect.feed.listing import Judged, Listing, Refusal, Request, list_all
 from toolweave.errors import ProtocolError
 
 __all__ = ["ListChanged", "ListKind", "LiveList", "pinned", "wait_after"]
 
 _log = logging.getLogger("toolweave.connect")
-_METHOD_NOT_FOUND = -32601
 _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 30.0
 _SHORTEST_TTL_SECONDS = 1.0
@@ -226,7 +226,7 @@ class LiveList(Generic[ItemT]):
         try:
             listing = await list_all(request, self.method, self.kind, server=self._server)
         except ProtocolError as exc:
-            if exc.code != _METHOD_NOT_FOUND:
+            if exc.code != METHOD_NOT_FOUND:
                 raise
             listing = Listing()  # a server that has none, such as one of prompts only
         judged = self._judge(listing.entries, refusal)

@@ -120,6 +120,12 @@ class Subscriptions:
             if not one.settled.is_set():
                 self.refuse(one.uri, error)
 
+    def missed(self) -> None:
+        """Tell everybody that an update may have been missed."""
+        for one in tuple(self._by_uri.values()):
+            if one.confirmed:
+                self._tell(one, ResourceUpdated(uri=one.uri, missed=True))
+
     def confirm(self, uri: str, *, after_gap: bool) -> None:
         """Note that the server tells of a resource from now on; `after_gap`: it did not until now."""
         one = self._by_uri.get(uri)

@@ -20,6 +20,7 @@ import anyio.to_thread
 from toolweave.connect.channel import MAX_MESSAGE_BYTES, NotSent
 from toolweave.connect.stdio.descent import Stray, group_lives, signal_group, signal_strays, stray_lives, strays_of
 from toolweave.connect.stdio.reaper import reaper
+from toolweave.connect.wire.jsonrpc import BOM
 
 __all__ = ["ServerProcess", "spawn"]
 
@@ -27,7 +28,6 @@ _STDERR_BYTES = 16 * 1024
 _HIGH_WATER = 8 * 1024 * 1024
 _EOF_SHARE, _TERM_SHARE, _KILL_SHARE = 0.4, 0.4, 0.2
 _POLL_SECONDS, _SLOWEST_POLL_SECONDS = 0.005, 0.1
-_BOM = b"\xef\xbb\xbf"
 _CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b.|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -92,12 +92,14 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 self._partial += line
                 line = bytes(self._partial)
                 self._partial = bytearray()
+            if len(line) > self._max:
+                self._end_oversized()
+                return
             self._line(line)
         if rest:
             self._partial += rest
             if len(self._partial) > self._max:
-                self._end(f"it sent a message of more than {self._max} bytes")
-                self._partial = bytearray()
+                self._end_oversized()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """Note which pipe ended; the end of standard output is the end of the conversation."""
@@ -269,7 +271,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if self._sink is not None and line.startswith(b"{") and self._eof is None:  # nearly always
             self._sink(line)
             return
-        line = line.removeprefix(_BOM).strip()
+        line = line.removeprefix(BOM).strip()
         if not line or self._eof is not None:
             return
         if not line.startswith((b"{", b"[")):
@@ -284,6 +286,11 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if self._queued_bytes > _HIGH_WATER and not self._paused_reading:
             self._paused_reading = True
             self._with_stdout(lambda pipe: pipe.pause_reading())
+
+    def _end_oversized(self) -> None:
+        self._partial = bytearray()
+        self._signalled = True  # how it exits now says nothing about it
+        self._end(f"it sent a message of more than {self._max} bytes; ask for less, or raise 'max_message_bytes'")
 
     def _end(self, reason: str) -> None:
         if self._eof is None:
@@ -318,17 +325,26 @@ class _Output(asyncio.Protocol):
 
 @asynccontextmanager
 async def spawn(
-    argv: Sequence[str], *, env: Mapping[str, str], cwd: str | None, stop_seconds: float
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: str | None,
+    stop_seconds: float,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
 ) -> AsyncGenerator[ServerProcess, None]:
     """Start a server process in a process group of its own, and end the whole group on leaving.
 
     No shell is involved. `stop_seconds` bounds the end; most of it is the server's to exit by itself.
 
+    uvloop leaves a second copy of each pipe open in the process. There a server that closes its standard output or
+    input, but lives, is not noticed by that: its calls end at their timeouts. One that exits is noticed as ever.
+    A message larger than `max_message_bytes` ends the conversation.
+
     Raises:
         OSError: The program cannot be started.
     """
     loop = asyncio.get_running_loop()
-    process = ServerProcess(stop_seconds=stop_seconds)
+    process = ServerProcess(stop_seconds=stop_seconds, max_message_bytes=max_message_bytes)
     with anyio.CancelScope(shield=True):  # a cancel in mid-spawn would lose a live process
         await loop.subprocess_exec(lambda: process, *argv, env=dict(env), cwd=cwd, start_new_session=os.name == "posix")
     process.pipes_made()

@@ -45,19 +45,23 @@ class Reaper:
     def watch(self, group: int) -> None:
         """End this process group when our process dies."""
         with self._lock:
+            if self._owner_pid != os.getpid():  # after a fork: what the parent started is the parent's to end
+                self._owner_pid, self._process, self._groups = os.getpid(), None, set()
             self._groups.add(group)
             self._tell(f"+{group}\n")
 
     def release(self, group: int) -> None:
         """Forget a process group that has ended; the watching process ends with the last one."""
         with self._lock:
+            if self._owner_pid != os.getpid():
+                return
             self._groups.discard(group)
             self._tell(f"-{group}\n")
             if not self._groups:
                 self._stop()
 
     def _tell(self, line: str) -> None:
-        if self._process is None or self._owner_pid != os.getpid():
+        if self._process is None:
             self._start()
             line = "".join(f"+{group}\n" for group in self._groups)
         process = self._process
@@ -70,10 +74,8 @@ class Reaper:
             self._process = None
 
     def _start(self) -> None:
-        self._process = None
         if os.name != "posix" or not sys.executable:
             return
-        self._owner_pid = os.getpid()
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _PROGRAM],
             stdin=subprocess.PIPE,
@@ -84,7 +86,7 @@ class Reaper:
 
     def _stop(self) -> None:
         process, self._process = self._process, None
-        if process is None or process.stdin is None or self._owner_pid != os.getpid():
+        if process is None or process.stdin is None:
             return
         try:
             process.stdin.close()

@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import msgspec
 
+from toolweave.connect.codes import INTERNAL_ERROR
 from toolweave.connect.shapes import as_object, as_text
-from toolweave.connect.wire.jsonrpc import INTERNAL_ERROR, Message, encode_request, payload
+from toolweave.connect.wire.jsonrpc import Message, encode_request, payload
 from toolweave.errors import ErrorKind, ProtocolError, ToolError
 
 __all__ = ["invalid", "request_text", "result_of"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,7 +18,7 @@ import anyio.abc
 import msgspec
 
 from toolweave.connect.channel import Channel, NotSent
-from toolweave.connect.session import Peer
+from toolweave.connect.session import UNCANCELLABLE, Loss, Peer
 from toolweave.connect.wire.answers import invalid, request_text, result_of
 from toolweave.connect.wire.incoming import Incoming
 from toolweave.connect.wire.jsonrpc import Message, answer_id, decode, encode_notification, without_deep_entries
@@ -27,7 +27,6 @@ from toolweave.errors import ServerError
 __all__ = ["ChannelWire", "channel_wire"]
 
 _log = logging.getLogger("toolweave.connect")
-_UNCANCELLABLE = frozenset({"initialize", "server/discover"})
 _COURTESY_SECONDS = 1.0
 _SMALL_BYTES = 4096  # a larger one gains nothing by sharing a write, and is seen to be unsent when it waits alone
 
@@ -40,10 +39,6 @@ class _Pipe(Protocol):
     def congested(self) -> bool: ...
 
     def write(self, messages: bytes) -> None: ...
-
-
-Loss = Callable[[bool], ServerError]
-"""Makes the error of a lost connection; the argument says whether the request was sent."""
 
 
 class ChannelWire:
@@ -98,16 +93,16 @@ class ChannelWire:
             sent = True
             return await answer
         except OSError as exc:
-            if answer.done() and not answer.cancelled():
-                answer.exception()  # taken here, so that asyncio does not report it as lost
             raise self._loss(not isinstance(exc, NotSent)) from None
         except asyncio.CancelledError:
-            if sent and method not in _UNCANCELLABLE and not self.over:
+            if sent and method not in UNCANCELLABLE and not self.over:
                 await self._cancel(key)
             raise
         finally:
             self._pending.pop(key, None)
             self._lists.discard(key)
+            if not sent and answer.done():
+                answer.exception()  # taken here, so that asyncio does not report it as lost
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification; nothing is raised when the server is gone."""

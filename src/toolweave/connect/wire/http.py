@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import logging
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -27,14 +27,14 @@ from toolweave.connect.fault import (
     odd_content,
     unasked_encoding,
 )
-from toolweave.connect.session import Peer
+from toolweave.connect.session import UNCANCELLABLE, Loss, Peer
 from toolweave.connect.shapes import as_object, as_text
 from toolweave.connect.wire.answers import invalid, request_text, result_of
 from toolweave.connect.wire.endpoint import EVENTS, JSON, Endpoint
 from toolweave.connect.wire.headers import argument_headers, find_refusal, mirrored_arguments, modern_headers
 from toolweave.connect.wire.http1 import NoAnswer, Response
 from toolweave.connect.wire.incoming import Incoming
-from toolweave.connect.wire.jsonrpc import Message, answer_id, decode, encode_notification, without_deep_entries
+from toolweave.connect.wire.jsonrpc import BOM, Message, answer_id, decode, encode_notification, without_deep_entries
 from toolweave.connect.wire.streams import EventStreams
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
 
@@ -43,7 +43,6 @@ __all__ = ["HttpWire", "http_wire"]
 _log = logging.getLogger("toolweave.connect")
 _REVISION_KEY = "io.modelcontextprotocol/protocolVersion"
 _INITIALIZED = "notifications/initialized"
-_UNCANCELLABLE = frozenset({"initialize", "server/discover"})
 _COURTESY_SECONDS = 1.0
 _NOTICE_SECONDS = 30.0
 _ERROR_BYTES = 1024 * 1024
@@ -51,9 +50,6 @@ _ERROR_SECONDS = 2.0
 _LASTING = "subscriptions/listen"
 _MAX_MIRRORED = 10_000
 _LEADING_METHOD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"method"\s*:')
-
-Loss = Callable[[bool], ServerError]
-"""Makes the error of a lost connection; the argument says whether the request was sent."""
 
 
 class HttpWire:
@@ -81,7 +77,13 @@ class HttpWire:
         self._loss = loss
         self._incoming = Incoming(peer, tasks, self._reply, server=server)
         self._streams = EventStreams(
-            settings, endpoint, take=self._take, refused=self._refused, headers=self._session_headers, server=server
+            settings,
+            endpoint,
+            take=self._take,
+            refused=self._refused,
+            missed=peer.on_gap,
+            headers=self._session_headers,
+            server=server,
         )
         self._ids = itertools.count(1)
         self._over = anyio.Event()
@@ -116,9 +118,12 @@ class HttpWire:
                 result = await self._answer(response, key, method)
                 response.finish()
         except asyncio.CancelledError:
-            if "mcp-method" not in headers and method not in _UNCANCELLABLE and not self.over:
+            if "mcp-method" not in headers and method not in UNCANCELLABLE and not self.over:
                 self._tasks.start_soon(self._cancel, key)
             raise  # to a modern server the closed stream says it
+        except ProtocolError as exc:
+            exc.mask(self._settings.redact)  # tokens that callables made are known here only
+            raise
         if method == "initialize":
             self._revision = as_text(result.get("protocolVersion"))
         return result
@@ -215,7 +220,7 @@ class HttpWire:
             return await self._streams.answer(response, key, method, resumable=self._revision is not None)
         if not kind.startswith(JSON):
             raise await self._refused(response)
-        body = await self._read(response)
+        body = (await self._read(response)).removeprefix(BOM)
         try:
             result = self._take(body, key, method)
         except ValueError as exc:

@@ -123,6 +123,7 @@ class HttpClient:
         self._tls: ssl.SSLContext | None = None
         self._idle: list[Socket] = []
         self._open: set[Socket] = set()
+        self._closed = False
         self._heads: dict[tuple[object, ...], bytes] = {}
         host = self._host if self._host.isascii() else self._host.encode("idna").decode("ascii")
         host = f"[{host}]" if ":" in host else host
@@ -183,7 +184,8 @@ class HttpClient:
             self._slots.release()
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection; what still waits for one is not sent."""
+        self._closed = True
         for socket in list(self._open):
             self._drop(socket)
         self._idle.clear()
@@ -240,6 +242,7 @@ class HttpClient:
 
     async def _connect(self) -> Socket:
         loop = asyncio.get_running_loop()
+        self._check_open()
         try:
             with anyio.fail_after(self._connect_seconds):
                 if self._secure and self._tls is None:
@@ -250,8 +253,15 @@ class HttpClient:
             raise NoAnswer("ConnectTimeout", f"not within {self._connect_seconds:g} s", sent=False) from None
         except (OSError, UnicodeError) as exc:
             raise NoAnswer("ConnectError", str(exc), sent=False) from None
+        if self._closed:  # meanwhile
+            socket.abort()
+        self._check_open()
         self._open.add(socket)
         return socket
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise NoAnswer("ConnectError", "the client is closed", sent=False)
 
 
 def _idle_seconds(hint: str) -> float:

@@ -10,9 +10,10 @@ import anyio
 import anyio.abc
 import msgspec
 
+from toolweave.connect.codes import INTERNAL_ERROR
 from toolweave.connect.session import Peer
 from toolweave.connect.shapes import as_object
-from toolweave.connect.wire.jsonrpc import INTERNAL_ERROR, Message, encode_error, encode_result, payload
+from toolweave.connect.wire.jsonrpc import Message, encode_error, encode_result, payload
 from toolweave.errors import ProtocolError
 
 __all__ = ["Incoming"]
@@ -49,12 +50,15 @@ class Incoming:
             if method == "notifications/cancelled":
                 self._stop_serving((params or {}).get("requestId"))
             self._peer.notification(method, params or {})
-        elif len(self._serving) < _MAX_SERVER_REQUESTS:
-            self._tasks.start_soon(self._serve, message.id, method, params or {})
+        elif len(self._serving) < _MAX_SERVER_REQUESTS and not self._tasks.cancel_scope.cancel_called:
+            # counted from here on: many may come in one piece, before the first task has run
+            scope = self._serving[message.id] = anyio.CancelScope()
+            self._tasks.start_soon(self._serve, scope, message.id, method, params or {})
 
-    async def _serve(self, request_id: int | str, method: str, params: Mapping[str, Any]) -> None:
-        with anyio.CancelScope() as scope:
-            self._serving[request_id] = scope
+    async def _serve(
+        self, scope: anyio.CancelScope, request_id: int | str, method: str, params: Mapping[str, Any]
+    ) -> None:
+        with scope:
             try:
                 answer = encode_result(request_id, await self._peer.request(method, params))
             except ProtocolError as exc:
@@ -63,7 +67,8 @@ class Incoming:
                 _log.exception("server %r: its request %r could not be answered", self._server, method)
                 answer = encode_error(request_id, INTERNAL_ERROR, "the client failed to answer")
             finally:
-                self._serving.pop(request_id, None)
+                if self._serving.get(request_id) is scope:
+                    del self._serving[request_id]
             try:
                 await self._reply(answer)
             except OSError:

@@ -14,6 +14,7 @@ from typing import Any, cast
 import msgspec
 
 __all__ = [
+    "BOM",
     "Message",
     "answer_id",
     "decode",
@@ -24,7 +25,8 @@ __all__ = [
     "payload",
 ]
 
-INTERNAL_ERROR = -32603
+BOM = b"\xef\xbb\xbf"
+"""The mark that some servers put before UTF-8 text; no part of JSON, and passed over (RFC 8259, 8.1)."""
 
 _encode = msgspec.json.Encoder().encode
 _LEADING_ID = re.compile(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from toolweave.connect.wire.jsonrpc import BOM
+
 __all__ = ["Event", "EventParser"]
 
-_BOM = b"\xef\xbb\xbf"
 _MAX_RETRY_DIGITS = 9
 
 
@@ -87,7 +88,7 @@ class EventParser:
     def _take_line(self, line: bytes) -> Event | None:
         if self._at_start:
             self._at_start = False
-            line = line.removeprefix(_BOM)
+            line = line.removeprefix(BOM)
         if not line:
             return self._end_event()
         if line.startswith(b"data: "):  # what most lines are, and the long ones: copied once

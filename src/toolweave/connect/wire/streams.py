@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 
+from toolweave.connect.codes import INTERNAL_ERROR
 from toolweave.connect.fault import HttpSettings, http_error, too_large, unasked_encoding
 from toolweave.connect.wire.endpoint import EVENTS, Endpoint
 from toolweave.connect.wire.http1 import NoAnswer, Response
@@ -34,7 +35,11 @@ Refused = Callable[..., Awaitable[ServerError]]
 
 
 class EventStreams:
-    """Reads event streams of one server; `headers` returns those that belong to the session."""
+    """Reads event streams of one server.
+
+    `headers` returns those that belong to the session; `missed` is called when the session's own stream goes on
+    after a gap that cannot be made up for.
+    """
 
     def __init__(
         self,
@@ -43,6 +48,7 @@ class EventStreams:
         *,
         take: Take,
         refused: Refused,
+        missed: Callable[[], None],
         headers: Callable[[], Mapping[str, str]],
         server: str,
     ) -> None:
@@ -50,6 +56,7 @@ class EventStreams:
         self._endpoint = endpoint
         self._take = take
         self._refused = refused
+        self._missed = missed
         self._headers = headers
         self._server = server
 
@@ -86,13 +93,15 @@ class EventStreams:
         """Keep the stream open on which a legacy server sends what belongs to no request, until `over`."""
         parser = EventParser(self._settings.max_bytes)
         failures = 0
-        opened = False
+        opened = gap = False
         while not over():
             parser = parser.resumed()
             before = parser.last_id
             try:
                 with await self._open(parser.last_id, lasting=True, ends=opened) as stream:
                     opened = True
+                    if gap and before is None:
+                        self._missed()
                     await self._read(stream, parser, None, "")
                 # a server that only ever closes it is asked less and less often
                 failures = 0 if parser.taken or parser.last_id != before else failures + 1
@@ -105,6 +114,7 @@ class EventStreams:
             except ServerError as exc:
                 _log.debug("server %r: its stream broke off: %s", self._server, exc.message)
                 failures += 1
+            gap = True
             await anyio.sleep(delay(parser, failures))
 
     async def _open(self, last_id: str | None, *, lasting: bool = False, ends: bool = True) -> Response:
@@ -150,7 +160,7 @@ class EventStreams:
         except ValueError:
             if key is not None:
                 said = "its event stream holds an event that is no JSON-RPC message"
-                raise ProtocolError(said, server=self._server, code=-32603) from None
+                raise ProtocolError(said, server=self._server, code=INTERNAL_ERROR) from None
             _log.debug("server %r: an event that is no JSON-RPC message was skipped", self._server)
             return None
 

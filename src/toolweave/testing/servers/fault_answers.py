@@ -253,7 +253,7 @@ def nan_result(server: FaultServer) -> None:
     """Answer each call with NaN and Infinity, which JSON does not have."""
     numbers = {"nan": float("nan"), "infinity": float("inf")}
     server.for_calls(
-        lambda message, answer: server.encode({**answer, "result": text_result("odd", structuredContent=numbers)})
+        lambda message, answer: server.encode({**answer, "result": {**answer["result"], "structuredContent": numbers}})
     )
 
 
