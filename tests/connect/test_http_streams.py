@@ -376,3 +376,34 @@ async def test_a_success_without_an_answer_loses_its_call_at_once(status: int, e
     assert result.error is not None
     assert result.error.kind is ErrorKind.OUTCOME_UNKNOWN
     assert f"answered a request with {status}" in result.text
+
+
+async def test_events_that_are_no_message_do_not_cost_the_answer_behind_them() -> None:
+    async def special(exchange: Exchange, message: Json) -> bool:
+        if message.get("method") != "tools/call":
+            return False
+        await exchange.start_stream()
+        for text in ("{not json", "plain words", "[1]", answer_to(message)):
+            await exchange.event(text)
+        await exchange.end_stream()
+        return True
+
+    async with listening(modern(special).handle) as (url, _), connected(url) as connection:
+        assert (await connection.call_tool("t")).text == "done"
+
+
+async def test_an_answer_that_is_no_message_fails_its_call_though_the_stream_stays_open() -> None:
+    left = anyio.Event()
+
+    async def special(exchange: Exchange, message: Json) -> bool:
+        if message.get("method") != "tools/call":
+            return False
+        await exchange.start_stream()
+        await exchange.event(answer_to(message)[:-3])
+        await left.wait()
+        return True
+
+    async with listening(modern(special).handle) as (url, _), connected(url) as connection:
+        with pytest.raises(ProtocolError, match="holds an event that is no JSON-RPC message"):
+            await connection.call_tool("t")
+        left.set()

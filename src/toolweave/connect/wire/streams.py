@@ -16,12 +16,14 @@ from toolweave.connect.codes import INTERNAL_ERROR
 from toolweave.connect.fault import HttpSettings, http_error, too_large, unasked_encoding
 from toolweave.connect.wire.endpoint import EVENTS, Endpoint
 from toolweave.connect.wire.http1 import NoAnswer, Response
+from toolweave.connect.wire.jsonrpc import answer_id
 from toolweave.connect.wire.sse import EventParser
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
 
 __all__ = ["EventStreams", "delay"]
 
 _log = logging.getLogger("toolweave.connect")
+_BROKEN = "its event stream holds an event that is no JSON-RPC message"
 _RETRY_SECONDS = 1.0
 _MIN_RETRY_SECONDS = 0.05
 _MAX_RETRY_SECONDS = 30.0
@@ -137,6 +139,7 @@ class EventStreams:
         encoding = response.headers.get("content-encoding", "identity").lower()
         if encoding != "identity":
             raise http_error(unasked_encoding(response.status, encoding), server=self._server)
+        broken = False
         while True:
             try:
                 piece = await response.piece()
@@ -148,23 +151,29 @@ class EventStreams:
             for event in events:
                 if event.type != "message":
                     continue
-                result = self._taken(event.data, key, method)
+                try:
+                    result = self._taken(event.data, key, method)
+                except ValueError:  # the answer may still come
+                    broken = True
+                    _log.debug("server %r: an event that is no JSON-RPC message was skipped", self._server)
+                    continue
                 if result is not None:
                     return result, ""
             if not piece:
-                return None, "ended without a response"
+                return None, _BROKEN if broken else "ended without a response"
 
     def _taken(self, text: bytes, key: int | str | None, method: str) -> dict[str, Any] | None:
         try:
             return self._take(text, key, method)
         except ValueError:
-            if key is not None:
-                said = "its event stream holds an event that is no JSON-RPC message"
-                raise ProtocolError(said, server=self._server, code=INTERNAL_ERROR) from None
-            _log.debug("server %r: an event that is no JSON-RPC message was skipped", self._server)
-            return None
+            named = answer_id(text)
+            if key is not None and named is not None and str(named) == str(key):
+                raise self._lost(_BROKEN) from None
+            raise
 
     def _lost(self, cause: str) -> ServerError:
+        if cause is _BROKEN:
+            return ProtocolError(cause, server=self._server, code=INTERNAL_ERROR)
         return ConnectionLostError(f"the answer did not come: SSE stream {cause}", server=self._server, sent=True)
 
 
