@@ -218,6 +218,24 @@ async def test_a_limit_of_calls_in_flight_is_kept() -> None:
     assert most <= 3
 
 
+async def test_a_call_does_not_wait_for_its_turn_longer_than_for_an_answer() -> None:
+    came = anyio.Event()
+
+    def silent(message: Json) -> Json | None:
+        if message["method"] == "tools/call":
+            came.set()
+            return None
+        return {"result": {"tools": []}}
+
+    target = {"transport": "inprocess", "server": ChannelServer(initialized(silent)), "max_concurrency": 1}
+    async with connected(target) as connection, anyio.create_task_group() as tasks:
+        tasks.start_soon(connection.call_tool, "first")
+        await came.wait()
+        with pytest.raises(RequestTimeoutError, match=r"tool 'late' was not sent: 1 others.*'max_concurrency'"):
+            await connection.call_tool("late", timeout=0.1)
+        tasks.cancel_scope.cancel()
+
+
 async def test_what_a_progress_callback_gets_is_what_the_server_sent() -> None:
     sent: list[Json] = [
         {"progress": 1},

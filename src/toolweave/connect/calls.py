@@ -117,12 +117,18 @@ class Caller:
             refused = self._check_arguments(spec, arguments)
             if refused is not None:
                 return refused
-        params = {"name": spec.original_name if spec is not None else name, "arguments": dict(arguments)}
+        params: dict[str, Any] = {
+            "name": spec.original_name if spec is not None else name,
+            "arguments": dict(arguments),
+        }
         if self._limiter is None:
             raw = await self._send(line, params, spec, ctx)
         else:
-            async with self._limiter:
+            await self._take_turn(self._limiter, params["name"], ctx)
+            try:
                 raw = await self._send(line, params, spec, ctx)
+            finally:
+                self._limiter.release()
         result = tool_result(raw, server=self._config.name)
         return self._check_result(spec, result) if spec is not None and spec.output_schema is not None else result
 
@@ -134,6 +140,18 @@ class Caller:
             hint = f"; {process.junk_lines} lines of its output were no answer, the last {process.last_junk!r}"
         return RequestTimeoutError(
             f"no answer to {what} within {seconds:g} s{self._config.redact(hint)}",
+            server=self._config.name,
+            seconds=seconds,
+        )
+
+    async def _take_turn(self, limiter: anyio.CapacityLimiter, name: str, ctx: CallContext) -> None:
+        seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
+        with anyio.move_on_after(seconds):
+            await limiter.acquire()
+            return
+        raise RequestTimeoutError(
+            f"the call of tool {name!r} was not sent: {limiter.total_tokens:g} others, as many as 'max_concurrency' "
+            f"allows, were running for {seconds:g} s",
             server=self._config.name,
             seconds=seconds,
         )
