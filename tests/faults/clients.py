@@ -1,7 +1,7 @@
 """The clients that the battery can be played against, each reduced to what the judge needs; imported when made.
 
 `toolweave` is ours; `sdk` and `fastmcp` are the peers as they are installed; `naive` is the bare minimum that a
-program needs to talk to a server, with no defence at all.
+program needs to talk to a server, with no defence at all; `brittle` has defences that can be taken out one by one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import anyio.to_thread
 
+from tests.faults.brittle import Brittle
 from tests.faults.judge import Client
 
 __all__ = ["CLIENTS", "Careless", "Fastmcp", "Naive", "Ours", "Sdk", "bounds"]
@@ -29,11 +30,17 @@ def bounds(seconds: float) -> dict[str, float]:
     return {"connect": seconds, "probe": seconds / 3, "list": seconds, "call": seconds, "read": seconds, "close": 1}
 
 
+def entry(target: Target, engine: str) -> dict[str, Any]:
+    """Return the entry of a server in a config."""
+    where = {"url": target} if isinstance(target, str) else {"command": target[0], "args": target[1:]}
+    return {**where, "engine": engine}
+
+
 class Ours:
     """`toolweave.connect_mcp`, one kept connection."""
 
-    def __init__(self, target: Target, seconds: float, **options: Any) -> None:
-        self.target, self.seconds, self.options = target, seconds, options
+    def __init__(self, target: Target, seconds: float, *, engine: str = "auto", **options: Any) -> None:
+        self.target, self.seconds, self.options = entry(target, engine), seconds, options
         self.connection: Any = None  # a McpConnection; its module is not imported for the other clients
 
     async def open(self) -> None:
@@ -189,4 +196,5 @@ CLIENTS: dict[str, Callable[[Target, float], Client]] = {
     "fastmcp": Fastmcp,
     "naive": Naive,
     "careless": Careless,
+    "brittle": Brittle,
 }

@@ -1,12 +1,14 @@
 """Plays rows against one client, each in a process of its own with a hard end: `python -m tests.faults.runner CLIENT`.
 
 Reads lines `ROW<tab>COMBO` from standard input and writes one JSON line for each: what was wrong, leftovers included.
+A third column names the defences that the client `brittle` is without, each after a space.
 Runs in any Python that has the client and anyio.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import importlib
 import json
@@ -18,13 +20,15 @@ import tempfile
 import time
 import traceback
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import anyio
 
-from tests.faults.clients import CLIENTS
-from tests.faults.judge import BOUND, descriptors, judge, serving, zombies
+from tests.faults.brittle import Brittle
+from tests.faults.clients import CLIENTS, Target
+from tests.faults.judge import BOUND, Client, descriptors, judge, serving, zombies
 from tests.faults.rows import ROWS, Combo, Row
 from toolweave.testing.servers import stdio_server_command
 
@@ -33,13 +37,23 @@ __all__ = ["main", "play"]
 DEADLINE = 100.0
 """Seconds after which the process of a row is killed: the scenario's steps have a bound of their own."""
 GRACE = 3.0
-PACKAGES = {"toolweave": "toolweave.hub", "sdk": "mcp", "fastmcp": "fastmcp", "naive": "json", "careless": "json"}
+PACKAGES = {
+    "toolweave": "toolweave.hub",
+    "sdk": "mcp",
+    "fastmcp": "fastmcp",
+    "naive": "json",
+    "careless": "json",
+    "brittle": "json",
+}
 BY_NAME = {row.name: row for row in ROWS}
 
 
-async def scenario(client: str, row: Row, combo: Combo, folder: Path, bound: float) -> list[str]:
+Make = Callable[[Target, float], Client]
+"""Makes a client of a server that is given a bound for every wait."""
+
+
+async def scenario(make: Make, row: Row, combo: Combo, folder: Path, bound: float) -> list[str]:
     """Play one row with its two healthy neighbours."""
-    make = CLIENTS[client]
     neighbours = [make(stdio_server_command("--version", "2025-11-25"), 10) for _ in range(2)]
     for neighbour in neighbours:
         await neighbour.open()
@@ -57,11 +71,11 @@ async def scenario(client: str, row: Row, combo: Combo, folder: Path, bound: flo
     return problems
 
 
-def play(client: str, row: Row, combo: Combo, folder: Path, bound: float = BOUND) -> list[str]:
+def play(make: Make, row: Row, combo: Combo, folder: Path, bound: float = BOUND) -> list[str]:
     """Play one row in a loop of its own; return what was wrong, leaks of this process included."""
     before = descriptors()
     try:
-        problems = anyio.run(scenario, client, row, combo, folder, bound)
+        problems = anyio.run(scenario, make, row, combo, folder, bound)
     except BaseException as exc:  # boundary: whatever comes out of the loop is a finding
         problems = [f"the event loop: {type(exc).__name__}: {' '.join(str(exc).split())[:160]}"]
     gc.collect()
@@ -72,7 +86,7 @@ def play(client: str, row: Row, combo: Combo, folder: Path, bound: float = BOUND
     return problems
 
 
-def child(client: str, row: Row, combo: Combo, folder: Path, bound: float, write: int) -> None:
+def child(make: Make, row: Row, combo: Combo, folder: Path, bound: float, write: int) -> None:
     """Be the process of one row: play it, say what was wrong, end."""
     os.setsid()
     os.environ["HOME"] = str(folder)
@@ -80,7 +94,7 @@ def child(client: str, row: Row, combo: Combo, folder: Path, bound: float, write
     os.dup2(silence, 2)
     os.close(silence)
     try:
-        said = play(client, row, combo, folder, bound)
+        said = play(make, row, combo, folder, bound)
     except BaseException:  # boundary: the parent is told
         said = [traceback.format_exc()[-300:]]
     os.write(write, json.dumps(said).encode())
@@ -102,7 +116,7 @@ def marked(folder: Path) -> list[int]:
 class Run:
     """One row under way."""
 
-    def __init__(self, client: str, row: Row, combo: Combo, root: Path, bound: float) -> None:
+    def __init__(self, make: Make, row: Row, combo: Combo, root: Path, bound: float) -> None:
         self.row, self.combo = row, combo
         self.folder = Path(tempfile.mkdtemp(dir=root))
         self.read, write = os.pipe()
@@ -110,7 +124,7 @@ class Run:
         self.deadline = time.monotonic() + DEADLINE
         self.pid = os.fork()
         if self.pid == 0:
-            child(client, row, combo, self.folder, bound, write)
+            child(make, row, combo, self.folder, bound, write)
         os.close(write)
 
     def over(self) -> bool:
@@ -153,8 +167,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="reliability-") as root:
         while wanted or running:
             while wanted and len(running) < options.jobs:
-                name, combo = wanted.pop(0)
-                running.append(Run(options.client, BY_NAME[name], cast("Combo", combo), Path(root), options.bound))
+                name, combo, *absent = wanted.pop(0)
+                make = CLIENTS[options.client]
+                if absent:
+                    make = functools.partial(Brittle, without=absent[0].split())
+                running.append(Run(make, BY_NAME[name], cast("Combo", combo), Path(root), options.bound))
             for run in [run for run in running if run.over()]:
                 running.remove(run)
                 print(json.dumps(run.result()), flush=True)

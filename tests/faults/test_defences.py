@@ -1,7 +1,8 @@
 """The battery can fail: each row is played by a client without the defence that it asks for, and must be seen.
 
-Without restarts, without bounds (both switches of our client), and by two programs of sixty lines that have
-no defence at all, one of which swallows its errors too.
+Most rows are lost by two small programs that have no defence at all, one of which swallows its errors too. Those
+that ask for a single defence are played by a client that passes them, and loses each with that defence taken out.
+Besides, ours without restarts and without bounds.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import anyio
 import pytest
 
 from tests.faults.clients import Ours
-from tests.faults.judge import judge, serving
-from tests.faults.rows import HANGS, ROWS, Row, runs
+from tests.faults.defences import ABSENCES, DEFENCES, HARMLESS
+from tests.faults.judge import BOUND, judge, serving
+from tests.faults.report import kinds
+from tests.faults.rows import HANGS, ROWS, Combo, Row, runs
 
 pytestmark = pytest.mark.slow
 
@@ -30,61 +33,74 @@ LOST = [
 ]
 """Rows whose next call needs a new process."""
 
-HARMLESS = {
-    # bytes and headers that the standard library reads as well as we do
-    *("bom", "bom_body", "crlf", "http_1_0", "no_content_type", "two_lengths", "unknown_encoding", "gzip_broken"),
-    *("wrong_content_type", "connection_close", "closed_silently", "extra_response", "unfinished_sse", "deep_answer"),
-    # lists, versions and results are odd to one who looks at them; who takes any name for a tool sees nothing
-    *("ansi_and_bidi", "bad_annotations", "duplicate_tool_names", "invalid_schema", "non_object_schema", "odd_names"),
-    *("output_schema_violated", "schema_missing", "schema_null", "schema_of_text", "schema_ref_network", "schema_true"),
-    *("cursor_empty_string", "cursor_loop", "cursor_null", "cursor_number", "endless_cursor", "repeated_pages"),
-    *("lies_about_resources", "list_error", "missing_result_type", "unknown_result_type", "no_jsonrpc_member"),
-    *("result_and_error", "result_without_content", "id_as_string"),
-    # what happens at the start, at the end or beside a call does not touch who never probes, listens or says goodbye
-    *("dies_at_probe", "hang_probe", "slow_start", "exits_with_code", "closes_stderr", "stderr_flood"),
-    *(row.name for row in ROWS if row.on in ("GET", "DELETE")),
-    "truncated_body at the handshake",
-    # a list that fails once costs nothing who never kept it
-    *(row.name for row in ROWS if row.on == "tools/list"),
-    # what is large is only slow
-    *("huge_body", "huge_line"),
-}
-"""Rows that ask for no defence of one who looks at nothing but the first text of an answer."""
+OTHERS = [row for row in ROWS if row.name not in {*DEFENCES, *HARMLESS}]
+"""Rows that are lost without any defence at all."""
+
+Found = dict[tuple[str, Combo], list[str]]
 
 
-def played(client: str, rows: list[Row]) -> dict[str, list[str]]:
-    """Play rows over the handshake revisions in processes of their own; return what was wrong, by row."""
-    wanted = [f"{row.name}\t{combo}\n" for row in rows for combo in runs(row) if combo.endswith("legacy")]
+def played(client: str, lines: list[str], bound: float = SHORT) -> Found:
+    """Let the runner play what its lines ask for; return what was wrong."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.faults.runner", client, "--jobs", "6", "--bound", str(SHORT)],
-        input="".join(wanted),
+        [sys.executable, "-m", "tests.faults.runner", client, "--jobs", "6", "--bound", str(bound)],
+        input="".join(f"{line}\n" for line in lines),
         capture_output=True,
         text=True,
         cwd=CHECKOUT,
         check=True,
         timeout=400,
     )
-    found: dict[str, list[str]] = {row.name: [] for row in rows}
-    for line in done.stdout.splitlines():
-        said = json.loads(line)
-        found[said["row"]] += said["problems"]
-    assert len(done.stdout.splitlines()) == len(wanted)
-    return found
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(said) == len(lines)
+    return {(one["row"], one["combo"]): one["problems"] for one in said}
 
 
-@pytest.mark.parametrize("part", range(4))
-def test_every_row_is_lost_by_a_client_that_has_no_defence(part: int) -> None:
-    rows = list(ROWS[part::4])
-    naive = played("naive", rows)
-    careless = played("careless", [row for row in rows if not naive[row.name]])
-
-    unseen = {name for name, problems in naive.items() if not problems and not careless[name]}
-
-    assert unseen <= HARMLESS
+def handshaking(rows: list[Row]) -> list[str]:
+    """Return the lines that ask for rows over the handshake revisions."""
+    return [f"{row.name}\t{combo}" for row in rows for combo in runs(row) if combo.endswith("legacy")]
 
 
-def test_what_is_harmless_to_the_naive_is_a_row() -> None:
-    assert {row.name for row in ROWS} >= HARMLESS
+def defended() -> list[tuple[Row, Combo]]:
+    """Return the runs of the rows that ask for one defence; a handshake revision has no resultType to miss."""
+    rows = [row for row in ROWS if row.name in DEFENCES]
+    legacy: tuple[Combo, ...] = ("stdio-legacy", "http-legacy")
+    without = {("missing_result_type", combo) for combo in legacy}
+    return [(row, combo) for row in rows for combo in runs(row) if (row.name, combo) not in without]
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_every_other_row_is_lost_by_a_client_that_has_no_defence(part: int) -> None:
+    rows = OTHERS[part::3]
+    naive = {name for (name, _), problems in played("naive", handshaking(rows)).items() if problems}
+    unseen = [row for row in rows if row.name not in naive]
+    careless = {name for (name, _), problems in played("careless", handshaking(unseen)).items() if problems}
+
+    assert {row.name for row in unseen} - careless == set()
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_each_run_is_lost_by_a_client_whose_defence_against_it_is_taken_out(part: int) -> None:
+    chosen = defended()[part::2]
+    found = played("brittle", [f"{row.name}\t{combo}\t{' '.join(DEFENCES[row.name])}" for row, combo in chosen])
+
+    assert {run for run, problems in found.items() if not problems} == set()
+    # what is absent matters nowhere else: healthy servers are served as before
+    assert {run for run, problems in found.items() if {"neighbour", "escaped"} & {*kinds(problems)}} == set()
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_the_same_client_with_its_defences_passes(part: int) -> None:
+    found = played("brittle", [f"{row.name}\t{combo}" for row, combo in defended()[part::2]], bound=BOUND)
+
+    assert {run: problems for run, problems in found.items() if problems} == {}
+
+
+def test_the_defences_and_the_rows_are_known() -> None:
+    names = {row.name for row in ROWS}
+
+    assert names >= {*DEFENCES, *HARMLESS}
+    assert not DEFENCES.keys() & HARMLESS.keys()
+    assert {name for absent in DEFENCES.values() for name in absent} == ABSENCES.keys()
 
 
 @pytest.mark.anyio

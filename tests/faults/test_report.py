@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.docs.pages import tables
-from tests.faults.report import KINDS, Outcomes, as_page, kinds, totals
+from tests.faults.report import KINDS, PAGE, Outcomes, as_page, introduction, kinds, totals
 from tests.faults.rows import COMBOS, ROWS, Combo, runs
 
 FINDINGS = {
@@ -58,6 +58,12 @@ def test_a_page_counts_and_shows_what_was_found() -> None:
     stdio = sum(any(combo.startswith("stdio") for combo in runs(row)) for row in ROWS)
     figures = totals(found)["stdio: faults passed in every revision"]
     assert figures == {"toolweave": f"{stdio} of {stdio}", "sdk": f"{stdio - 1} of {stdio}"}
+
+
+def test_the_published_page_says_what_the_tests_show() -> None:
+    published = PAGE.read_text(encoding="utf-8")
+
+    assert published.startswith("\n".join([*introduction(), "## Totals"]))
 
 
 def test_the_published_page_knows_every_fault_and_ours_pass() -> None:
