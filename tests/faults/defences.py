@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tests.faults.rows import ROWS
 
-__all__ = ["ABSENCES", "DEFENCES", "HARMLESS"]
+__all__ = ["ABSENCES", "DEFENCES", "SETTINGS"]
 
 ABSENCES = {
     "any_bytes": "takes a byte order mark or a carriage return around JSON for broken JSON",
@@ -81,8 +81,8 @@ DEFENCES: dict[str, tuple[str, ...]] = {
 }
 """Row -> the defences without which it is lost."""
 
-HARMLESS = {
-    "output_schema_violated": "the tools that break their schema are never called here",
-    "slow_start": "any bound that lets a healthy server start lets this one",
+SETTINGS = {
+    "output_schema_violated": "without `validate_output` content that breaks its schema comes through",
+    "slow_start": "with a bound shorter than the start there is no connection",
 }
-"""Rows that are not shown to fail, and why."""
+"""Row -> how it is lost by our own client once a setting takes the defence out."""

@@ -18,7 +18,7 @@ from typing import Any, cast
 from rich.console import Console
 from rich.progress import Progress
 
-from tests.faults.defences import DEFENCES, HARMLESS
+from tests.faults.defences import DEFENCES, SETTINGS
 from tests.faults.rows import COMBOS, ROWS, Combo, Row, runs
 
 __all__ = ["Outcomes", "as_page", "introduction", "kinds", "main", "totals"]
@@ -122,9 +122,9 @@ def cell(said: list[str]) -> str:
     return ", ".join(kinds(said)) or "✓"
 
 
-def harmless() -> str:
-    """Return the rows that are not shown to fail, with the reasons."""
-    return "; ".join(f"`{name}` ({why})" for name, why in HARMLESS.items())
+def by_settings() -> str:
+    """Return the rows that are lost by a setting, and how."""
+    return "; ".join(f"`{name}` ({why})" for name, why in SETTINGS.items())
 
 
 def introduction() -> list[str]:
@@ -156,12 +156,13 @@ def introduction() -> list[str]:
         "The tests play all of it against Toolweave, on its own engine; with `engine: sdk` they play a selection, with",
         "a list of what that engine is known to miss. They show too that the battery can fail:",
         "",
-        f"- {len(ROWS) - len(DEFENCES) - len(HARMLESS)} faults are lost, in a handshake revision over at least one",
+        f"- {len(ROWS) - len(DEFENCES) - len(SETTINGS)} faults are lost, in a handshake revision over at least one",
         "  transport, by at least one of two clients without any defence, of which the second swallows its errors;",
         f"- {len(DEFENCES)} are passed by a third client, and lost by it once the one or two defences that",
         "  they ask for are taken out, in every combination (but `missing_result_type` in handshake revisions, which",
         "  have no such member);",
-        f"- {len(HARMLESS)} are not shown to fail: {harmless()}.",
+        f"- {len(SETTINGS)} are lost by Toolweave itself once a setting takes the defence out:",
+        f"  {by_settings()}.",
         "",
     ]
 

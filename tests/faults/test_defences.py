@@ -2,7 +2,7 @@
 
 Most rows are lost by two small programs that have no defence at all, one of which swallows its errors too. Those
 that ask for a single defence are played by a client that passes them, and loses each with that defence taken out.
-Besides, ours without restarts and without bounds.
+Besides, ours with settings that take a defence out.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import anyio
 import pytest
 
 from tests.faults.clients import Ours
-from tests.faults.defences import ABSENCES, DEFENCES, HARMLESS
+from tests.faults.defences import ABSENCES, DEFENCES, SETTINGS
 from tests.faults.judge import BOUND, judge, serving
 from tests.faults.report import kinds
 from tests.faults.rows import HANGS, ROWS, Combo, Row, runs
+from toolweave import connect_mcp
+from toolweave.testing.servers import stdio_fault_command
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +35,7 @@ LOST = [
 ]
 """Rows whose next call needs a new process."""
 
-OTHERS = [row for row in ROWS if row.name not in {*DEFENCES, *HARMLESS}]
+OTHERS = [row for row in ROWS if row.name not in {*DEFENCES, *SETTINGS}]
 """Rows that are lost without any defence at all."""
 
 Found = dict[tuple[str, Combo], list[str]]
@@ -98,8 +100,8 @@ def test_the_same_client_with_its_defences_passes(part: int) -> None:
 def test_the_defences_and_the_rows_are_known() -> None:
     names = {row.name for row in ROWS}
 
-    assert names >= {*DEFENCES, *HARMLESS}
-    assert not DEFENCES.keys() & HARMLESS.keys()
+    assert names >= {*DEFENCES, *SETTINGS}
+    assert not DEFENCES.keys() & SETTINGS.keys()
     assert {name for absent in DEFENCES.values() for name in absent} == ABSENCES.keys()
 
 
@@ -113,6 +115,30 @@ async def test_without_restarts_the_next_call_is_seen_to_fail(mode: str, tmp_pat
             said = await judge(row, client, again=lambda: client)
 
     assert [line for line in said if line.startswith("the next call: error ")]
+
+
+@pytest.mark.anyio
+async def test_with_a_bound_shorter_than_its_start_a_server_is_seen_to_be_lost(tmp_path: Path) -> None:
+    row = next(row for row in ROWS if row.name == "slow_start")
+    with serving(row, "stdio-legacy", tmp_path) as target:
+        client = Ours(target, 0.1)
+        with anyio.fail_after(120):
+            said = await judge(row, client, again=lambda: client)
+
+    assert "no connection" in kinds(said)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("policy", "broken"), [("error", []), ("off", ["violates", "omits"])])
+async def test_without_the_check_of_results_what_breaks_its_schema_comes_through(
+    policy: str, broken: list[str]
+) -> None:
+    command, *args = stdio_fault_command("output_schema_violated")
+    with anyio.fail_after(60):
+        async with connect_mcp({"command": command, "args": args, "validate_output": policy}) as connection:
+            results = {name: await connection.call_tool(name) for name in ("violates", "omits")}
+
+    assert [name for name, result in results.items() if not result.is_error] == broken
 
 
 @pytest.mark.anyio
