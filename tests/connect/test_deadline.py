@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.connect.targets import ChannelServer, Json, connected, initialized
 from toolweave import RequestTimeoutError
-from toolweave.connect.deadline import Deadline
+from toolweave.connect.deadline import Deadline, Deadlines
 
 NEVER = 3600.0
 TURNS = 10
@@ -37,7 +37,7 @@ class Wait:
 
     courtesy: int
     answer: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    deadline: Deadline = field(default_factory=lambda: Deadline(NEVER))
+    deadline: Deadline = field(default_factory=lambda: Deadlines().within(NEVER))
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     happened: set[str] = field(default_factory=set[str])
     inside: bool = False
@@ -83,7 +83,7 @@ class Wait:
                     self.answer.set_result(None)
             case "expire":
                 if not self.deadline.expired:
-                    self.deadline._expire()
+                    self.deadline.expire()
             case "cancel":
                 task.cancel()
             case _:
@@ -128,7 +128,7 @@ async def test_a_bound_of_asyncio_that_ends_with_the_deadline_wins(bound: str) -
     expired: list[bool] = []
 
     async def work() -> None:
-        with Deadline(0) as deadline:
+        with Deadlines().within(0) as deadline:
             try:
                 await asyncio.sleep(NEVER)
             finally:
@@ -151,15 +151,15 @@ async def test_a_bound_of_asyncio_that_ends_with_the_deadline_wins(bound: str) -
 async def test_a_deadline_within_a_deadline_ends_the_outer_one_only_when_that_is_over() -> None:
     task = asyncio.current_task()
     assert task is not None
-    with Deadline(NEVER) as outer:
-        with Deadline(0) as inner:
+    with Deadlines().within(NEVER) as outer:
+        with Deadlines().within(0) as inner:
             await anyio.sleep(NEVER)
         assert inner.expired
         assert task.cancelling() == 0
         await anyio.lowlevel.checkpoint()
     assert not outer.expired
-    inner = Deadline(NEVER)
-    with Deadline(0) as outer:
+    inner = Deadlines().within(NEVER)
+    with Deadlines().within(0) as outer:
         with inner:
             await anyio.sleep(NEVER)
         raise AssertionError("the outer one is over")
@@ -198,3 +198,50 @@ async def test_a_call_whose_time_ends_as_its_caller_leaves_is_left_and_does_not_
         with pytest.raises(RequestTimeoutError):
             await connection.call_tool("t", timeout=0.01)
         assert task.cancelling() == 0
+
+
+@given(st.lists(st.sampled_from((0.01, 0.02, 0.04, NEVER)), min_size=1, max_size=12), st.sets(st.integers(0, 11)))
+def test_of_many_waits_under_one_timer_each_ends_at_its_own_time(bounds: list[float], answered: set[int]) -> None:
+    deadlines = Deadlines()
+    ends: dict[int, float | None] = {}
+
+    async def wait(number: int, seconds: float) -> None:
+        answer = anyio.Event()
+        if number in answered:
+            answer.set()
+        started = time.monotonic()
+        with deadlines.within(seconds) as deadline:
+            await answer.wait()
+        ends[number] = time.monotonic() - started if deadline.expired else None
+
+    async def all_of_them() -> None:
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                for number, seconds in enumerate(bounds):
+                    tasks.start_soon(wait, number, seconds)
+                while len(ends) < sum(n in answered or bound < NEVER for n, bound in enumerate(bounds)):
+                    await anyio.sleep(0.001)
+                tasks.cancel_scope.cancel()
+
+    asyncio.run(all_of_them())
+    for number, seconds in enumerate(bounds):
+        if number in answered:
+            assert ends[number] is None
+        elif seconds < NEVER:
+            took = ends[number]
+            assert took is not None
+            assert took >= seconds
+        else:
+            assert number not in ends
+
+
+def test_a_wait_that_ends_sooner_than_those_before_it_is_not_kept_waiting() -> None:
+    deadlines = Deadlines()
+
+    async def sooner() -> bool:
+        with deadlines.within(NEVER), deadlines.within(0.01) as deadline:
+            await asyncio.Event().wait()
+        return deadline.expired
+
+    for _ in range(2):  # the second time on another event loop
+        assert asyncio.run(asyncio.wait_for(sooner(), 20))

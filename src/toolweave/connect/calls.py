@@ -15,7 +15,7 @@ from toolweave.connect.catalog import Catalog
 from toolweave.connect.client_features.rounds import ROUND_METHODS, exchange
 from toolweave.connect.client_features.tasks import LegacyTask, Task, wants_task
 from toolweave.connect.codes import HEADER_MISMATCH
-from toolweave.connect.deadline import Deadline
+from toolweave.connect.deadline import Deadlines
 from toolweave.connect.dial import Line
 from toolweave.connect.owner import Owner
 from toolweave.connect.progress import watched
@@ -54,6 +54,7 @@ class Caller:
         self._config = config
         self._owner = owner
         self._catalog = catalog
+        self._deadlines = Deadlines()
         self._limiter = anyio.CapacityLimiter(config.max_concurrency) if config.max_concurrency else None
         self.last_line: Line | None = None
 
@@ -186,7 +187,7 @@ class Caller:
         if wants_task(spec, line.session.agreement):
             params = {**params, "task": {}}
         elif ctx.on_progress is None and total is None and not peer.may_answer:
-            with Deadline(seconds) as deadline:
+            with self._deadlines.within(seconds) as deadline:
                 first = await line.session.request(
                     "tools/call", params, meta=ctx.meta, schema=schema, deadline=deadline.at
                 )

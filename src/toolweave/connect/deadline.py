@@ -1,4 +1,4 @@
-"""The bound of a request that needs nothing but its answer: one timer, at a quarter of a cancel scope's price.
+"""The bound of a request that needs nothing but its answer, at a fraction of a cancel scope's price.
 
 Knows no wire. What may be held or extended while it runs is bounded by `Silence` on a cancel scope instead.
 """
@@ -10,27 +10,69 @@ import math
 from types import TracebackType
 from typing import Self
 
-__all__ = ["Deadline"]
+__all__ = ["Deadline", "Deadlines"]
+
+
+class Deadlines:
+    """One timer for the bounds of many requests: it stands at the earliest end, and is moved when that has come.
+
+    Nearly every request is answered long before, so that a timer of its own would be made only to be cancelled.
+    """
+
+    def __init__(self) -> None:
+        self._running: set[Deadline] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._stands_at = math.inf
+
+    def within(self, seconds: float) -> Deadline:
+        """Return a deadline that begins when it is entered."""
+        return Deadline(seconds, self)
+
+    def add(self, deadline: Deadline, loop: asyncio.AbstractEventLoop) -> None:
+        """Watch a deadline that has begun."""
+        self._running.add(deadline)
+        if deadline.at < self._stands_at or loop is not self._loop:
+            self._stand(deadline.at, loop)
+
+    def discard(self, deadline: Deadline) -> None:
+        """Forget a deadline that is over; the timer stays where it is, and finds nothing."""
+        self._running.discard(deadline)
+
+    def _stand(self, at: float, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._loop, self._stands_at = loop, at
+        self._timer = loop.call_at(at, self._sweep, loop)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer, self._stands_at = None, math.inf
+        now = loop.time()
+        for deadline in self._running:
+            if deadline.at <= now:
+                deadline.expire()
+        later = [deadline.at for deadline in self._running if not deadline.expired]
+        if later:
+            self._stand(min(later), loop)
 
 
 class Deadline:
-    """`with Deadline(seconds) as deadline:` leaves the block when the time is over; `expired` says whether it was.
+    """`with deadlines.within(seconds) as deadline:` leaves the block when the time is over; `expired` says so.
 
     As `asyncio.timeout` it cancels the task it was entered in, and takes back that one cancellation only. Who makes
     an error of it lets the cancel scopes around it go first: `checkpoint_if_cancelled`.
 
     Attributes:
         at: The end on the event loop's clock; infinite for no end.
+        expired: Whether the end has come.
     """
 
-    __slots__ = ("_before", "_seconds", "_task", "_timer", "at", "expired")
+    __slots__ = ("_before", "_deadlines", "_seconds", "_task", "at", "expired")
 
-    _task: asyncio.Task[object] | None
-    _timer: asyncio.TimerHandle | None
-
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, deadlines: Deadlines) -> None:
         self._seconds = seconds
-        self._task = self._timer = None
+        self._deadlines = deadlines
+        self._task: asyncio.Task[object] | None = None
         self._before = 0
         self.at = math.inf
         self.expired = False
@@ -42,20 +84,20 @@ class Deadline:
             assert task is not None
             self._before = task.cancelling()
             self.at = loop.time() + self._seconds
-            self._timer = loop.call_at(self.at, self._expire)
+            self._deadlines.add(self, loop)
         return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._deadlines.discard(self)
         if not self.expired or self._task is None:
             return False
         # somebody else's cancellation counts more than the time
         return self._task.uncancel() <= self._before and exc_type is asyncio.CancelledError
 
-    def _expire(self) -> None:
-        if self._task is not None:
+    def expire(self) -> None:
+        """Cancel the task, once."""
+        if self._task is not None and not self.expired:
             self.expired = True
             self._task.cancel()
