@@ -8,12 +8,52 @@ import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from tests.connect.targets import Json, Script, eventually
+from tests.connect.targets import MODERN, Json, Script, error, eventually
 from toolweave.testing.servers.http_wire import Exchange, WatchedReader, read_exchange
 
-__all__ = ["Exchange", "Handler", "HttpScript", "listening"]
+__all__ = [
+    "DONE",
+    "TOOLS",
+    "Exchange",
+    "Handler",
+    "HttpScript",
+    "Special",
+    "answer_to",
+    "legacy_answer",
+    "listening",
+    "modern_answer",
+]
 
 Handler = Callable[[Exchange], Awaitable[None]]
+Special = Callable[[Exchange, Json], Awaitable[bool]]
+"""Answers what the script does not; returns whether it did."""
+TOOLS: Json = {"result": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}}
+DONE: Json = {"content": [{"type": "text", "text": "done"}]}
+
+
+def legacy_answer(message: Json) -> Json | None:
+    """Answer as a server with the one tool `t`, after the handshake."""
+    match message["method"]:
+        case "tools/list":
+            return TOOLS
+        case "tools/call":
+            return {"result": DONE}
+        case method if method.startswith("notifications/"):
+            return None
+        case method:
+            return error(-32601, f"no {method}")
+
+
+def modern_answer(message: Json) -> Json | None:
+    """Answer as the same server in the modern era."""
+    if message["method"] == "server/discover":
+        return {"result": {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}}
+    return legacy_answer(message)
+
+
+def answer_to(message: Json, result: Json = DONE) -> str:
+    """Return the text of the answer to a request."""
+    return json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result})
 
 
 @asynccontextmanager
@@ -64,7 +104,7 @@ class HttpScript:
         exchanges: Every request that came.
     """
 
-    def __init__(self, script: Script, special: Callable[[Exchange, Json], Awaitable[bool]] | None = None) -> None:
+    def __init__(self, script: Script, special: Special | None = None) -> None:
         self.exchanges: list[Exchange] = []
         self._script = script
         self._special = special

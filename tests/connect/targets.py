@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import anyio
 import anyio.to_thread
+import pytest
 from anyio.streams.memory import MemoryObjectSendStream
 from mcp import StdioServerParameters
 from mcp.client.stdio import stdio_client
@@ -27,6 +28,9 @@ from toolweave.testing.servers.protocol import Peer, Session
 from toolweave.testing.servers.tasking import TaskingPeer
 
 __all__ = [
+    "ASKS",
+    "EACH_ENGINE",
+    "EACH_ERA",
     "KINDS",
     "MATRIX",
     "MODERN",
@@ -52,6 +56,12 @@ Script = Callable[[Json], "Json | None"]
 
 MODERN = "2026-07-28"
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", MODERN)
+ASKS = "--asks"
+"""The option with which the test servers ask their client for something."""
+EACH_ERA = pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+EACH_ENGINE = pytest.mark.parametrize(("kind", "version"), [
+    (kind, version) for kind in ("stdio", "stdio-sdk", "http-sse", "http-sse-sdk") for version in ("2025-11-25", MODERN)
+])  # fmt: skip
 KINDS = (
     *("stdio", "stdio-sdk", "http-json", "http-sse", "http-json-sdk", "http-sse-sdk", "sse"),
     *("channel", "registered", "sdk-transport"),

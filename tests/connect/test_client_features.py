@@ -11,6 +11,9 @@ import anyio
 import pytest
 
 from tests.connect.targets import (
+    ASKS,
+    EACH_ENGINE,
+    EACH_ERA,
     KINDS,
     MATRIX,
     MODERN,
@@ -35,13 +38,8 @@ from toolweave.connect import ConnectionState
 
 pytestmark = pytest.mark.anyio
 everywhere = pytest.mark.parametrize(("kind", "version"), MATRIX)
-ASKS = "--asks"
 WITHOUT_STREAM = {"http-json", "http-json-sdk"}
 """A legacy server that answers in JSON asks on the stream of its session."""
-EACH_ERA = pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-EACH_ENGINE = pytest.mark.parametrize(("kind", "version"), [
-    (kind, version) for kind in ("stdio", "stdio-sdk", "http-sse", "http-sse-sdk") for version in ("2025-11-25", MODERN)
-])  # fmt: skip
 
 
 def asking(kind: str) -> Json:

@@ -10,7 +10,17 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.connect.targets import MODERN, ChannelServer, Json, connected, eventually, initialized, serving
+from tests.connect.targets import (
+    ASKS,
+    EACH_ENGINE,
+    MODERN,
+    ChannelServer,
+    Json,
+    connected,
+    eventually,
+    initialized,
+    serving,
+)
 from toolweave import (
     Callbacks,
     ConnectionLostError,
@@ -26,11 +36,6 @@ from toolweave import (
 from toolweave.testing import MemoryServer
 
 pytestmark = pytest.mark.anyio
-ASKS = "--asks"
-EACH_ERA = pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-EACH_ENGINE = pytest.mark.parametrize(("kind", "version"), [
-    (kind, version) for kind in ("stdio", "stdio-sdk", "http-sse", "http-sse-sdk") for version in ("2025-11-25", MODERN)
-])  # fmt: skip
 
 
 def scripted(question: Json, answers: list[Json]) -> ChannelServer:

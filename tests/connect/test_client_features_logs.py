@@ -5,7 +5,19 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from tests.connect.targets import MODERN, ChannelServer, Json, connected, error, eventually, initialized, serving
+from tests.connect.targets import (
+    ASKS,
+    EACH_ENGINE,
+    EACH_ERA,
+    MODERN,
+    ChannelServer,
+    Json,
+    connected,
+    error,
+    eventually,
+    initialized,
+    serving,
+)
 from toolweave import (
     Callbacks,
     LogMessage,
@@ -14,11 +26,6 @@ from toolweave import (
 from toolweave.connect import ConnectionState
 
 pytestmark = pytest.mark.anyio
-ASKS = "--asks"
-EACH_ERA = pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-EACH_ENGINE = pytest.mark.parametrize(("kind", "version"), [
-    (kind, version) for kind in ("stdio", "stdio-sdk", "http-sse", "http-sse-sdk") for version in ("2025-11-25", MODERN)
-])  # fmt: skip
 
 
 @EACH_ENGINE

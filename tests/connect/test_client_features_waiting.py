@@ -7,7 +7,7 @@ import json
 import anyio
 import pytest
 
-from tests.connect.targets import MODERN, Json, connected, serving
+from tests.connect.targets import ASKS, EACH_ENGINE, Json, connected, serving
 from toolweave import (
     Callbacks,
     ElicitationRequest,
@@ -16,11 +16,6 @@ from toolweave import (
 )
 
 pytestmark = pytest.mark.anyio
-ASKS = "--asks"
-EACH_ERA = pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-EACH_ENGINE = pytest.mark.parametrize(("kind", "version"), [
-    (kind, version) for kind in ("stdio", "stdio-sdk", "http-sse", "http-sse-sdk") for version in ("2025-11-25", MODERN)
-])  # fmt: skip
 
 
 @EACH_ENGINE

@@ -7,29 +7,19 @@ import re
 
 import pytest
 
-from tests.connect.scripted import Exchange, HttpScript, listening
-from tests.connect.targets import MODERN, Json, connected
+from tests.connect.scripted import Exchange, HttpScript, listening, modern_answer
+from tests.connect.targets import Json, connected
 from toolweave import ErrorKind, ProtocolError
 
 pytestmark = pytest.mark.anyio
 ENGINES = ("auto", "sdk")
 
 
-def script(message: Json) -> Json | None:
-    match message["method"]:
-        case "server/discover":
-            return {"result": {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}}
-        case "tools/list":
-            return {"result": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}}
-        case _:
-            return {"result": {"content": [{"type": "text", "text": "done"}]}}
-
-
 class Once(HttpScript):
     """Answers the first call with `raw` bytes; the later ones well."""
 
     def __init__(self, raw: bytes) -> None:
-        super().__init__(script, self._first)
+        super().__init__(modern_answer, self._first)
         self._raw: bytes | None = raw
 
     async def _first(self, exchange: Exchange, message: Json) -> bool:
@@ -114,7 +104,7 @@ async def test_headers_that_no_longer_fit_are_made_anew_from_a_fresh_list_once(l
         await exchange.respond_json(400, {"jsonrpc": "2.0", "id": message["id"], "error": error})
         return True
 
-    server = HttpScript(script, special)
+    server = HttpScript(modern_answer, special)
     async with listening(server.handle) as (url, _), connected({"url": url, "engine": engine}) as connection:
         if late:
             with pytest.raises(ProtocolError, match="Mcp-Param-Zone is missing"):
@@ -133,7 +123,7 @@ async def test_a_byte_order_mark_before_the_answer_is_passed_over(engine: str) -
         await exchange.respond(200, b"\xef\xbb\xbf" + json.dumps(answer).encode(), content_type="application/json")
         return True
 
-    server = HttpScript(script, special)
+    server = HttpScript(modern_answer, special)
     async with listening(server.handle) as (url, _), connected({"url": url, "engine": engine}) as connection:
         assert (await connection.call_tool("t")).text == "marked"
 
@@ -148,7 +138,7 @@ async def test_an_event_over_the_bound_names_the_bound_and_how_to_raise_it(engin
         await exchange.reader.gone.wait()
         return True
 
-    server = HttpScript(script, special)
+    server = HttpScript(modern_answer, special)
     target = {"url": "", "engine": engine, "max_message_bytes": 100_000}
     async with listening(server.handle) as (url, _), connected({**target, "url": url}) as connection:
         with pytest.raises(ProtocolError, match=r"larger than 100000 bytes.*'max_message_bytes'") as refused:

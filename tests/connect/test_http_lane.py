@@ -5,14 +5,23 @@ from __future__ import annotations
 import gzip
 import json
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import anyio
 import pytest
 
-from tests.connect.scripted import Exchange, HttpScript, listening
-from tests.connect.targets import MODERN, Json, connected, error, eventually, initialized
+from tests.connect.scripted import (
+    DONE,
+    TOOLS,
+    Exchange,
+    HttpScript,
+    Special,
+    answer_to,
+    legacy_answer,
+    listening,
+)
+from tests.connect.targets import MODERN, Json, connected, eventually, initialized
 from tests.servers.fixtures import http_server
 from toolweave import ConnectError, ConnectionLostError, ErrorKind, ProtocolError, ToolError, connect_mcp
 from toolweave.connect.fault import HttpSettings
@@ -21,24 +30,9 @@ from toolweave.connect.wire.http import HttpWire, http_wire
 
 pytestmark = pytest.mark.anyio
 
-Special = Callable[[Exchange, Json], Awaitable[bool]]
-TOOLS: Json = {"result": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}}
-DONE: Json = {"content": [{"type": "text", "text": "done"}]}
-
 
 def legacy(special: Special | None = None, **options: Any) -> HttpScript:
-    def answer(message: Json) -> Json | None:
-        match message["method"]:
-            case "tools/list":
-                return TOOLS
-            case "tools/call":
-                return {"result": DONE}
-            case method if method.startswith("notifications/"):
-                return None
-            case method:
-                return error(-32601, f"no {method}")
-
-    return HttpScript(initialized(answer, **options), special)
+    return HttpScript(initialized(legacy_answer, **options), special)
 
 
 def modern(call: Callable[[Json], Json], special: Special | None = None) -> HttpScript:
@@ -52,10 +46,6 @@ def modern(call: Callable[[Json], Json], special: Special | None = None) -> Http
                 return call(message)
 
     return HttpScript(answer, special)
-
-
-def answer_to(message: Json, result: Json = DONE) -> str:
-    return json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result})
 
 
 async def test_a_connection_over_http_loads_neither_the_sdk_nor_an_http_library() -> None:

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.connect.scripted import Exchange, HttpScript, listening
-from tests.connect.targets import MODERN, Json, connected, eventually
+from tests.connect.scripted import Exchange, HttpScript, listening, modern_answer
+from tests.connect.targets import Json, connected, eventually
 from toolweave import ErrorKind, ServerError, ToolError
 from toolweave.connect.wire.exchange import NoAnswer
 from toolweave.connect.wire.http1 import HttpClient
@@ -43,16 +43,7 @@ def modern(special: Callable[[Exchange, Json], Awaitable[None]]) -> HttpScript:
         await special(exchange, message)
         return True
 
-    def script(message: Json) -> Json | None:
-        match message["method"]:
-            case "server/discover":
-                return {"result": {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}}
-            case "tools/list":
-                return {"result": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}}
-            case _:
-                return {"result": {"content": [{"type": "text", "text": "done"}]}}
-
-    return HttpScript(script, first)
+    return HttpScript(modern_answer, first)
 
 
 async def error_of_first_call(server: HttpScript, engine: str, **options: Any) -> ToolError:
@@ -314,19 +305,10 @@ async def test_one_broken_call_never_touches_its_neighbours(engine: str) -> None
         await exchange.reset()
         return True
 
-    def script(message: Json) -> Json | None:
-        match message["method"]:
-            case "server/discover":
-                return {"result": {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}}
-            case "tools/list":
-                return {"result": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}}
-            case _:
-                return {"result": {"content": [{"type": "text", "text": "done"}]}}
-
     texts: list[str] = []
     all_there = anyio.Event()
     async with (
-        listening(HttpScript(script, special).handle) as (url, _),
+        listening(HttpScript(modern_answer, special).handle) as (url, _),
         connected({"url": url, "engine": engine}) as connection,
     ):
 

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from tests.connect.proxying import certificate, proxying
-from tests.connect.scripted import Exchange, HttpScript, listening
+from tests.connect.scripted import Exchange, HttpScript, listening, modern_answer
 from tests.connect.targets import MODERN, Json, connected
 from tests.servers.fixtures import http_server
 from toolweave import ConnectError, ProtocolError, connect_mcp
@@ -22,16 +22,6 @@ ENGINES = ("auto", "sdk")
 TOKEN = "s3cr3t-t0k3n-0123456789"
 
 
-def modern(message: Json) -> Json | None:
-    match message["method"]:
-        case "server/discover":
-            return {"result": {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}}
-        case "tools/list":
-            return {"result": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}}
-        case _:
-            return {"result": {"content": [{"type": "text", "text": "done"}]}}
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_a_server_is_trusted_by_its_certificate_and_that_of_an_own_authority_can_be_named(
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -39,7 +29,7 @@ async def test_a_server_is_trusted_by_its_certificate_and_that_of_an_own_authori
     file = certificate(tmp_path)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(file)
-    server = HttpScript(modern)
+    server = HttpScript(modern_answer)
     async with listening(server.handle, tls) as (url, _):
         with anyio.fail_after(20), pytest.raises(ConnectError, match=r"CERTIFICATE_VERIFY_FAILED.*SSL_CERT_FILE"):
             await connect_mcp({"url": url, "engine": engine})
@@ -52,7 +42,7 @@ async def test_a_server_is_trusted_by_its_certificate_and_that_of_an_own_authori
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_a_redirect_to_another_origin_is_named_and_nothing_is_sent_there(status: int, engine: str) -> None:
-    elsewhere = HttpScript(modern)
+    elsewhere = HttpScript(modern_answer)
     async with listening(elsewhere.handle) as (there, connections):
 
         async def move(exchange: Exchange) -> None:
@@ -105,7 +95,7 @@ async def test_credentials_that_a_server_says_back_are_masked(headers: Callable[
         return True
 
     async with (
-        listening(HttpScript(modern, special).handle) as (url, _),
+        listening(HttpScript(modern_answer, special).handle) as (url, _),
         connected({"url": url, "engine": engine}, headers=headers()) as connection,
     ):
         with pytest.raises(ProtocolError, match=r"cannot use .*today") as failure:
@@ -124,7 +114,7 @@ async def test_credentials_in_an_error_of_the_protocol_are_masked(headers: Calla
         return True
 
     async with (
-        listening(HttpScript(modern, special).handle) as (url, _),
+        listening(HttpScript(modern_answer, special).handle) as (url, _),
         connected({"url": url, "engine": engine}, headers=headers()) as connection,
     ):
         with pytest.raises(ProtocolError, match=r"cannot use .*today") as failure:
@@ -134,7 +124,7 @@ async def test_credentials_in_an_error_of_the_protocol_are_masked(headers: Calla
 
 
 async def test_a_proxy_of_the_environment_forwards_what_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with proxying() as (proxy, lines), listening(HttpScript(modern).handle) as (url, _):
+    async with proxying() as (proxy, lines), listening(HttpScript(modern_answer).handle) as (url, _):
         monkeypatch.setenv("HTTP_PROXY", proxy)
         async with connected(url) as connection:
             assert (await connection.call_tool("t")).text == "done"
@@ -153,7 +143,7 @@ async def test_a_proxy_of_the_environment_tunnels_what_is_encrypted(
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(file)
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
-    async with proxying() as (proxy, lines), listening(HttpScript(modern).handle, tls) as (url, _):
+    async with proxying() as (proxy, lines), listening(HttpScript(modern_answer).handle, tls) as (url, _):
         monkeypatch.setenv("https_proxy", proxy)
         async with connected(url) as connection:
             assert (await connection.call_tool("t")).text == "done"

@@ -3,49 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import anyio
 import pytest
 
-from tests.connect.scripted import Exchange, HttpScript, listening
-from tests.connect.targets import MODERN, Json, connected, error, eventually, initialized
+from tests.connect.scripted import (
+    Exchange,
+    HttpScript,
+    Special,
+    answer_to,
+    legacy_answer,
+    listening,
+    modern_answer,
+)
+from tests.connect.targets import Json, connected, eventually, initialized
 from toolweave import AuthRequiredError, ConnectionState, ErrorKind, McpConnection, ProtocolError, connect_mcp
 
 pytestmark = pytest.mark.anyio
 ENGINES = ("auto", "sdk")
-Special = Callable[[Exchange, Json], Awaitable[bool]]
-TOOLS: Json = {"result": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}}
-DONE: Json = {"content": [{"type": "text", "text": "done"}]}
-
-
-def answer(message: Json) -> Json | None:
-    match message["method"]:
-        case "tools/list":
-            return TOOLS
-        case "tools/call":
-            return {"result": DONE}
-        case method if method.startswith("notifications/"):
-            return None
-        case method:
-            return error(-32601, f"no {method}")
 
 
 def legacy(special: Special) -> HttpScript:
-    return HttpScript(initialized(answer), special)
+    return HttpScript(initialized(legacy_answer), special)
 
 
 def modern(special: Special) -> HttpScript:
-    def script(message: Json) -> Json | None:
-        if message["method"] == "server/discover":
-            return {"result": {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}}
-        return answer(message)
-
-    return HttpScript(script, special)
-
-
-def answer_to(message: Json, result: Json = DONE) -> str:
-    return json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result})
+    return HttpScript(modern_answer, special)
 
 
 def progress(token: str, number: int) -> str:
