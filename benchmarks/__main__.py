@@ -20,6 +20,7 @@ from benchmarks.measure import Figure, machine
 from benchmarks.peers import install
 from benchmarks.post import post
 from benchmarks.report import as_json, as_markdown, show
+from benchmarks.serving import serving
 from benchmarks.settings import Settings
 from benchmarks.targets import judge
 
@@ -31,6 +32,7 @@ BENCHMARKS: dict[str, Callable[[Settings], list[Figure]]] = {
     "fleet": fleet,
     "imports": imports,
     "post": post,
+    "serving": serving,
 }
 DEFAULT_TRANSPORTS = ("stdio", "http")
 PAGE_MARKS = ("<!-- ratios -->\n", "<!-- /ratios -->\n")

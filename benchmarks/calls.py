@@ -61,6 +61,6 @@ def extremes(settings: Settings) -> list[Figure]:
             takes_a_minute = kind == "50 MB" and not transport.startswith("http")
             left_out = SLOW_AT_EXTREMES if settings.quick or takes_a_minute else ()
             with hired(transport, settings.names(*left_out)) as crew:
-                samples = crew.rounds({"do": "watched_call", **job}, min(settings.rounds, 3))
+                samples = crew.rounds({"do": "watched_call", **job}, min(settings.rounds, 3), warm_up=True)
             figures += compare("extremes", title, samples)
     return figures

@@ -20,7 +20,7 @@ from benchmarks.clients import CLIENTS
 from benchmarks.measure import Sample
 from benchmarks.peers import python_of
 
-__all__ = ["ROOT", "TRANSPORTS", "Crew", "hired", "http_url", "server_command"]
+__all__ = ["MALLOC", "ROOT", "TRANSPORTS", "Crew", "hired", "http_url", "server_command"]
 
 ROOT = Path(__file__).parents[1]
 SERVER = Path(__file__).with_name("echo_server.py")
@@ -28,11 +28,6 @@ TRANSPORTS = ("stdio", "stdio modern", "http", "http legacy")
 """`stdio` is a legacy server, as nearly all are; `http` is a modern one that answers with JSON."""
 START_SECONDS = 60.0
 JOB_SECONDS = 300.0
-ROUND_SECONDS = 0.1
-MAX_OPERATIONS = 1_000
-WARM_UP = 3
-"""Calls of each caller in the round that is not counted."""
-
 
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 28), "MALLOC_TRIM_THRESHOLD_": str(1 << 29)}
 """One behaviour of glibc's allocator for all: left alone it adapts to what a process did before, and whether a large
@@ -102,26 +97,21 @@ class Crew:
     def __init__(self, workers: list[Worker]) -> None:
         self.workers = workers
 
-    def rounds(self, job: dict[str, Any], rounds: int, *, warm_up: bool = True) -> dict[str, list[Sample]]:
-        """Let every worker do the job once in each round, in turn; the warm-up is not counted.
+    def rounds(self, job: dict[str, Any], rounds: int, *, warm_up: bool = False) -> dict[str, list[Sample]]:
+        """Let every worker do the job once in each round, in turn.
 
-        A job without `operations` gets as many for each worker as take about a tenth of a second.
+        With `warm_up` there is one more round, the first, that is not counted: for jobs without a warm-up of their own.
         """
         samples: dict[str, list[Sample]] = {worker.name: [] for worker in self.workers}
-        jobs = {worker.name: dict(job) for worker in self.workers}
         for number in range(0 if warm_up else 1, rounds + 1):
             for worker in list(self.workers):
-                own = jobs[worker.name]
                 try:
-                    sample = Sample(**worker.ask({"operations": WARM_UP * own.get("callers", 1), **own}))
+                    sample = Sample(**worker.ask(job))
                 except Failed as exc:
                     self.drop(worker, str(exc))
                     continue
                 if number:
                     samples[worker.name].append(sample)
-                elif "callers" in own and "operations" not in own:
-                    wanted = min(MAX_OPERATIONS, int(ROUND_SECONDS / max(sample.wall, 1e-7)))
-                    own["operations"] = max(own["callers"], wanted)
         return samples
 
     def drop(self, worker: Worker, why: str) -> None:
@@ -140,7 +130,8 @@ def server_command(*options: object) -> tuple[str, ...]:
 def http_url(*options: object) -> Generator[str]:
     """Run the lean server over HTTP; yield its URL; its process group is killed at the end."""
     command = server_command("--http", *options)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+    environment = {**os.environ, **MALLOC}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, start_new_session=True) as process:
         try:
             assert process.stdout is not None
             if not select.select([process.stdout], [], [], 15)[0]:

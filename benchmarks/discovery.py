@@ -21,7 +21,9 @@ def discovery(settings: Settings) -> list[Figure]:
         if settings.wants(title):
             with hired("stdio", settings.names(), "--tools", count) as crew:
                 job = {"do": "list", "expected": count + OWN_TOOLS}
-                figures += compare("discovery", title, crew.rounds(job, min(settings.rounds, 5)))
+                figures += compare(
+                    "discovery", title, crew.rounds(job, min(settings.rounds, 5 if count == 1_000 else 3))
+                )
     return figures
 
 
@@ -34,5 +36,5 @@ def memory(settings: Settings) -> list[Figure]:
     for transport, title, tools in cases:
         if settings.wants(title):
             with hired(transport, settings.names(), "--tools", tools, fixed_malloc=False) as crew:
-                figures += compare("memory", title, crew.rounds({"do": "memory"}, 1, warm_up=False))
+                figures += compare("memory", title, crew.rounds({"do": "memory"}, 1))
     return figures

@@ -42,8 +42,12 @@ class Answers:
             {"name": "rows", "description": "Return rows", "inputSchema": {"type": "object"}, "outputSchema": OUTPUT},
             {"name": "storm", "description": "Send `size` notifications, then answer", "inputSchema": INPUT},
         ]
-        listed += [filler(number) for number in range(tools)]
-        self.pages = [listed[start : start + page] for start in range(0, len(listed), page)]
+        self.editions = [
+            [(listed + many)[start : start + page] for start in range(0, len(listed) + tools, page)]
+            for many in ([filler(number, edition) for number in range(tools)] for edition in "ab")
+        ]
+        """The pages of the list; it changes with every reading, so that nobody can use again what it has."""
+        self.edition = 0
         self.encoded: dict[Any, bytes] = {}
         self.seen: dict[tuple[bytes, bytes], bytes] = {}
 
@@ -80,7 +84,9 @@ class Answers:
         ident = json.dumps(message["id"]).encode()
         params: dict[str, Any] = message.get("params") or {}
         arguments: dict[str, Any] = params.get("arguments") or {}
-        key = (message["method"], params.get("cursor"), params.get("name"), arguments.get("size"))
+        if message["method"] == "tools/list" and "cursor" not in params:
+            self.edition = 1 - self.edition
+        key = (message["method"], params.get("cursor"), params.get("name"), arguments.get("size"), self.edition)
         body = self.encoded.get(key)
         if body is None:
             body = self.encoded[key] = self.make(message["method"], params)
@@ -103,8 +109,9 @@ class Answers:
             )
         if method == "tools/list":
             number = int(params.get("cursor") or 0)
-            more = {"nextCursor": str(number + 1)} if number + 1 < len(self.pages) else {}
-            return b'"result":' + self.result({"tools": self.pages[number], **more}, **cacheable)
+            pages = self.editions[self.edition]
+            more = {"nextCursor": str(number + 1)} if number + 1 < len(pages) else {}
+            return b'"result":' + self.result({"tools": pages[number], **more}, **cacheable)
         if method == "tools/call" and params["name"] == "payload":
             return b'"result":' + self.result(
                 {"content": [{"type": "text", "text": "x" * params["arguments"]["size"]}]}
@@ -129,9 +136,9 @@ def filler_schema() -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": ["argument_00"], "additionalProperties": False}
 
 
-def filler(number: int) -> dict[str, Any]:
+def filler(number: int, edition: str) -> dict[str, Any]:
     """Return one of many tools, 1.7 kB as JSON."""
-    description = f"Tool number {number}. ".ljust(330, "d")
+    description = f"Tool number {number}, edition {edition}. ".ljust(330, "d")
     return {"name": f"tool_{number:05}", "description": description, "inputSchema": filler_schema()}
 
 

@@ -7,7 +7,7 @@ import platform
 import resource
 import statistics
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -69,13 +69,16 @@ class Figure:
 def compare(
     benchmark: str, case: str, samples: Mapping[str, Sequence[Sample]], *, baseline: str = "raw"
 ) -> list[Figure]:
-    """Turn samples into rows; nothing without the baseline. `sdk` among the names adds the ratio to it."""
+    """Turn samples into rows; nothing without the baseline. `sdk` among the names adds the ratio to it.
+
+    A ratio is the median of the ratios of the rounds: the two turns of a round were taken shortly after one another,
+    so what disturbs a whole round disturbs both.
+    """
     samples = {name: rows for name, rows in samples.items() if rows}
     if baseline not in samples:
         sys.stderr.write(f"{benchmark}, {case}: no {baseline}, left out\n")
         return []
-    medians = {name: median(rows) for name, rows in samples.items()}
-    base, sdk = medians[baseline], medians.get("sdk")
+    base, sdk = samples[baseline], samples.get("sdk", ())
     return [
         Figure(
             benchmark=benchmark,
@@ -83,20 +86,27 @@ def compare(
             contender=name,
             cpu=row.cpu,
             wall=row.wall,
-            cpu_ratio=row.cpu / max(base.cpu, 1e-9),
-            wall_ratio=row.wall / max(base.wall, 1e-9),
-            sdk_ratio=row.cpu / max(sdk.cpu, 1e-9) if sdk is not None else None,
-            rounds=len(samples[name]),
+            cpu_ratio=ratio(rows, base, lambda sample: sample.cpu) or 0.0,
+            wall_ratio=ratio(rows, base, lambda sample: sample.wall) or 0.0,
+            sdk_ratio=ratio(rows, sdk, lambda sample: sample.cpu),
+            rounds=len(rows),
             p50=row.p50,
             p99=row.p99,
             stall=row.stall,
             memory=row.memory,
-            memory_ratio=row.memory / base.memory if row.memory and base.memory else None,
+            memory_ratio=ratio(rows, base, lambda sample: sample.memory),
             user=row.user,
-            user_ratio=row.user / base.user if row.user is not None and base.user else None,
+            user_ratio=ratio(rows, base, lambda sample: sample.user),
         )
-        for name, row in medians.items()
+        for name, rows in samples.items()
+        for row in (median(rows),)
     ]
+
+
+def ratio(rows: Sequence[Sample], base: Sequence[Sample], value: Callable[[Sample], float | None]) -> float | None:
+    """Return the median over the rounds of one value in units of the baseline's in the same round."""
+    pairs = [(value(row), value(unit)) for row, unit in zip(rows, base, strict=False)]
+    return median_or_none(mine / max(unit, 1e-9) for mine, unit in pairs if mine is not None and unit is not None)
 
 
 def median(rows: Sequence[Sample]) -> Sample:

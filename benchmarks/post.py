@@ -1,6 +1,6 @@
 """One POST through an HTTP library: the lean lane against others (DESIGN decision 8).
 
-Each library is a process of its own (`python -m benchmarks.post LIBRARY URL CALLS`), in the environment that has it.
+Each library is a process of its own (`python -m benchmarks.post LIBRARY URL`), in the environment that has it.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import os
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ __all__ = ["post"]
 
 BODY = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
     "name": "payload", "arguments": {"size": 100}, "_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
-}}).encode()  # fmt: skip
+}}, separators=(",", ":")).encode()  # fmt: skip
 HEADERS = {
     "content-type": "application/json",
     "accept": "application/json, text/event-stream",
@@ -28,7 +29,8 @@ HEADERS = {
     "mcp-method": "tools/call",
     "mcp-name": "payload",
 }
-CALLS = 500
+WARM_UP_SECONDS = 0.1
+TURN_SECONDS = 0.3
 
 Post = Callable[[], Awaitable[bytes]]
 
@@ -101,21 +103,28 @@ LIBRARIES: dict[str, tuple[str, Callable[[AsyncExitStack, str], Awaitable[Post]]
 """Contender -> the module it needs and how to open it."""
 
 
-async def work(name: str, url: str, calls: int) -> dict[str, float]:
-    """Post one after the other; the first ones are not counted."""
+async def work(name: str, url: str) -> dict[str, float]:
+    """Post one after the other, first untimed, then timed."""
     async with AsyncExitStack() as stack:
         post = await LIBRARIES[name][1](stack, url)
-        for _ in range(20):
-            await post()
+        await spend(post, WARM_UP_SECONDS)
         cpu, wall = time.process_time(), time.perf_counter()
-        for _ in range(calls):
-            await post()
+        calls = await spend(post, TURN_SECONDS)
         return {"cpu": (time.process_time() - cpu) / calls, "wall": (time.perf_counter() - wall) / calls}
+
+
+async def spend(post: Post, seconds: float) -> int:
+    """Post until the time is over; return how often."""
+    calls, end = 0, time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        await post()
+        calls += 1
+    return calls
 
 
 def post(settings: Any) -> list[Any]:
     """Measure every library that is installed, here or among the peers."""
-    from benchmarks.crew import ROOT, http_url
+    from benchmarks.crew import MALLOC, ROOT, http_url
     from benchmarks.measure import Figure, Sample, compare
     from benchmarks.peers import post_python
 
@@ -127,12 +136,15 @@ def post(settings: Any) -> list[Any]:
         with http_url("--era", "modern") as url:
             for _ in range(min(settings.rounds, 5)):
                 for name, rows in samples.items():
-                    command = [str(pythons[name]), "-m", "benchmarks.post", name, url, str(CALLS)]
-                    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, check=True)
+                    command = [str(pythons[name]), "-m", "benchmarks.post", name, url]
+                    environment = {**os.environ, **MALLOC}
+                    done = subprocess.run(
+                        command, cwd=ROOT, env=environment, capture_output=True, timeout=120, check=True
+                    )
                     rows.append(Sample(**json.loads(done.stdout)))
         figures += compare("post", "one POST, 100 B", samples)
     return figures
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(work(sys.argv[1], sys.argv[2], int(sys.argv[3])))))
+    print(json.dumps(asyncio.run(work(sys.argv[1], sys.argv[2]))))

@@ -154,10 +154,27 @@ def pairs(figures: Sequence[Figure]) -> list[Verdict]:
         if hangs is not None and healthy is not None:
             text = "one of 20 servers hangs: time to the first tool of the healthy case"
             verdicts.append(verdict(text, 1.2, hangs / healthy, f"{kind} server"))
+    verdicts += served(figures)
     posts = {row.contender: row.cpu for row in figures if row.benchmark == "post"}
     if {"toolweave", "aiohttp"} <= set(posts):
         text = "one POST through the lean lane: CPU of aiohttp"
         verdicts.append(verdict(text, 0.5, posts["toolweave"] / posts["aiohttp"], "one POST, 100 B"))
+    return verdicts
+
+
+def served(figures: Sequence[Figure]) -> list[Verdict]:
+    """Return the verdicts on the server: its own CPU over HTTP, its client's wait over stdio."""
+    rows = {(row.case, row.contender): row for row in figures if row.benchmark == "serving"}
+    verdicts: list[Verdict] = []
+    for (case, contender), row in rows.items():
+        other = rows.get((case, "sdk"))
+        if contender != "toolweave":
+            continue
+        if "over http" in case:
+            verdicts.append(verdict("served tool over modern HTTP: CPU of raw ASGI", 3, row.cpu_ratio, case))
+        elif other is not None and row.p50 is not None and other.p50:
+            text = "served tool over stdio: time of the SDK's MCPServer"
+            verdicts.append(verdict(text, 1 / 3, row.p50 / other.p50, case))
     return verdicts
 
 

@@ -6,6 +6,9 @@
     ├── ConfigError (ValueError)        a config file or a server entry is wrong
     ├── SchemaError (ValueError)        a JSON Schema cannot be derived, compiled or resolved
     ├── DuplicateToolError (ValueError) two local tools want the same name
+    ├── RequestError                    a request to our own server is answered with a JSON-RPC error
+    ├── StoreError                      a store cannot keep a document
+    ├── ModelError                      a language model could not answer
     ├── ToolError                       one tool call failed; also a value: `ToolResult.error`
     │   └── ToolExecutionError          raised by `Tool.call`, carries the `ToolResult`
     └── ServerError                     something between us and one MCP server
@@ -33,10 +36,13 @@ __all__ = [
     "ConnectionLostError",
     "DuplicateToolError",
     "ErrorKind",
+    "ModelError",
     "ProtocolError",
+    "RequestError",
     "RequestTimeoutError",
     "SchemaError",
     "ServerError",
+    "StoreError",
     "ToolError",
     "ToolExecutionError",
     "ToolweaveError",
@@ -129,6 +135,36 @@ class DuplicateToolError(ToolweaveError, ValueError):
         self.name = name
 
 
+class RequestError(ToolweaveError):
+    """A request to a server of ours is answered with a JSON-RPC error (requirement C14).
+
+    A handler may raise it where the answer is no result but a protocol error; its text goes to the client.
+
+    Attributes:
+        code: The JSON-RPC error code, such as -32602.
+        message: One sentence for the client's developer.
+        data: The error's `data` member: any JSON value, or None for none.
+    """
+
+    def __init__(self, message: str, *, code: int, data: Any = None) -> None:  # any JSON value
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class StoreError(ToolweaveError):
+    """A store cannot keep a document: it is full, or the value is no JSON.
+
+    Attributes:
+        collection: The collection that was written to.
+    """
+
+    def __init__(self, message: str, *, collection: str) -> None:
+        super().__init__(f"collection {collection!r}: {message}")
+        self.collection = collection
+
+
 class ToolError(ToolweaveError):
     """One tool call failed: raised by handlers, and the value of `ToolResult.error`.
 
@@ -138,6 +174,7 @@ class ToolError(ToolweaveError):
         message: One sentence for a person or a model.
         retryable: True when sending the same call again is safe and may help.
         data: Details as JSON, never a stack trace (requirement R104).
+        unexpected: True for an exception that nobody meant for the caller; a server may mask its text (C31).
     """
 
     def __init__(
@@ -148,6 +185,7 @@ class ToolError(ToolweaveError):
         code: int | str | None = None,
         retryable: bool = False,
         data: Any = None,  # any JSON value
+        unexpected: bool = False,
     ) -> None:
         super().__init__(message)
         self.kind = ErrorKind(kind)
@@ -155,6 +193,7 @@ class ToolError(ToolweaveError):
         self.message = message
         self.retryable = retryable
         self.data = data
+        self.unexpected = unexpected
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ToolError):
@@ -192,6 +231,40 @@ class ToolExecutionError(ToolError):
         super().__init__(error.message, kind=error.kind, code=error.code, retryable=error.retryable, data=error.data)
         self.result = result
         self.tool = tool
+
+
+class ModelError(ToolweaveError):
+    """A language model could not answer.
+
+    Attributes:
+        model: Provider and model.
+        message: The text without the leading `model 'NAME': `.
+        kind: What went wrong: `"auth"`, `"rate_limited"`, `"overloaded"`, `"too_long"` (the conversation does not fit
+            the model), `"invalid_request"`, `"refused"`, `"unreachable"`, `"timeout"` or `"protocol"`.
+        status: The HTTP status, when there was one.
+        retry_after: Seconds that the provider asked to wait, or None.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        model: str,
+        kind: str = "protocol",
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(f"model {model!r}: {message}")
+        self.model = model
+        self.message = message
+        self.kind = kind
+        self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.kind in ("rate_limited", "overloaded", "unreachable", "timeout")
 
 
 class ServerError(ToolweaveError):
@@ -334,9 +407,11 @@ def as_tool_error(exc: BaseException) -> ToolError:
         code = exc.code if isinstance(exc, ProtocolError) else None
         data = exc.data if isinstance(exc, ProtocolError) else None
         return ToolError(f"MCP error: {exc}", kind=exc.kind, code=code, retryable=exc.retryable, data=data)
+    if isinstance(exc, RequestError):
+        return ToolError(exc.message, kind=ErrorKind.PROTOCOL, code=exc.code, data=exc.data)
     if isinstance(exc, TimeoutError):
         return ToolError(str(exc) or "the tool timed out", kind=ErrorKind.TIMEOUT)
-    return ToolError(f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__)
+    return ToolError(f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__, unexpected=True)
 
 
 def _with_process(message: str, exit_code: int | None, stderr: str) -> str:

@@ -71,13 +71,14 @@ def test_a_target_is_missed_only_beyond_its_limit(cpu: float, met: bool) -> None
     assert verdict.worst == cpu
 
 
-def test_ratios_are_of_medians_and_a_row_without_samples_is_left_out() -> None:
-    samples = {"raw": [Sample(1, 1), Sample(2, 2), Sample(90, 90)], "sdk": [Sample(4, 8)], "gone": []}
+def test_a_ratio_is_the_median_of_the_rounds_ratios_and_a_row_without_samples_is_left_out() -> None:
+    raw, sdk = [Sample(1, 1), Sample(2, 2), Sample(90, 90)], [Sample(4, 8), Sample(8, 16), Sample(900, 90)]
+    samples = {"raw": raw, "sdk": sdk, "gone": []}
 
     rows = {row.contender: row for row in compare("calls", "case", samples)}
 
-    assert (rows["sdk"].cpu_ratio, rows["sdk"].wall_ratio) == (2, 4)
-    assert rows["raw"].sdk_ratio == 0.5
+    assert (rows["sdk"].cpu_ratio, rows["sdk"].wall_ratio) == (4, 8)
+    assert rows["raw"].sdk_ratio == 0.25
     assert "gone" not in rows
 
 

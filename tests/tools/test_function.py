@@ -455,3 +455,11 @@ first = sorted(heavy & sys.modules.keys())
     )
 
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.requirement("R89")
+def test_a_function_without_a_docstring_has_no_description_of_anybody_elses() -> None:
+    def silent(a: int) -> int:
+        return a
+
+    assert [tool(one, name="a").description for one in (silent, functools.partial(silent, 1))] == ["", ""]

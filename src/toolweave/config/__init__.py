@@ -9,7 +9,7 @@ from __future__ import annotations
 from toolweave.config.accept import parse_command, parse_server, server_config
 from toolweave.config.auth import Auth, AuthType
 from toolweave.config.dialects import Dialect
-from toolweave.config.discover import ConfigFile, default_config, discover_config_files
+from toolweave.config.discover import ConfigFile, default_config, discover_config_files, editor_config_files
 from toolweave.config.load import LoadedConfig, load_config, merge_loaded
 from toolweave.config.merge import merge_config, normalize_config
 from toolweave.config.model import HeadersSource, ServerConfig, Source
@@ -45,6 +45,7 @@ __all__ = [
     "Timeouts",
     "default_config",
     "discover_config_files",
+    "editor_config_files",
     "known_transports",
     "load_config",
     "looks_secret",

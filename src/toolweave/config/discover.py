@@ -13,12 +13,12 @@ from toolweave.config.expand import Scope, home_directory
 from toolweave.config.load import LoadedConfig, load_file, merge_loaded
 from toolweave.errors import ConfigError
 
-__all__ = ["ConfigFile", "default_config", "discover_config_files"]
+__all__ = ["ConfigFile", "default_config", "discover_config_files", "editor_config_files"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigFile:
-    """A config file that exists.
+    """A config file.
 
     Attributes:
         path: The file.
@@ -40,16 +40,27 @@ def discover_config_files(
         platform: As `sys.platform`: `linux`, `darwin`, `win32`.
     """
     folder = Path.cwd() if cwd is None else Path(cwd)
-    root = home_directory() if home is None else Path(home)
     candidates = [
-        *(("project", path) for path in _project_files(folder)),
-        *_user_files(root, platform or sys.platform, own_home=home is None),
+        *(ConfigFile(path=path, kind="project") for path in _project_files(folder)),
+        *editor_config_files(home=home, platform=platform),
     ]
     found: dict[Path, ConfigFile] = {}
-    for kind, path in candidates:
-        if path.is_file():
-            found.setdefault(path, ConfigFile(path=path, kind=kind))
+    for file in candidates:
+        if file.path.is_file():
+            found.setdefault(file.path, file)
     return list(found.values())
+
+
+def editor_config_files(*, home: Path | str | None = None, platform: str | None = None) -> list[ConfigFile]:
+    """Return where the editors keep the user's servers, whether the files exist or not.
+
+    Args:
+        home: The user's home directory.
+        platform: As `sys.platform`: `linux`, `darwin`, `win32`.
+    """
+    root = home_directory() if home is None else Path(home)
+    places = _user_files(root, platform or sys.platform, own_home=home is None)
+    return [ConfigFile(path=path, kind=kind) for kind, path in places]
 
 
 def default_config(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from toolweave.config import ServerConfig
@@ -15,7 +14,7 @@ from toolweave.connect.feed.listing import Judged, Refusal, Request, read_tools
 from toolweave.connect.feed.live import ListChanged, LiveList
 from toolweave.errors import SchemaError
 from toolweave.schema.validate import Validator
-from toolweave.tools.names import aliases, selected
+from toolweave.tools.names import selected
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.toolset import ToolsChanged, ToolSnapshot
 
@@ -61,7 +60,7 @@ class Catalog:
 
     def find(self, name: str) -> ToolSpec | None:
         """Return the tool of this exposed name, alias or original name."""
-        return self.snapshot.find(name) or self._by_original.get(name)
+        return self.snapshot.by_name.get(name) or self.snapshot.find(name) or self._by_original.get(name)
 
     async def refresh(self, request: Request, refusal: Refusal | None = None) -> ToolsChanged:
         """List all tools again; see `LiveList.refresh`.
@@ -94,16 +93,15 @@ class Catalog:
 
     def _judge(self, entries: list[Any], refusal: Refusal | None) -> Judged[ToolSpec]:
         config = self._config
-        read = read_tools(entries, server=config.name, refusal=refusal)
+        read = read_tools(
+            entries, server=config.name, prefix=config.tool_prefix or "", refusal=refusal, known=self._by_original
+        )
+        if not config.include and not config.exclude:
+            return read
         kept = tuple(
-            replace(
-                spec,
-                name=f"{config.tool_prefix or ''}{spec.name}",
-                original_name=spec.name,
-                aliases=aliases(config.name, spec.name),
-            )
+            spec
             for spec in read.items
-            if selected(spec.name, include=config.include, exclude=config.exclude, server=config.name)
+            if selected(spec.original_name, include=config.include, exclude=config.exclude, server=config.name)
         )
         return Judged(items=kept, problems=read.problems)
 

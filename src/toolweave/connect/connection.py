@@ -254,8 +254,9 @@ class McpConnection(ServerFeatures, ClientFeatures):
 
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
         """Run one tool; see `Toolset.call`: faults come back as error results."""
-        if self._catalog.snapshot.version and self._catalog.find(call.name) is None:
-            return ToolResult.failure(unknown_tool(call.name, self._catalog.snapshot.by_name), kind=ErrorKind.NOT_FOUND)
+        snapshot = self._catalog.snapshot
+        if call.name not in snapshot.by_name and snapshot.version and self._catalog.find(call.name) is None:
+            return ToolResult.failure(unknown_tool(call.name, snapshot.by_name), kind=ErrorKind.NOT_FOUND)
         try:
             return await self._caller.call(call.name, call.arguments, ctx)
         except (ServerError, ToolError) as exc:

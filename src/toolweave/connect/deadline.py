@@ -16,44 +16,41 @@ __all__ = ["Deadline", "Deadlines"]
 class Deadlines:
     """One timer for the bounds of many requests: it stands at the earliest end, and is moved when that has come.
 
-    Nearly every request is answered long before, so that a timer of its own would be made only to be cancelled.
+    Nearly every request is answered long before, so that a timer of its own would be made only to be cancelled. When
+    one is over the timer stays where it is, and finds nothing.
+
+    Attributes:
+        running: The deadlines that have begun and are not over.
+        loop: The event loop of the timer.
+        stands_at: When the timer goes off, on that loop's clock.
     """
 
     def __init__(self) -> None:
-        self._running: set[Deadline] = set()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.running: set[Deadline] = set()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.stands_at = math.inf
         self._timer: asyncio.TimerHandle | None = None
-        self._stands_at = math.inf
 
     def within(self, seconds: float) -> Deadline:
         """Return a deadline that begins when it is entered."""
         return Deadline(seconds, self)
 
-    def add(self, deadline: Deadline, loop: asyncio.AbstractEventLoop) -> None:
-        """Watch a deadline that has begun."""
-        self._running.add(deadline)
-        if deadline.at < self._stands_at or loop is not self._loop:
-            self._stand(deadline.at, loop)
-
-    def discard(self, deadline: Deadline) -> None:
-        """Forget a deadline that is over; the timer stays where it is, and finds nothing."""
-        self._running.discard(deadline)
-
-    def _stand(self, at: float, loop: asyncio.AbstractEventLoop) -> None:
+    def stand(self, at: float, loop: asyncio.AbstractEventLoop) -> None:
+        """Put the timer where the earliest deadline ends."""
         if self._timer is not None:
             self._timer.cancel()
-        self._loop, self._stands_at = loop, at
+        self.loop, self.stands_at = loop, at
         self._timer = loop.call_at(at, self._sweep, loop)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer, self._stands_at = None, math.inf
+        self._timer, self.stands_at = None, math.inf
         now = loop.time()
-        for deadline in self._running:
+        for deadline in self.running:
             if deadline.at <= now:
                 deadline.expire()
-        later = [deadline.at for deadline in self._running if not deadline.expired]
+        later = [deadline.at for deadline in self.running if not deadline.expired]
         if later:
-            self._stand(min(later), loop)
+            self.stand(min(later), loop)
 
 
 class Deadline:
@@ -84,13 +81,15 @@ class Deadline:
             assert task is not None
             self._before = task.cancelling()
             self.at = loop.time() + self._seconds
-            self._deadlines.add(self, loop)
+            self._deadlines.running.add(self)
+            if self.at < self._deadlines.stands_at or loop is not self._deadlines.loop:
+                self._deadlines.stand(self.at, loop)
         return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        self._deadlines.discard(self)
+        self._deadlines.running.discard(self)
         if not self.expired or self._task is None:
             return False
         # somebody else's cancellation counts more than the time

@@ -25,7 +25,6 @@ from toolweave.connect.stdio.environment import find_program, inherited_environm
 from toolweave.connect.stdio.process import ServerProcess, spawn
 from toolweave.connect.wire.channel import channel_wire
 from toolweave.connect.wire.credentials import Credentials, flow_of
-from toolweave.connect.wire.http import http_wire
 from toolweave.connect.wire.proxy import proxy_for
 from toolweave.errors import ConfigError, ConnectError, ConnectionLostError, ProtocolError, ServerError
 
@@ -237,6 +236,8 @@ async def _engine() -> Any:
 async def _http_engine(config: ServerConfig, attempt: Attempt, report: Report) -> Any:
     plain = config.engine != "sdk" and flow_of(config) is None and proxy_for(config.url) is None
     if plain and attempt.transport == "http":
+        from toolweave.connect.wire.http import http_wire  # neither is in memory beside the other
+
         return http_wire
     with report.step("load the SDK"):
         engine = await _engine()

@@ -160,6 +160,19 @@ class ServerFeatures:
             params["context"] = {"arguments": dict(context)}
         return completion(await self._caller.request("completion/complete", params, timeout))
 
+    async def request(
+        self, method: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> dict[str, Any]:
+        """Send any request, such as one of an extension, and return its result as it came.
+
+        What the era asks of every request is added; nothing is checked, kept or sent again when it may have run.
+
+        Raises:
+            ProtocolError: The server answered with a JSON-RPC error.
+            ServerError: It did not answer.
+        """
+        return await self._caller.request(method, params or {}, timeout)
+
     async def ping(self) -> None:
         """Ask for a sign of life: `ping`, or `server/discover` where that is gone (2026-07-28)."""
         line = await self._caller.line()

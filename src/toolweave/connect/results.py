@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolweave.connect.codes import INTERNAL_ERROR
-from toolweave.connect.shapes import as_array, as_object, as_text
+from toolweave.connect.shapes import as_object, as_text
 from toolweave.errors import ErrorKind, ProtocolError, ToolError
 from toolweave.tools.result import (
     AudioContent,
@@ -25,6 +25,7 @@ from toolweave.tools.result import (
 __all__ = ["content_block", "tool_result"]
 
 _EMPTY_ERROR = "MCP tool execution error"
+_NO_CONTENT: list[Any] = []
 
 
 def tool_result(raw: Mapping[str, Any], *, server: str) -> ToolResult:
@@ -38,21 +39,18 @@ def tool_result(raw: Mapping[str, Any], *, server: str) -> ToolResult:
         raise ProtocolError(
             f"it answered with unknown resultType {str(kind)[:80]!r}", server=server, code=INTERNAL_ERROR
         )
-    content = as_array(raw.get("content", []))
-    if content is None:
+    content: Any = raw.get("content", _NO_CONTENT)
+    if not isinstance(content, list):
         raise ProtocolError("its result's 'content' is no list", server=server, code=INTERNAL_ERROR)
-    if "content" not in raw and "structuredContent" not in raw and not raw.get("isError"):
+    if content is _NO_CONTENT and "structuredContent" not in raw and not raw.get("isError"):
         raise ProtocolError(
             "its result has neither 'content' nor 'structuredContent'", server=server, code=INTERNAL_ERROR
         )
-    blocks = tuple(map(content_block, content))
+    blocks = tuple(map(content_block, content))  # pyright: ignore[reportUnknownArgumentType]
     is_error = raw.get("isError") is True
+    meta = as_object(raw["_meta"]) if "_meta" in raw else None
     result = ToolResult(
-        content=blocks,
-        structured_content=raw.get("structuredContent"),
-        is_error=is_error,
-        meta=as_object(raw["_meta"]) or {} if "_meta" in raw else {},
-        raw=raw,
+        content=blocks, structured_content=raw.get("structuredContent"), is_error=is_error, meta=meta, raw=raw
     )
     if not is_error:
         return result
@@ -69,8 +67,8 @@ def tool_result(raw: Mapping[str, Any], *, server: str) -> ToolResult:
 
 def content_block(item: Any) -> ContentBlock:
     """Return one content block; what is odd or of an unknown type becomes `UnknownContent`."""
-    block = as_object(item)
-    if block is not None and len(block) == 2 and block.get("type") == "text" and isinstance(block.get("text"), str):
+    block: Any = item if type(item) is dict else as_object(item)  # pyright: ignore[reportUnknownVariableType]
+    if block is not None and len(block) == 2 and block.get("type") == "text" and type(block.get("text")) is str:
         return TextContent(text=block["text"], raw=block)  # nearly every block: spare it the questions below
     if block is None:
         return UnknownContent(type="malformed", raw={"value": item})

@@ -245,14 +245,12 @@ class Session:
 
         `deadline` on the event loop's clock says how long the caller waits, beside the cancel scopes it is in.
         """
-        stamped = self._stamped(params or {}, meta)
+        stamped = params or {}
+        if meta:  # the caller's own keys go first: the envelope is not theirs to replace
+            stamped = {**stamped, "_meta": {**meta, **self._meta}}
+        elif self._meta:
+            stamped = {**stamped, "_meta": self._meta}
         return ask(self.wire, method, stamped, schema=schema, request_id=request_id, deadline=deadline)
-
-    def _stamped(self, params: Mapping[str, Any], meta: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        if not meta:
-            return {**params, "_meta": self._meta} if self._meta else params
-        # the caller's own keys go first: the envelope is not theirs to replace
-        return {**params, "_meta": {**meta, **self._meta}}
 
 
 async def ask(

@@ -17,7 +17,15 @@ from typing import Annotated, Any, cast
 
 from toolweave.errors import SchemaError
 
-__all__ = ["Parameter", "SignatureParts", "function_name", "implementation", "read_signature"]
+__all__ = [
+    "Parameter",
+    "SignatureParts",
+    "annotation_text",
+    "documentation",
+    "function_name",
+    "implementation",
+    "read_signature",
+]
 
 EMPTY = inspect.Parameter.empty
 
@@ -69,6 +77,29 @@ def implementation(function: Callable[..., Any]) -> Any:  # whatever carries the
     if isinstance(target, type):
         return target.__init__
     return target if inspect.isroutine(target) else type(target).__call__
+
+
+def documentation(function: Callable[..., Any]) -> str | None:
+    """Return the docstring of a function, or of what a partial or an object with `__call__` stands for."""
+    if inspect.isroutine(function):
+        return inspect.getdoc(function)
+    target = implementation(function)
+    if isinstance(function, functools.partial):
+        return inspect.getdoc(target)
+    own, other = (function, target) if isinstance(function, type) else (target, type(function))
+    return inspect.getdoc(own) or inspect.getdoc(other)
+
+
+def annotation_text(annotation: Any) -> str | None:
+    """Return the description inside an `Annotated`: of the last `Field` or `Doc`, else the first bare string."""
+    if typing.get_origin(annotation) is not Annotated:
+        return None
+    extras = typing.get_args(annotation)[1:]
+    for extra in reversed(extras):
+        text = getattr(extra, "description", None) or getattr(extra, "documentation", None)
+        if isinstance(text, str):
+            return text
+    return next((extra for extra in extras if isinstance(extra, str)), None)
 
 
 def read_signature(function: Callable[..., Any], *, injected: type | None = None) -> SignatureParts:

@@ -17,6 +17,8 @@ from toolweave.schema.annotations import (
     EMPTY,
     Parameter,
     SignatureParts,
+    annotation_text,
+    documentation,
     function_name,
     implementation,
     read_signature,
@@ -28,7 +30,7 @@ from toolweave.schema.validate import Validator
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
-__all__ = ["Signature", "derive", "schema_of"]
+__all__ = ["MappingSignature", "Signature", "derive", "schema_of"]
 
 _log = logging.getLogger("toolweave.schema")
 
@@ -99,6 +101,40 @@ class Signature:
         return self._returned.dump_python(value, mode="json", by_alias=True, warnings=False)
 
 
+class MappingSignature(Signature):
+    """What a function takes that receives its arguments as one mapping, described by a schema of its author's."""
+
+    __slots__ = ("_parameter",)
+
+    def __init__(
+        self, function: Callable[..., Any], input_schema: Mapping[str, Any], *, injected: type | None = None
+    ) -> None:
+        self.name = function_name(function)
+        self.description = parse_docstring(documentation(function)).description
+        parts = read_signature(function, injected=injected)
+        if len(parts.parameters) != 1:
+            raise SchemaError(
+                f"function {self.name!r} has {len(parts.parameters)} parameters; beside a schema that is given it "
+                "takes one, the arguments as a mapping"
+            )
+        self._parameter = parts.parameters[0].name
+        self.injected = parts.injected
+        self.unbound = parts.unbound
+        self.input_schema = dict(input_schema)
+        self.output_schema = None
+        self._returned = None
+        self._validator = None
+
+    def bind(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Problem, ...]]:
+        """Return the one keyword argument, and what is wrong with it by the schema."""
+        validator = self._validator
+        if validator is None:
+            validator = self._validator = Validator(self.input_schema)
+        if not validator.is_valid(arguments):
+            return {}, validator.problems(arguments)
+        return {self._parameter: dict(arguments)}, ()
+
+
 def derive(function: Callable[..., Any], *, injected: type | None = None, opaque: tuple[type, ...] = ()) -> Signature:
     """Return what a function takes and gives.
 
@@ -115,7 +151,7 @@ def derive(function: Callable[..., Any], *, injected: type | None = None, opaque
     if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
         raise SchemaError(f"function {name!r} is a generator; a tool returns one value")
     parts = read_signature(function, injected=injected)
-    docstring = parse_docstring(_documentation(function))
+    docstring = parse_docstring(documentation(function))
     return Signature(
         name=name,
         description=docstring.description,
@@ -137,15 +173,6 @@ def schema_of(kind: Any, *, serialization: bool = False, what: str = "the type")
         SchemaError: The type has no JSON form.
     """
     return _json_schema(_adapter(kind, what), "serialization" if serialization else "validation", what)
-
-
-def _documentation(function: Callable[..., Any]) -> str | None:
-    target = implementation(function)
-    own = function if inspect.isroutine(function) or inspect.isclass(function) else target
-    doc = inspect.getdoc(own)
-    if doc is None or (own is target and own is not function):
-        doc = inspect.getdoc(target) or inspect.getdoc(type(function))
-    return doc
 
 
 def _arguments_adapter(
@@ -174,7 +201,9 @@ def _field(parameter: Parameter, description: str | None) -> Any:
     from pydantic.fields import FieldInfo
 
     annotation, default = parameter.annotation, parameter.default
-    text = _text_of(annotation) or (default.description if isinstance(default, FieldInfo) else None) or description
+    text = (
+        annotation_text(annotation) or (default.description if isinstance(default, FieldInfo) else None) or description
+    )
     if isinstance(default, FieldInfo):
         required = default.is_required()
         annotation = Annotated[annotation, default]
@@ -185,18 +214,6 @@ def _field(parameter: Parameter, description: str | None) -> Any:
     if text:
         annotation = Annotated[annotation, Field(description=text)]
     return typing.Required[annotation] if required else typing.NotRequired[annotation]
-
-
-def _text_of(annotation: Any) -> str | None:
-    """Return the description inside an `Annotated`: of the last `Field` or `Doc`, else the first bare string."""
-    if typing.get_origin(annotation) is not Annotated:
-        return None
-    extras = typing.get_args(annotation)[1:]
-    for extra in reversed(extras):
-        text = getattr(extra, "description", None) or getattr(extra, "documentation", None)
-        if isinstance(text, str):
-            return text
-    return next((extra for extra in extras if isinstance(extra, str)), None)
 
 
 def _returned_adapter(returns: Any, opaque: tuple[type, ...]) -> TypeAdapter[Any] | None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar, cast, overload
+from typing import Any, ParamSpec, TypeVar, overload
 
 import anyio
 
@@ -20,7 +20,8 @@ from toolweave.testing.conversation import LEGACY, MODERN, Conversation, Identit
 from toolweave.testing.offer import Offer, PromptEntry, ResourceEntry
 from toolweave.testing.script import Answer, Reaction, Received, Script
 from toolweave.testing.shapes import Json
-from toolweave.tools import FunctionTool, Tool, ToolCall, ToolRegistry, Toolset, ToolSource, as_toolset, combined, tool
+from toolweave.tools import FunctionTool, Tool, ToolCall, ToolSource, tool
+from toolweave.tools.sources import with_registry
 
 __all__ = ["MemoryServer"]
 
@@ -87,7 +88,7 @@ class MemoryServer:
             capabilities=capabilities,
             instructions=instructions,
         )
-        self._registry, toolset = _toolset(tools)
+        self._registry, toolset = with_registry(tools)
         self._offer = Offer(toolset, page_size=page_size)
         self._script = Script()
         self._open: dict[int, tuple[AsyncExitStack, Conversation]] = {}
@@ -278,22 +279,3 @@ def _versions(protocol: str) -> tuple[str, ...]:
         known = ", ".join(("auto", "legacy", *LEGACY, MODERN))
         raise ValueError(f"protocol {protocol!r} is unknown; there are {known}")
     return (protocol,)
-
-
-def _toolset(tools: ToolSource) -> tuple[ToolRegistry, Toolset]:
-    """Return the registry for tools that come and go, and the whole that it is part of."""
-    if isinstance(tools, ToolRegistry):
-        return tools, tools
-    local: list[Any] = []
-    whole: list[Toolset] = []
-    one = isinstance(tools, (Toolset, Tool)) or not isinstance(tools, Iterable)
-    for item in cast("Iterable[Any]", [tools] if one else tools):
-        if isinstance(item, Toolset):
-            whole.append(item)
-        else:
-            local.append(item)
-    registry = ToolRegistry()
-    as_toolset(local)  # says what is wrong with what offers no tools
-    for item in local:
-        registry.add(item)
-    return registry, combined(registry, *whole) if whole else registry

@@ -9,9 +9,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolweave.tools.call import CallContext, Progress, ProgressCallback, ToolCall
+    from toolweave.tools.asking import (
+        Caller,
+        ElicitationResult,
+        Elicited,
+        LogLevel,
+        Root,
+        SamplingMessage,
+        SamplingResult,
+    )
+    from toolweave.tools.call import CallContext, Progress, ProgressCallback, ProgressReporter, ToolCall
     from toolweave.tools.function import FunctionTool, tool
+    from toolweave.tools.media import File
     from toolweave.tools.names import NameMap, ToolName, aliases, expose
+    from toolweave.tools.questions import Elicitation, Question, Roots, Sampling
     from toolweave.tools.registry import Alias, OnConflict, ToolRegistry
     from toolweave.tools.result import (
         AudioContent,
@@ -32,15 +43,28 @@ __all__ = [
     "Alias",
     "AudioContent",
     "CallContext",
+    "Caller",
     "ContentBlock",
+    "Elicitation",
+    "ElicitationResult",
+    "Elicited",
     "EmbeddedResource",
+    "File",
     "FunctionTool",
     "ImageContent",
+    "LogLevel",
     "NameMap",
     "OnConflict",
     "Progress",
     "ProgressCallback",
+    "ProgressReporter",
+    "Question",
     "ResourceLink",
+    "Root",
+    "Roots",
+    "Sampling",
+    "SamplingMessage",
+    "SamplingResult",
     "TextContent",
     "Tool",
     "ToolCall",
@@ -74,15 +98,28 @@ _HOMES = {
     "Alias": "registry",
     "AudioContent": "result",
     "CallContext": "call",
+    "Caller": "asking",
     "ContentBlock": "result",
+    "Elicitation": "questions",
+    "ElicitationResult": "asking",
+    "Elicited": "asking",
     "EmbeddedResource": "result",
+    "File": "media",
     "FunctionTool": "function",
     "ImageContent": "result",
+    "LogLevel": "asking",
     "NameMap": "names",
     "OnConflict": "registry",
     "Progress": "call",
     "ProgressCallback": "call",
+    "ProgressReporter": "call",
+    "Question": "questions",
     "ResourceLink": "result",
+    "Root": "asking",
+    "Roots": "questions",
+    "Sampling": "questions",
+    "SamplingMessage": "asking",
+    "SamplingResult": "asking",
     "TextContent": "result",
     "Tool": "spec",
     "ToolCall": "call",

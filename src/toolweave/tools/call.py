@@ -6,11 +6,27 @@ Knows nothing of who executes it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, TypeVar, overload
 
-__all__ = ["NO_CONTEXT", "CallContext", "Progress", "ProgressCallback", "ToolCall"]
+from toolweave.errors import ToolError
+from toolweave.tools.asking import (
+    Caller,
+    ElicitationResult,
+    Elicited,
+    LogLevel,
+    Root,
+    SamplingMessage,
+    SamplingResult,
+    check_level,
+)
+from toolweave.tools.frozen import slot_setters
+from toolweave.tools.questions import ABILITIES, Askable, Elicitation, Question, Roots, Sampling, can_answer
+
+__all__ = ["NO_CONTEXT", "CallContext", "Progress", "ProgressCallback", "ProgressReporter", "ToolCall"]
+
+FormT = TypeVar("FormT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +48,7 @@ ProgressCallback: TypeAlias = Callable[[Progress], Awaitable[None] | None]
 """Called for every progress notification, in order; sync or async. What it raises is logged, never fatal."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, init=False)
 class ToolCall:
     """The call itself: an exposed name and one arguments object (requirement D16).
 
@@ -44,8 +60,22 @@ class ToolCall:
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     id: str | None = None
 
+    def __init__(
+        self,
+        *,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        id: str | None = None,  # noqa: A002 - the field's name
+    ) -> None:
+        _set_name(self, name)
+        _set_arguments(self, {} if arguments is None else arguments)
+        _set_id(self, id)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+_set_name, _set_arguments, _set_id = slot_setters(ToolCall, "name", "arguments", "id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, init=False)
 class CallContext:
     """What surrounds one call; handlers receive it by declaring a `CallContext` parameter.
 
@@ -55,12 +85,29 @@ class CallContext:
         on_progress: Receives progress notifications, or None.
         meta: Members for the request's `_meta`.
         state: Dependencies for handlers, by name (requirement R95, C29).
+        caller: The way to the client on whose behalf the call runs, or None where there is nobody to ask.
     """
 
     timeout: float | None = None
     on_progress: ProgressCallback | None = None
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     state: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    caller: Caller | None = field(default=None, repr=False)
+
+    def __init__(
+        self,
+        *,
+        timeout: float | None = None,
+        on_progress: ProgressCallback | None = None,
+        meta: Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
+        caller: Caller | None = None,
+    ) -> None:
+        _set_timeout(self, timeout)
+        _set_on_progress(self, on_progress)
+        _set_meta(self, {} if meta is None else meta)
+        _set_state(self, {} if state is None else state)
+        _set_caller(self, caller)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress to the caller; does nothing when the caller did not ask for it."""
@@ -70,6 +117,154 @@ class CallContext:
         if inspect.isawaitable(outcome):
             await outcome
 
+    async def percent(self, percent: float, message: str | None = None) -> None:
+        """Report progress from 0 to 100; `ProgressReporter` does it for functions that know no context."""
+        await self.progress(percent, 100, message)
+
+    async def log(self, level: LogLevel, data: Any, *, logger: str | None = None) -> None:
+        """Send the client a log message; does nothing when it wants none of this severity.
+
+        Args:
+            level: A severity of RFC 5424.
+            data: A text or any other JSON value; no secrets, the client shows it to people.
+            logger: Who says it.
+
+        Raises:
+            ValueError: There is no such severity.
+        """
+        check_level(level)
+        if self.caller is not None:
+            await self.caller.log(level, data, logger)
+
+    async def release_stream(self) -> None:
+        """Close the stream on which the answer would come; the client comes back for it later.
+
+        Saves a connection while a slow handler has nothing to say. Does nothing where a client cannot come back:
+        only handshake-era HTTP sessions can (2025-11-25, SSE polling).
+        """
+        if self.caller is not None:
+            await self.caller.release()
+
+    def can(self, what: Askable) -> bool:
+        """Whether the client declared that it answers such questions; False where there is nobody to ask."""
+        needs = ABILITIES[what]
+        return self.caller is not None and can_answer(needs, self.caller.capabilities)
+
+    @overload
+    async def elicit(self, message: str, schema: type[FormT], *, key: str | None = None) -> Elicited[FormT]: ...
+    @overload
+    async def elicit(
+        self, message: str, schema: Mapping[str, Any] | None = None, *, key: str | None = None
+    ) -> ElicitationResult: ...
+    async def elicit(
+        self, message: str, schema: Mapping[str, Any] | type | None = None, *, key: str | None = None
+    ) -> Any:
+        """Ask the user to fill in a form, and wait for the answer.
+
+        With a client of a stateless revision (2026-07-28) the handler ends here and runs again from its start when
+        the answer is there, so do nothing before a question that must not be done twice.
+
+        Args:
+            message: What the user is asked.
+            schema: The form: a JSON Schema of flat fields, or a pydantic model or dataclass, of which the answer's
+                `value` is then an instance; None only asks for consent.
+            key: Names the question when the handler runs again; needed only where its text changes between runs.
+
+        Raises:
+            RequestError: The client declared no forms; `can("elicitation")` tells.
+            ToolError: It refused, or answered with something else.
+            SchemaError: The form has a field that no form can have.
+        """
+        return (await self._ask(Elicitation(message, schema, key=key)))[0]
+
+    async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> ElicitationResult:
+        """Ask the user to visit a page, for what must not pass through the client; says whether the user agreed.
+
+        Raises:
+            RequestError: The client declared no pages; `can("elicitation.url")` tells.
+            ToolError: It refused, or answered with something else.
+        """
+        return (await self._ask(Elicitation(message, url=url, key=key)))[0]
+
+    async def sample(
+        self,
+        messages: str | SamplingMessage | Sequence[str | SamplingMessage],
+        *,
+        max_tokens: int = 1024,
+        system_prompt: str | None = None,
+        temperature: float | None = None,
+        key: str | None = None,
+    ) -> SamplingResult:
+        """Ask the client's language model, and wait for what it says; `ask` with a `Sampling` has every option.
+
+        Raises:
+            RequestError: The client declared no sampling; `can("sampling")` tells.
+            ToolError: It refused, or answered with something else.
+        """
+        question = Sampling(
+            messages, max_tokens=max_tokens, system_prompt=system_prompt, temperature=temperature, key=key
+        )
+        return (await self._ask(question))[0]
+
+    async def list_roots(self) -> tuple[Root, ...]:
+        """Ask the client for the directories that the server may work on.
+
+        Raises:
+            RequestError: The client declared no roots; `can("roots")` tells.
+            ToolError: It refused, or answered with something else.
+        """
+        return (await self._ask(Roots()))[0]
+
+    async def ask(self, **questions: Question) -> dict[str, Any]:
+        """Put several questions to the client at once and return their answers by name.
+
+        The names are the keys of the questions, unless these have their own.
+
+        Raises:
+            RequestError: The client did not declare what one of them needs.
+            ToolError: It refused one, or answered with something else.
+        """
+        if not questions:
+            return {}
+        named = [question if question.key else replace(question, key=name) for name, question in questions.items()]
+        return dict(zip(questions, await self._ask(*named), strict=True))
+
+    async def _ask(self, *questions: Question) -> Sequence[Any]:
+        if self.caller is None:
+            raise ToolError(f"there is no client to ask here ({questions[0].method}); only a served call has one")
+        return await self.caller.ask(questions)
+
+
+_set_timeout, _set_on_progress, _set_meta, _set_state, _set_caller = slot_setters(
+    CallContext, "timeout", "on_progress", "meta", "state", "caller"
+)
+
 
 NO_CONTEXT = CallContext()
 """The context of a caller without wishes; shared, because a context is immutable and calls are many."""
+
+
+class ProgressReporter:
+    """Reports progress in percent (requirement R99), for code that is given no context.
+
+    Args:
+        ctx: The context of the call that is reported on.
+    """
+
+    def __init__(self, ctx: CallContext) -> None:
+        self._ctx = ctx
+
+    async def report(self, percent: float, message: str | None = None, data: object = None) -> None:
+        """Report how much is done; sent as MCP has it, with a total of 100 (C13).
+
+        Args:
+            percent: From 0 to 100.
+            message: A line for people.
+            data: Has no place in MCP's notification and is dropped.
+
+        Raises:
+            ValueError: `percent` is not in its range.
+        """
+        if not 0 <= percent <= 100:
+            raise ValueError(f"progress is from 0 to 100 percent, not {percent!r}")
+        await self._ctx.percent(percent, message)

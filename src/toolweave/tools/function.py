@@ -8,16 +8,17 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, get_args, overload
 
 from toolweave.errors import ErrorKind, SchemaError, ToolError, as_tool_error
 from toolweave.schema.annotations import implementation
-from toolweave.schema.signature import Signature, derive
+from toolweave.schema.signature import MappingSignature, Signature, derive
 from toolweave.schema.validate import Validator, describe
 from toolweave.tools.call import CallContext, Progress, ToolCall
+from toolweave.tools.media import File
 from toolweave.tools.names import unknown_tool
 from toolweave.tools.result import ContentBlock, ToolResult, invalid_input
 from toolweave.tools.spec import Tool, ToolSpec
@@ -30,7 +31,7 @@ _log = logging.getLogger("toolweave.tools")
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_OPAQUE: tuple[type, ...] = (ToolResult, *get_args(ContentBlock))
+_OPAQUE: tuple[type, ...] = (ToolResult, File, *get_args(ContentBlock))
 
 
 class FunctionTool(Tool, Generic[P, R]):
@@ -70,6 +71,8 @@ def tool(
     title: str | None = None,
     description: str | None = None,
     annotations: Mapping[str, Any] | None = None,
+    icons: Sequence[Mapping[str, Any]] = (),
+    input_schema: Mapping[str, Any] | None = None,
     output_schema: Mapping[str, Any] | None = None,
     meta: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
@@ -82,10 +85,12 @@ def tool(
     title: str | None = None,
     description: str | None = None,
     annotations: Mapping[str, Any] | None = None,
+    icons: Sequence[Mapping[str, Any]] = (),
+    input_schema: Mapping[str, Any] | None = None,
     output_schema: Mapping[str, Any] | None = None,
     meta: Mapping[str, Any] | None = None,
 ) -> FunctionTool[P, R]: ...
-def tool(
+def tool(  # noqa: PLR0913  # keyword-only, each with a default of its own
     function: Callable[..., Any] | None = None,
     /,
     *,
@@ -93,6 +98,8 @@ def tool(
     title: str | None = None,
     description: str | None = None,
     annotations: Mapping[str, Any] | None = None,
+    icons: Sequence[Mapping[str, Any]] = (),
+    input_schema: Mapping[str, Any] | None = None,
     output_schema: Mapping[str, Any] | None = None,
     meta: Mapping[str, Any] | None = None,
 ) -> Any:
@@ -108,6 +115,9 @@ def tool(
         title: A name for people.
         description: What it does; the docstring without its sections on parameters by default.
         annotations: Behaviour hints, such as `{"readOnlyHint": True}`.
+        icons: Icon objects of the MCP specification.
+        input_schema: JSON Schema of the arguments, taken as it is; the function then takes one parameter beside a
+            `CallContext`, the arguments as a mapping (requirement R97).
         output_schema: JSON Schema of the structured content; by default derived from a return
             annotation that is a model, a dataclass, a TypedDict or a dict.
         meta: The definition's `_meta`.
@@ -116,20 +126,24 @@ def tool(
         SchemaError: Naming the function and the parameter that has no place in a JSON object.
     """
     if function is None:
-        options = {"name": name, "title": title, "description": description, "annotations": annotations}
-        return functools.partial(tool, **options, output_schema=output_schema, meta=meta)
+        options = {"name": name, "title": title, "description": description, "annotations": annotations, "icons": icons}
+        return functools.partial(tool, **options, input_schema=input_schema, output_schema=output_schema, meta=meta)
     if isinstance(function, FunctionTool):
         function = function.function  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    signature = derive(function, injected=CallContext, opaque=_OPAQUE)
+    if input_schema is None:
+        signature = derive(function, injected=CallContext, opaque=_OPAQUE)
+    else:
+        signature = MappingSignature(function, input_schema, injected=CallContext)
     if name is None and signature.name == "<lambda>":
         raise SchemaError("a lambda has no name to expose; give it one with tool(..., name=...)")
     spec = ToolSpec(
         name=name or signature.name,
         title=title,
         description=signature.description if description is None else description,
-        input_schema={**signature.input_schema, "title": title or name or signature.name},
+        input_schema=input_schema or {**signature.input_schema, "title": title or name or signature.name},
         output_schema=signature.output_schema if output_schema is None else output_schema,
         annotations=annotations,
+        icons=tuple(icons),
         meta={} if meta is None else meta,
     )
     return FunctionTool(function, spec, signature)
@@ -173,8 +187,9 @@ class _FunctionToolset:
             value = await (self._run(kwargs, ctx) if ctx.timeout is None else self._run_bounded(kwargs, ctx))
             return self._result(value)
         except Exception as exc:  # boundary: user code
-            _log.debug("tool %r failed", name, exc_info=exc)
-            return ToolResult.failure(as_tool_error(exc))
+            error = as_tool_error(exc)
+            _log.log(logging.WARNING if error.unexpected else logging.DEBUG, "tool %r failed", name, exc_info=exc)
+            return ToolResult.failure(error)
 
     async def _run(self, kwargs: dict[str, Any], ctx: CallContext) -> Any:
         for name in self._signature.injected:

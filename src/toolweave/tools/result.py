@@ -10,10 +10,13 @@ import base64
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeAlias
+from pathlib import PurePath
+from typing import Any, ClassVar, TypeAlias, cast
 
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.schema.problems import Problem, describe
+from toolweave.tools.frozen import slot_setters
+from toolweave.tools.media import Payload, is_binary, payload
 
 __all__ = [
     "AudioContent",
@@ -35,16 +38,34 @@ class _Block:
     raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, init=False)
 class TextContent(_Block):
     """A block of text. Server text is untrusted."""
 
     type: ClassVar[str] = "text"
     text: str
 
+    def __init__(
+        self,
+        *,
+        text: str,
+        annotations: Mapping[str, Any] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        raw: Mapping[str, Any] | None = None,
+    ) -> None:
+        _set_text(self, text)
+        _set_annotations(self, annotations)
+        _set_block_meta(self, {} if meta is None else meta)
+        _set_block_raw(self, {} if raw is None else raw)
+
     def render(self) -> str:
         """Return the text itself."""
         return self.text
+
+
+_set_text, _set_annotations, _set_block_meta, _set_block_raw = slot_setters(
+    TextContent, "text", "annotations", "meta", "raw"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +169,7 @@ ContentBlock: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLi
 """Any block of a tool result (MCP specification, `ContentBlock`)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, init=False)
 class ToolResult:
     """The whole answer of one tool call.
 
@@ -167,6 +188,23 @@ class ToolResult:
     error: ToolError | None = None
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     raw: Any = field(default=None, repr=False, compare=False)
+
+    def __init__(
+        self,
+        *,
+        content: tuple[ContentBlock, ...] = (),
+        structured_content: Any = None,
+        is_error: bool = False,
+        error: ToolError | None = None,
+        meta: Mapping[str, Any] | None = None,
+        raw: Any = None,
+    ) -> None:
+        _set_content(self, content)
+        _set_structured_content(self, structured_content)
+        _set_is_error(self, is_error)
+        _set_error(self, error)
+        _set_meta(self, {} if meta is None else meta)
+        _set_raw(self, raw)
 
     @property
     def text(self) -> str:
@@ -193,20 +231,25 @@ class ToolResult:
 
     @classmethod
     def of(cls, value: Any, *, fallback: Callable[[Any], Any] = str) -> ToolResult:
-        """Make a result from what a function returned (requirements R54, R84, C18).
+        """Make a result from what a function returned (requirements R54, R84, C16, C18).
 
-        A `ToolResult` passes through; a string is one text block; None is `"null"`; blocks and
-        lists of blocks are taken as they are; every other value becomes structured content with
-        its JSON as text. `fallback` turns what JSON does not know into what it does.
+        A `ToolResult` passes through, a string is one text block, None is `"null"`. Blocks, bytes, images, a `File`
+        and the `Path` of a file become blocks by their type, and so do the items of a list that has one of these
+        (a path in a list stays a path). Every other value becomes structured content with its JSON as text.
+        `fallback` turns what JSON does not know into what it does.
+
+        Raises:
+            OSError: A file cannot be read.
+            ToolError: A file is too large for a result.
         """
         if isinstance(value, ToolResult):
             return value
         if isinstance(value, str):
             return cls(content=(TextContent(text=value),))
-        if isinstance(value, _Block):
-            return cls(content=(value,))  # type: ignore[arg-type]
-        if isinstance(value, (list, tuple)) and value and all(isinstance(item, _Block) for item in value):  # pyright: ignore[reportUnknownVariableType]
-            return cls(content=tuple(value))  # pyright: ignore[reportUnknownArgumentType]
+        if type(value) is not dict:  # nearly every other value is one
+            blocks = _blocks(value, fallback)
+            if blocks is not None:
+                return cls(content=blocks)
         return cls.of_json(_as_json(value, fallback))
 
     @classmethod
@@ -226,12 +269,51 @@ class ToolResult:
         )
 
 
+_set_content, _set_structured_content, _set_is_error, _set_error, _set_meta, _set_raw = slot_setters(
+    ToolResult, "content", "structured_content", "is_error", "error", "meta", "raw"
+)
+
+
 def invalid_input(tool: str, problems: Sequence[Problem]) -> ToolResult:
     """Make the result for arguments that do not fit a tool's schema, for the model to fix (requirement C10)."""
     text = describe(problems)
     data = {"problems": [{"path": problem.path, "message": problem.message} for problem in problems]}
     message = f"invalid arguments for tool {tool!r}:{chr(10) if len(problems) > 1 else ' '}{text}"
     return ToolResult.failure(ToolError(message, kind=ErrorKind.INVALID_INPUT, data=data))
+
+
+def _blocks(value: Any, fallback: Callable[[Any], Any]) -> tuple[ContentBlock, ...] | None:
+    """Return the blocks of a value that is content by itself, or of a list with some; None for mere data."""
+    if isinstance(value, _Block):
+        return (cast("ContentBlock", value),)
+    if isinstance(value, (list, tuple)):
+        items = cast("Sequence[Any]", value)
+        one_of_each: dict[object, Any] = {type(item): item for item in items}
+        if not any(map(_is_content, one_of_each.values())):
+            return None
+        return tuple(block for item in items for block in _item(item, fallback))
+    content = payload(value)
+    return None if content is None else (_content(content),)
+
+
+def _is_content(value: object) -> bool:
+    return isinstance(value, (_Block, ToolResult)) or is_binary(value)
+
+
+def _item(item: Any, fallback: Callable[[Any], Any]) -> Iterable[ContentBlock]:
+    value = str(item) if isinstance(item, PurePath) else item
+    return ToolResult.of(value, fallback=fallback).content
+
+
+def _content(content: Payload) -> ContentBlock:
+    text = content.text
+    if text is not None:
+        return EmbeddedResource(uri=content.name, mime_type=content.mime_type, text=text)
+    if content.mime_type.startswith("image/"):
+        return ImageContent(data=content.base64, mime_type=content.mime_type)
+    if content.mime_type.startswith("audio/"):
+        return AudioContent(data=content.base64, mime_type=content.mime_type)
+    return EmbeddedResource(uri=content.name, mime_type=content.mime_type, blob=content.base64)
 
 
 def _as_json(value: Any, fallback: Callable[[Any], Any]) -> Any:

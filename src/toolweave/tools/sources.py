@@ -10,7 +10,7 @@ from toolweave.tools.spec import Tool
 from toolweave.tools.toolset import Toolset
 from toolweave.tools.wrappers import combined
 
-__all__ = ["ToolSource", "as_toolset"]
+__all__ = ["ToolSource", "as_toolset", "with_registry"]
 
 ToolSource: TypeAlias = "Toolset | Tool | Callable[..., Any] | Iterable[Toolset | Tool | Callable[..., Any]]"
 """What `as_toolset` takes."""
@@ -31,6 +31,29 @@ def as_toolset(source: ToolSource) -> Toolset:
         return source
     if isinstance(source, Tool) or callable(source):
         return ToolRegistry([source])
+    registry, toolsets = _sorted(source)
+    if len(registry) or not toolsets:
+        toolsets.insert(0, registry)
+    return toolsets[0] if len(toolsets) == 1 else combined(*toolsets)
+
+
+def with_registry(source: ToolSource) -> tuple[ToolRegistry, Toolset]:
+    """Return a registry for tools that come and go, and the whole that it is part of.
+
+    A registry that is given stays the one; else functions and tools go into a new one, toolsets beside it.
+
+    Raises:
+        DuplicateToolError, SchemaError, TypeError: As `as_toolset`.
+    """
+    if isinstance(source, ToolRegistry):
+        return source, source
+    if isinstance(source, (Toolset, Tool)) or callable(source):
+        source = (source,)
+    registry, toolsets = _sorted(source)
+    return registry, combined(registry, *toolsets) if toolsets else registry
+
+
+def _sorted(source: Iterable[Toolset | Tool | Callable[..., Any]]) -> tuple[ToolRegistry, list[Toolset]]:
     if isinstance(source, (str, bytes)) or not isinstance(source, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"{_kind(source)} offers no tools; give a Toolset, a Tool, a function or a sequence of them")
     registry = ToolRegistry()
@@ -43,9 +66,7 @@ def as_toolset(source: ToolSource) -> Toolset:
             registry.add(item, on_conflict="error" if local else "rename")
         else:
             raise TypeError(f"{_kind(item)} offers no tools; give a Toolset, a Tool or a function")
-    if len(registry) or not toolsets:
-        toolsets.insert(0, registry)
-    return toolsets[0] if len(toolsets) == 1 else combined(*toolsets)
+    return registry, toolsets
 
 
 def _kind(value: object) -> str:

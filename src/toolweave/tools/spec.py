@@ -6,11 +6,12 @@ Knows nothing of MCP connections, models or servers; `raw` carries whatever the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, overload
 
 from toolweave.errors import ToolExecutionError, as_tool_error
 from toolweave.tools.call import NO_CONTEXT, CallContext, ToolCall
+from toolweave.tools.frozen import slot_setters
 from toolweave.tools.result import ToolResult
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def _no_parameters() -> dict[str, Any]:
     return {"type": "object", "properties": {}}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, init=False)
 class ToolSpec:
     """One tool's definition: the value every producer offers and every consumer reads.
 
@@ -56,14 +57,55 @@ class ToolSpec:
     aliases: tuple[str, ...] = ()
     raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
 
-    def __post_init__(self) -> None:
-        if not self.original_name:
-            object.__setattr__(self, "original_name", self.name)
+    def __init__(  # noqa: PLR0913 - the fields
+        self,
+        *,
+        name: str,
+        original_name: str = "",
+        server: str | None = None,
+        title: str | None = None,
+        description: str = "",
+        input_schema: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | bool | None = None,
+        annotations: Mapping[str, Any] | None = None,
+        icons: tuple[Mapping[str, Any], ...] = (),
+        meta: Mapping[str, Any] | None = None,
+        aliases: tuple[str, ...] = (),
+        raw: Mapping[str, Any] | None = None,
+    ) -> None:
+        _set_name(self, name)
+        _set_original_name(self, original_name or name)
+        _set_server(self, server)
+        _set_title(self, title)
+        _set_description(self, description)
+        _set_input_schema(self, _no_parameters() if input_schema is None else input_schema)
+        _set_output_schema(self, output_schema)
+        _set_annotations(self, annotations)
+        _set_icons(self, icons)
+        _set_meta(self, {} if meta is None else meta)
+        _set_aliases(self, aliases)
+        _set_raw(self, {} if raw is None else raw)
 
     def hint(self, name: str) -> bool | None:
         """Return one behaviour hint, such as `"readOnlyHint"`, or None when it is not a boolean."""
         value = (self.annotations or {}).get(name)
         return value if isinstance(value, bool) else None
+
+
+(
+    _set_name,
+    _set_original_name,
+    _set_server,
+    _set_title,
+    _set_description,
+    _set_input_schema,
+    _set_output_schema,
+    _set_annotations,
+    _set_icons,
+    _set_meta,
+    _set_aliases,
+    _set_raw,
+) = slot_setters(ToolSpec, *(part.name for part in fields(ToolSpec)))
 
 
 class Tool:

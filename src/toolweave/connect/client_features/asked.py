@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 from toolweave.connect.client_features.callbacks import (
@@ -28,7 +28,7 @@ from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.errors import ProtocolError, SchemaError
 from toolweave.schema.problems import describe
 from toolweave.schema.validate import Validator
-from toolweave.tools.result import AudioContent, ContentBlock, ImageContent, TextContent
+from toolweave.tools.asking import content_json
 
 __all__ = ["TASKS_EXTENSION", "Asked", "client_capabilities", "log_message"]
 
@@ -118,7 +118,7 @@ class Asked:
             text = f"the sampling callback returned {type(answer).__name__}, not a SamplingResult, a text or None"
             _log.error("server %r: %s", self._server, text)
             raise self.refusal(INTERNAL_ERROR, "the client's sampling callback failed")
-        result: dict[str, Any] = {"role": made.role, "content": _wire_content(made.content), "model": made.model}
+        result: dict[str, Any] = {"role": made.role, "content": content_json(made.content), "model": made.model}
         return result if made.stop_reason is None else result | {"stopReason": made.stop_reason}
 
     async def _elicit(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,23 +198,3 @@ def _message(raw: Mapping[str, Any]) -> SamplingMessage:
         content=tuple(content_block(item) for item in (items if items is not None else [content])),
         raw=raw,
     )
-
-
-def _wire_content(content: Any) -> Any:
-    """Return the content of a sampling answer: one block as an object, more of them as an array."""
-    if isinstance(content, str):
-        return {"type": "text", "text": content}
-    if isinstance(content, Sequence):
-        blocks = [_wire_content(item) for item in cast("Sequence[Any]", content)]
-        return blocks[0] if len(blocks) == 1 else blocks  # older revisions know no array
-    return dict(cast("Mapping[str, Any]", content)) if isinstance(content, Mapping) else _wire_block(content)
-
-
-def _wire_block(block: ContentBlock) -> dict[str, Any]:
-    match block:
-        case TextContent():
-            return {"type": "text", "text": block.text}
-        case ImageContent() | AudioContent():
-            return {"type": block.type, "data": block.data, "mimeType": block.mime_type}
-        case _:
-            return dict(block.raw)

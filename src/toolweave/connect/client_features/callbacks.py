@@ -8,9 +8,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
-from toolweave.tools.result import ContentBlock
+from toolweave.tools.asking import (
+    ElicitationResult,
+    LogLevel,
+    Root,
+    RootLike,
+    SamplingMessage,
+    SamplingResult,
+    check_level,
+)
 from toolweave.tools.spec import ToolSpec
 
 __all__ = [
@@ -25,29 +33,8 @@ __all__ = [
     "SamplingMessage",
     "SamplingRequest",
     "SamplingResult",
+    "check_level",
 ]
-
-LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-"""Severities of RFC 5424, the least severe first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SamplingMessage:
-    """One message of the conversation that a server wants continued; untrusted.
-
-    Attributes:
-        role: `"user"` or `"assistant"`.
-        content: Its blocks; tool use and tool results are `UnknownContent` with the whole block in `raw`.
-    """
-
-    role: str
-    content: tuple[ContentBlock, ...]
-    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
-
-    @property
-    def text(self) -> str:
-        """The blocks as text, one under the other."""
-        return "\n".join(block.render() for block in self.content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,22 +60,6 @@ class SamplingRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SamplingResult:
-    """What the language model said.
-
-    Attributes:
-        content: A text, a content block, a block as a JSON object, or a sequence of blocks.
-        model: The name of the model that said it.
-        stop_reason: `"endTurn"`, `"stopSequence"`, `"maxTokens"`, `"toolUse"` or the provider's own word.
-    """
-
-    content: str | ContentBlock | Mapping[str, Any] | Sequence[ContentBlock | Mapping[str, Any]]
-    model: str = "unknown"
-    stop_reason: str | None = "endTurn"
-    role: str = "assistant"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ElicitationRequest:
     """A server asks the user something (`elicitation/create`).
 
@@ -109,47 +80,6 @@ class ElicitationRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElicitationResult:
-    """What the user decided; `content` holds the values of an accepted form."""
-
-    action: Literal["accept", "decline", "cancel"]
-    content: Mapping[str, Any] | None = None
-
-    @classmethod
-    def accept(cls, content: Mapping[str, Any] | None = None) -> ElicitationResult:
-        """Return the user's consent, with the values of the form if it is one."""
-        return cls(action="accept", content=content)
-
-    @classmethod
-    def decline(cls) -> ElicitationResult:
-        """Return the user's clear no."""
-        return cls(action="decline")
-
-    @classmethod
-    def cancel(cls) -> ElicitationResult:
-        """Return that the user put the question away without an answer."""
-        return cls(action="cancel")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Root:
-    """A directory or file that the server may work on; `uri` is a `file://` URI."""
-
-    uri: str
-    name: str | None = None
-
-    @classmethod
-    def of(cls, value: RootLike) -> Root:
-        """Return a root for a path or a URI; a `Root` as it is."""
-        if isinstance(value, Root):
-            return value
-        if isinstance(value, str) and "://" in value:
-            return cls(uri=value)
-        path = Path(value).absolute()
-        return cls(uri=path.as_uri(), name=path.name or None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LogMessage:
     """One log message of a server (`notifications/message`); untrusted.
 
@@ -163,9 +93,6 @@ class LogMessage:
     logger: str | None = None
     data: Any = None  # any JSON value
 
-
-RootLike: TypeAlias = Root | str | Path
-"""A root, a URI or a path."""
 
 SamplingAnswer: TypeAlias = SamplingResult | str | None
 ElicitationAnswer: TypeAlias = ElicitationResult | Mapping[str, Any] | None
@@ -214,13 +141,3 @@ class Callbacks:
 
 NO_CALLBACKS = Callbacks()
 """Offers nothing."""
-
-
-def check_level(level: str) -> None:
-    """Refuse what is no severity.
-
-    Raises:
-        ValueError: There is no such level.
-    """
-    if level not in get_args(LogLevel):
-        raise ValueError(f"no log level {level!r}; there are {', '.join(get_args(LogLevel))}")

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar, cast
 from toolweave.connect.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.errors import ProtocolError
+from toolweave.tools.names import aliases
 from toolweave.tools.spec import ToolSpec
 
 __all__ = ["MAX_ENTRIES", "Judged", "Listing", "Refusal", "Request", "list_all", "read_entries", "read_tools"]
@@ -21,6 +22,7 @@ MAX_PAGES = 1_000
 MAX_ENTRIES = 100_000
 
 _MAX_TTL_MS = 24 * 3600 * 1000.0
+_NOTHING: Mapping[str, Any] = {}
 
 Request = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """Makes one request and returns its result."""
@@ -95,13 +97,33 @@ async def list_all(request: Request, method: str, key: str, *, server: str) -> L
             return listing
 
 
-def read_tools(entries: list[Any], *, server: str, refusal: Refusal | None = None) -> Judged[ToolSpec]:
-    """Read tool definitions one by one; a bad one is left out with its reason."""
+def read_tools(
+    entries: list[Any],
+    *,
+    server: str,
+    prefix: str = "",
+    refusal: Refusal | None = None,
+    known: Mapping[str, ToolSpec] = _NOTHING,
+) -> Judged[ToolSpec]:
+    """Read tool definitions one by one; a bad one is left out with its reason.
+
+    `known` are the tools as they were read before, by original name: an entry that is still the same gives the very
+    same object. `prefix` is put before each exposed name.
+    """
 
     def problem(entry: Mapping[str, Any]) -> str | None:
         return _problem(entry) or (_refused(entry, refusal) if refusal is not None else None)
 
-    return read_entries(entries, "name", lambda tool: _spec(tool, server), noun="tool", problem=problem)
+    def same(entry: Mapping[str, Any]) -> ToolSpec | None:
+        before = known.get(entry["name"])
+        try:
+            return before if before is not None and before.raw == entry else None
+        except RecursionError:  # nested so deeply that it cannot be compared
+            return None
+
+    return read_entries(
+        entries, "name", lambda tool: _spec(tool, server, prefix), noun="tool", problem=problem, same=same
+    )
 
 
 def read_entries(
@@ -111,27 +133,33 @@ def read_entries(
     *,
     noun: str,
     problem: Callable[[Mapping[str, Any]], str | None] = lambda entry: None,
+    same: Callable[[Mapping[str, Any]], ItemT | None] = lambda entry: None,
 ) -> Judged[ItemT]:
     """Read the entries of a list one by one, each with `read`; a bad one is left out with its reason.
 
-    `key` is the member that tells entries apart; `problem` says what else is wrong with one, or None.
+    `key` is the member that tells entries apart; `problem` says what else is wrong with one, or None; `same` returns
+    what has been made of the same entry before, or None.
     """
     items: dict[str, ItemT] = {}
     problems: list[str] = []
     for index, entry in enumerate(entries):
-        known = as_object(entry) or {}
-        named = as_text(known.get(key))
-        if as_object(entry) is None:
+        known = as_object(entry)
+        named = as_text(known.get(key)) if known is not None else None
+        item: ItemT | None = None
+        if known is None:
             wrong = "it is no object"
         elif not named:
             wrong = f"it has no {key}"
+        elif named in items:
+            wrong = problem(known) or f"a second {noun} of this {key}"
         else:
-            wrong = problem(known) or (f"a second {noun} of this {key}" if named in items else None)
-        if wrong is not None or not named:
+            item = same(known)
+            wrong = problem(known) if item is None else None
+        if wrong is not None or known is None or not named:
             label = repr(named[:80]) if named else f"number {index + 1}"
             problems.append(f"{noun} {label} left out: {wrong}")
             continue
-        items[named] = read(known)
+        items[named] = read(known) if item is None else item
     return Judged(items=tuple(items.values()), problems=tuple(problems))
 
 
@@ -151,19 +179,21 @@ def _refused(entry: Mapping[str, Any], refusal: Refusal) -> str | None:
     return f"its x-mcp-header is invalid: {reason}" if reason is not None else None
 
 
-def _spec(tool: Mapping[str, Any], server: str) -> ToolSpec:
-    schema, output = as_object(tool.get("inputSchema")), tool.get("outputSchema")
-    icons = [as_object(icon) for icon in as_array(tool.get("icons")) or ()]
+def _spec(tool: Mapping[str, Any], server: str, prefix: str) -> ToolSpec:
+    name, schema, output = tool["name"], as_object(tool.get("inputSchema")), tool.get("outputSchema")
+    icons = [as_object(icon) for icon in as_array(tool["icons"]) or ()] if "icons" in tool else ()
     return ToolSpec(
-        name=tool["name"],
+        name=prefix + name,
+        original_name=name,
         server=server,
         title=as_text(tool.get("title")),
         description=as_text(tool.get("description")) or "",
         input_schema=schema if schema is not None else {"type": "object", "properties": {}},
         output_schema=output if isinstance(output, bool) else as_object(output),
         annotations=as_object(tool.get("annotations")),
-        icons=tuple(icon for icon in icons if icon is not None),
+        icons=tuple(icon for icon in icons if icon is not None) if icons else (),
         meta=as_object(tool.get("_meta")) or {},
+        aliases=aliases(server, name),
         raw=tool,
     )
 

@@ -10,7 +10,7 @@ import logging
 import math
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
 import anyio
@@ -208,7 +208,7 @@ class LiveList(Generic[ItemT]):
                 return self._difference(before)
         reading = self._reading = _Reading(self._epoch)
         try:
-            await self._read(request, refusal, reading.epoch)
+            since, change = await self._read(request, refusal, reading.epoch)
             reading.finished = True
         except Exception as exc:
             reading.failure = exc
@@ -220,9 +220,12 @@ class LiveList(Generic[ItemT]):
             self._reading = None
             reading.done.set()
             self.on_read()
-        return self._difference(before)
+        return change if since is before else self._difference(before)
 
-    async def _read(self, request: Request, refusal: Refusal | None, epoch: int) -> None:
+    async def _read(
+        self, request: Request, refusal: Refusal | None, epoch: int
+    ) -> tuple[tuple[ItemT, ...], ListChanged]:
+        """Read the list once; return the items until then, and what is different from them."""
         try:
             listing = await list_all(request, self.method, self.kind, server=self._server)
         except ProtocolError as exc:
@@ -235,9 +238,12 @@ class LiveList(Generic[ItemT]):
         self._read_epoch, self._read_at, self.failures = epoch, anyio.current_time(), 0
         self._note((*listing.problems, *judged.problems))
         self.items = pinned(before, judged.items, self._identity)
-        if self._difference(before) or not known:
+        change = self._difference(before)
+        if change or not known:
             self.version += 1
-            self._tell(self._difference(before))
+            change = replace(change, version=self.version)
+            self._tell(change)
+        return before, change
 
     def _note(self, problems: tuple[str, ...]) -> None:
         told = set(self.problems)  # a list that is read every minute says it once

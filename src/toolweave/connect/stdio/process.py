@@ -62,6 +62,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._full = False
         self._writable = anyio.Event()
         self._turn = anyio.Lock()
+        self._senders = 0  # waiting for their turn
         self._paused_reading = False
 
     # asyncio.SubprocessProtocol
@@ -147,10 +148,14 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if not self.congested:
             self.write(message)
             return
-        async with self._turn:
-            while self._clogged() and not self._gone:
-                await self._writable.wait()
-            self.write(message)
+        self._senders += 1
+        try:
+            async with self._turn:
+                while self._clogged() and not self._gone:
+                    await self._writable.wait()
+                self.write(message)
+        finally:
+            self._senders -= 1
 
     def write(self, messages: bytes) -> None:
         """Write one message, or several with line ends between, without waiting: ask `congested` first.
@@ -165,7 +170,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     @property
     def congested(self) -> bool:
         """Whether the server does not read as fast as we write, or others wait for it to."""
-        return self._clogged() or self._turn.locked()
+        return self._full or self._senders > 0 or (self._stdin is not None and self._stdin.is_closing())
 
     def deliver_to(self, sink: Callable[[bytes], None]) -> None:
         """Hand each message to `sink` as it arrives, instead of keeping it for `receive`."""

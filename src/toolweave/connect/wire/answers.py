@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -37,7 +37,9 @@ def result_of(message: Message, server: str) -> dict[str, Any]:
         raise _peer_error(message.error, server)
     if message.result is msgspec.UNSET:
         raise invalid(server, "it has neither 'result' nor 'error'")
-    result = message.result
+    result: Any = message.result
+    if type(result) is dict:
+        return result  # pyright: ignore[reportUnknownVariableType]
     if isinstance(result, msgspec.Raw):
         try:
             result = payload(result)
@@ -45,7 +47,7 @@ def result_of(message: Message, server: str) -> dict[str, Any]:
             raise invalid(server, str(exc)) from None
     if not isinstance(result, dict):
         raise invalid(server, f"its 'result' is no object: {str(result)[:100]}")
-    return cast("dict[str, Any]", result)
+    return result  # pyright: ignore[reportUnknownVariableType]
 
 
 def _peer_error(raw: msgspec.Raw, server: str) -> ProtocolError:

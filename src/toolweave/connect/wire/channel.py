@@ -28,6 +28,7 @@ __all__ = ["ChannelWire", "channel_wire"]
 
 _log = logging.getLogger("toolweave.connect")
 _COURTESY_SECONDS = 1.0
+_AT_ONCE = 4
 _SMALL_BYTES = 4096  # a larger one gains nothing by sharing a write, and is seen to be unsent when it waits alone
 
 
@@ -80,7 +81,8 @@ class ChannelWire:
         text = request_text(key, method, params)
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._pending[key] = answer
-        if method.endswith("/list"):
+        is_list = method.endswith("/list")
+        if is_list:
             self._lists.add(key)
         sent = False
         try:
@@ -100,7 +102,8 @@ class ChannelWire:
             raise
         finally:
             self._pending.pop(key, None)
-            self._lists.discard(key)
+            if is_list:
+                self._lists.discard(key)
             if not sent and answer.done():
                 answer.exception()  # taken here, so that asyncio does not report it as lost
 
@@ -156,7 +159,9 @@ class ChannelWire:
                 self._incoming.take(message)
 
     def _take_answer(self, message: Message, text: bytes) -> None:
-        answer = self._find(message.id)
+        answer: asyncio.Future[dict[str, Any]] | None = self._pending.get(message.id)  # type: ignore[arg-type]
+        if answer is None or answer.done():
+            answer = self._find(message.id)
         if answer is None:
             self._count(text)
             return
@@ -178,13 +183,18 @@ class ChannelWire:
             answer.set_exception(invalid(self._server, why))
 
     def _post(self, key: int | str, text: bytes) -> None:
-        """Write a request with the others of this turn of the event loop: one system call for all of them."""
+        """Write a request with others of this turn of the event loop: one system call for a few of them.
+
+        Not for all of them: the server would begin when we have done our part, and we would wait for it.
+        """
         if not self._outbox:
             asyncio.get_running_loop().call_soon(self._flush)
         self._outbox[key] = text
+        if len(self._outbox) >= _AT_ONCE:
+            self._flush()
 
     def _flush(self) -> None:
-        if self.over or self._pipe is None:
+        if self.over or self._pipe is None or not self._outbox:
             return
         outbox, self._outbox = self._outbox, {}
         try:

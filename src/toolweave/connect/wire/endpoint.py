@@ -17,6 +17,7 @@ from toolweave.connect.fault import (
     refused_redirect,
     too_large,
 )
+from toolweave.connect.wire.head import Headers
 from toolweave.connect.wire.http1 import HttpClient, NoAnswer, Response
 from toolweave.errors import ServerError
 
@@ -54,17 +55,18 @@ class Endpoint:
             ConnectionLostError: There is no answer, or the credentials could not be made.
             ProtocolError: It redirects to where nothing is sent, or too often.
         """
-        own = self._fixed
-        if own is None:
-            own = _sendable(await own_headers(self._settings, server=self._server))
-        merged = {**_COMMON, **headers, **own}
-        if body:
-            merged.setdefault("content-type", JSON)
-        url, target = self._settings.url, self._target
-        status = 0
+        head = headers.head if method == "POST" and isinstance(headers, Headers) else None
+        merged: Mapping[str, str] | None = None
+        url, target, status = self._settings.url, self._target, 0
         for _ in range(_MAX_REDIRECTS + 1):
             try:
-                response = await self._client.send(method, target, merged, body, repeatable=repeatable, lasting=lasting)
+                if head is None:
+                    merged = merged or await self._merged(headers, body)
+                    head = self._client.head(method, target, merged)
+                    self._keep(method, target, headers, head)
+                response = await self._client.ask(
+                    head, body if method == "POST" else None, repeatable=repeatable, lasting=lasting
+                )
             except NoAnswer as exc:
                 raise self.error(exc) from None
             if not 300 <= response.status < 400 or "location" not in response.headers:
@@ -72,9 +74,23 @@ class Endpoint:
             response.close()
             status = response.status
             url = self._moved(method, url, response)
-            target = _target(url)
+            target, head = _target(url), None
         text = f"it redirects more than {_MAX_REDIRECTS} times"
         raise http_error(Fault(status=status, text=text), server=self._server)
+
+    async def _merged(self, headers: Mapping[str, str], body: bytes) -> Mapping[str, str]:
+        own = self._fixed
+        if own is None:
+            own = _sendable(await own_headers(self._settings, server=self._server))
+        merged = {**_COMMON, **headers, **own}
+        if body:
+            merged.setdefault("content-type", JSON)
+        return merged
+
+    def _keep(self, method: str, target: str, headers: Mapping[str, str], head: bytes) -> None:
+        """Remember the head of requests that are all alike: nothing in it is made anew for each."""
+        if self._fixed is not None and target == self._target and method == "POST" and isinstance(headers, Headers):
+            headers.head = head
 
     def error(self, exc: NoAnswer) -> ServerError:
         """Return the error that a request without an answer is."""

@@ -38,11 +38,12 @@ class NoAnswer(Exception):
 
 
 class Socket(asyncio.Protocol):
-    """One connection; `begin` an exchange, `write` the request, `wait` and look what has arrived.
+    """One connection; `begin` an exchange, `write` the request, await its `news` and look what has arrived.
 
     Attributes:
+        held: Bytes of the body that have arrived and are not taken.
         lasting: Whether the exchange is a stream that nobody waits for.
-        idle_until: When the server will have closed it, in the loop's time.
+        idle_until: When the server will have closed it, on the monotonic clock.
     """
 
     def __init__(self) -> None:
@@ -64,7 +65,7 @@ class Socket(asyncio.Protocol):
         self.pieces: list[bytes] = []
         self.error: NoAnswer | None = None
         self._heard = self._until_end = self._paused = False
-        self._held = self._head_bytes = 0
+        self.held = self._head_bytes = 0
 
     def write(self, request: bytes) -> None:
         """Send a request."""
@@ -72,19 +73,16 @@ class Socket(asyncio.Protocol):
             raise NoAnswer("WriteError", "the connection is closed", sent=False)
         self.transport.write(request)
 
-    async def wait(self) -> None:
-        """Return when something has happened."""
+    def news(self) -> asyncio.Future[None]:
+        """Return what is done when something has happened."""
         self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        return self._waiter
 
     def take(self) -> bytes:
         """Return what of the body has arrived since the last time."""
         data = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
         self.pieces.clear()
-        self._held = 0
+        self.held = 0
         if self._paused and self.transport is not None and not self.ended:
             self._paused = False
             self.transport.resume_reading()
@@ -148,7 +146,7 @@ class Socket(asyncio.Protocol):
             self._head_bytes += len(data)
             if self._head_bytes > _MAX_HEAD_BYTES:
                 self._fail("RemoteProtocolError", f"its headers are larger than {_MAX_HEAD_BYTES} bytes")
-        if self._held > _PAUSE_BYTES and not self.complete and not self._paused and self.transport is not None:
+        if self.held > _PAUSE_BYTES and not self.complete and not self._paused and self.transport is not None:
             self._paused = True
             self.transport.pause_reading()
         self._wake()
@@ -185,8 +183,7 @@ class Socket(asyncio.Protocol):
         if self.has_head:
             return
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        known = self.headers.get(key)
-        self.headers[key] = text if known is None else f"{known}, {text}"
+        self.headers[key] = text if key not in self.headers else f"{self.headers[key]}, {text}"
 
     def on_headers_complete(self) -> None:
         """Note that the head is there."""
@@ -205,7 +202,7 @@ class Socket(asyncio.Protocol):
         """Take a piece of the body."""
         if self.complete:
             return
-        self._held += len(body)
+        self.held += len(body)
         self.pieces.append(body)
 
     def on_message_complete(self) -> None:

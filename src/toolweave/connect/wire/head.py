@@ -6,11 +6,21 @@ import re
 from collections.abc import Mapping
 from urllib.parse import quote
 
-__all__ = ["request_head"]
+__all__ = ["Headers", "request_head"]
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE = re.compile(r"[^\x00\r\n]*")
 _UNQUOTED = "/%:@!$&'()*+,;=~-._?"
+
+
+class Headers(dict[str, str]):
+    """Headers of many requests that are alike, by lower-case names; they never change.
+
+    Attributes:
+        head: The head of such a request, kept by who encodes it first.
+    """
+
+    head: bytes | None = None
 
 
 def request_head(method: str, target: str, host: str, headers: Mapping[str, str]) -> bytes:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolweave.connect.shapes import as_array, as_object
+from toolweave.connect.wire.head import Headers
 
-__all__ = ["argument_headers", "encode_value", "find_refusal", "mirrored_arguments", "modern_headers"]
+__all__ = ["ModernHeaders", "argument_headers", "encode_value", "find_refusal", "mirrored_arguments"]
 
 _ANNOTATION = "x-mcp-header"
 _PREFIX = "mcp-param-"
@@ -32,8 +33,13 @@ _ONE_SCHEMA = (
 _MANY_SCHEMAS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _NAMED_SCHEMAS = ("$defs", "definitions", "dependentSchemas", "patternProperties")
 
+_MAX_ALIKE = 1_000
+_MAX_MIRRORED = 10_000
+
 _Path = tuple[str, ...]
 """The property names from the root to a property."""
+_Mirrored = tuple[tuple[_Path, str], ...]
+"""The path and the header name of each argument to be mirrored."""
 
 
 def encode_value(value: str) -> str:
@@ -44,16 +50,40 @@ def encode_value(value: str) -> str:
     return f"=?base64?{base64.b64encode(value.encode('utf-8', 'replace')).decode('ascii')}?="
 
 
-def modern_headers(method: str, params: Mapping[str, Any], revision: str) -> dict[str, str]:
-    """Return the headers that every modern request carries."""
-    headers = {"mcp-protocol-version": revision, "mcp-method": method}
-    name = params.get(_NAME_OF.get(method, ""))
-    if isinstance(name, str):
-        headers["mcp-name"] = encode_value(name)
-    return headers
+class ModernHeaders:
+    """Makes the headers that every modern request carries: once for all that are alike."""
+
+    def __init__(self) -> None:
+        self._alike: dict[tuple[str, str, str | None], Headers] = {}
+        self._mirrored: dict[int, tuple[Mapping[str, Any], _Mirrored]] = {}
+
+    def of(
+        self, method: str, params: Mapping[str, Any], revision: str, schema: Mapping[str, Any] | None
+    ) -> Mapping[str, str]:
+        """Return the headers of one request; `schema` is the input schema of the tool that it calls, if known."""
+        name = params.get(_NAME_OF.get(method, ""))
+        key = (revision, method, name if isinstance(name, str) else None)
+        headers = self._alike.get(key)
+        if headers is None:
+            headers = Headers({"mcp-protocol-version": revision, "mcp-method": method})
+            if key[2] is not None:
+                headers["mcp-name"] = encode_value(key[2])
+            if len(self._alike) >= _MAX_ALIKE:
+                self._alike.clear()
+            self._alike[key] = headers
+        mirrored = self._mirrored_by(schema) if schema is not None else None
+        return headers | argument_headers(mirrored, params.get("arguments")) if mirrored else headers
+
+    def _mirrored_by(self, schema: Mapping[str, Any]) -> _Mirrored:
+        known = self._mirrored.get(id(schema))
+        if known is None or known[0] is not schema:
+            if len(self._mirrored) >= _MAX_MIRRORED:  # schemas of lists long gone
+                self._mirrored.clear()
+            known = self._mirrored[id(schema)] = (schema, mirrored_arguments(schema))
+        return known[1]
 
 
-def mirrored_arguments(schema: Mapping[str, Any]) -> tuple[tuple[_Path, str], ...]:
+def mirrored_arguments(schema: Mapping[str, Any]) -> _Mirrored:
     """Return the path and the header name of each argument to be mirrored."""
     return tuple(
         (path, _PREFIX + name.lower())
@@ -62,7 +92,7 @@ def mirrored_arguments(schema: Mapping[str, Any]) -> tuple[tuple[_Path, str], ..
     )
 
 
-def argument_headers(mirrored: tuple[tuple[_Path, str], ...], arguments: Any) -> dict[str, str]:
+def argument_headers(mirrored: _Mirrored, arguments: Any) -> dict[str, str]:
     """Return the headers for the arguments of one call; what is absent or null has none."""
     headers: dict[str, str] = {}
     for path, name in mirrored:

@@ -31,7 +31,8 @@ from toolweave.connect.session import UNCANCELLABLE, Loss, Peer
 from toolweave.connect.shapes import as_object, as_text
 from toolweave.connect.wire.answers import invalid, request_text, result_of
 from toolweave.connect.wire.endpoint import EVENTS, JSON, Endpoint
-from toolweave.connect.wire.headers import argument_headers, find_refusal, mirrored_arguments, modern_headers
+from toolweave.connect.wire.head import Headers
+from toolweave.connect.wire.headers import ModernHeaders, find_refusal
 from toolweave.connect.wire.http1 import NoAnswer, Response
 from toolweave.connect.wire.incoming import Incoming
 from toolweave.connect.wire.jsonrpc import BOM, Message, answer_id, decode, encode_notification, without_deep_entries
@@ -48,7 +49,6 @@ _NOTICE_SECONDS = 30.0
 _ERROR_BYTES = 1024 * 1024
 _ERROR_SECONDS = 2.0
 _LASTING = "subscriptions/listen"
-_MAX_MIRRORED = 10_000
 _LEADING_METHOD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"method"\s*:')
 
 
@@ -56,6 +56,7 @@ class HttpWire:
     """One conversation over Streamable HTTP.
 
     Attributes:
+        over: Whether the conversation is over.
         late_answers: How many answers came for no request of ours.
     """
 
@@ -69,6 +70,7 @@ class HttpWire:
         server: str,
         loss: Loss,
     ) -> None:
+        self.over = False
         self.late_answers = 0
         self._settings = settings
         self._endpoint = endpoint
@@ -89,7 +91,8 @@ class HttpWire:
         self._over = anyio.Event()
         self._revision: str | None = None
         self._session: str | None = None
-        self._mirrored: dict[int, tuple[Mapping[str, Any], Any]] = {}
+        self._modern = ModernHeaders()
+        self._in_session = Headers()
 
     # Wire
 
@@ -102,19 +105,19 @@ class HttpWire:
         request_id: str | None = None,
     ) -> dict[str, Any]:
         """Send a request and return its result as it came; see `Wire.request`."""
-        if self._over.is_set():
+        if self.over:
             raise self._loss(False)
         key = next(self._ids) if request_id is None else request_id
         text = request_text(key, method, params)
         if method == "initialize":  # what the probe said counts no more
-            self._revision = self._session = None
+            self._enter(None, None)
         headers = self._headers(method, params, schema)
         try:
             with await self._endpoint.send(
                 "POST", headers, text, repeatable=method != "tools/call", lasting=method == _LASTING
             ) as response:
                 if method == "initialize":
-                    self._session = response.headers.get("mcp-session-id")
+                    self._enter(response.headers.get("mcp-session-id"), None)
                 result = await self._answer(response, key, method)
                 response.finish()
         except asyncio.CancelledError:
@@ -125,7 +128,7 @@ class HttpWire:
             exc.mask(self._settings.redact)  # tokens that callables made are known here only
             raise
         if method == "initialize":
-            self._revision = as_text(result.get("protocolVersion"))
+            self._enter(self._session, as_text(result.get("protocolVersion")))
         return result
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
@@ -143,11 +146,6 @@ class HttpWire:
         if method == _INITIALIZED and self._session is not None:
             self._tasks.start_soon(self._streams.listen, self._over.is_set)
 
-    @property
-    def over(self) -> bool:
-        """Whether the conversation is over."""
-        return self._over.is_set()
-
     async def ended(self) -> None:
         """Return when the conversation is over without our doing."""
         await self._over.wait()
@@ -158,8 +156,8 @@ class HttpWire:
 
     async def end(self) -> None:
         """Mark the conversation as over and end the session on the server; bounded."""
-        gone = self._over.is_set()
-        self._over.set()
+        gone = self.over
+        self._end()
         if self._session is None or gone:
             return
         with anyio.move_on_after(_COURTESY_SECONDS, shield=True):
@@ -187,24 +185,24 @@ class HttpWire:
         """Tell a legacy server that nobody waits any more."""
         await self.notify("notifications/cancelled", {"requestId": key, "reason": "the caller gave up"})
 
-    def _headers(self, method: str, params: Mapping[str, Any], schema: Mapping[str, Any] | None) -> dict[str, str]:
+    def _headers(self, method: str, params: Mapping[str, Any], schema: Mapping[str, Any] | None) -> Mapping[str, str]:
         meta = as_object(params.get("_meta"))
         revision = meta.get(_REVISION_KEY) if meta is not None else None
         if not isinstance(revision, str):
-            return self._session_headers()
-        headers = modern_headers(method, params, revision)
-        if schema is not None:
-            known = self._mirrored.get(id(schema))
-            if known is None or known[0] is not schema:
-                if len(self._mirrored) >= _MAX_MIRRORED:  # schemas of lists long gone
-                    self._mirrored.clear()
-                known = self._mirrored[id(schema)] = (schema, mirrored_arguments(schema))
-            headers.update(argument_headers(known[1], params.get("arguments")))
-        return headers
+            return self._in_session
+        return self._modern.of(method, params, revision, schema)
 
-    def _session_headers(self) -> dict[str, str]:
-        named = {"mcp-session-id": self._session, "mcp-protocol-version": self._revision}
-        return {name: value for name, value in named.items() if value is not None}
+    def _session_headers(self) -> Mapping[str, str]:
+        return self._in_session
+
+    def _enter(self, session: str | None, revision: str | None) -> None:
+        self._session, self._revision = session, revision
+        named = {"mcp-session-id": session, "mcp-protocol-version": revision}
+        self._in_session = Headers({name: value for name, value in named.items() if value is not None})
+
+    def _end(self) -> None:
+        self.over = True
+        self._over.set()
 
     # in
 
@@ -220,7 +218,14 @@ class HttpWire:
             return await self._streams.answer(response, key, method, resumable=self._revision is not None)
         if not kind.startswith(JSON):
             raise await self._refused(response)
-        body = (await self._read(response)).removeprefix(BOM)
+        self._check_encoding(response)
+        body = response.whole(self._settings.max_bytes)
+        if body is None:
+            try:
+                body = await response.read(self._settings.max_bytes)
+            except NoAnswer as exc:
+                raise self._endpoint.error(exc) from None
+        body = body.removeprefix(BOM)
         try:
             result = self._take(body, key, method)
         except ValueError as exc:
@@ -252,18 +257,11 @@ class HttpWire:
         for message in messages:
             if message.method is not msgspec.UNSET:
                 self._incoming.take(message)
-            elif key is not None and _answers(message, key):
+            elif key is not None and (message.id == key or _answers(message, key)):
                 answer = message
             else:
                 self.late_answers += 1
         return result_of(answer, self._server) if answer is not None else None
-
-    async def _read(self, response: Response) -> bytes:
-        self._check_encoding(response)
-        try:
-            return await response.read(self._settings.max_bytes)
-        except NoAnswer as exc:
-            raise self._endpoint.error(exc) from None
 
     async def _refused(self, response: Response, *, ends: bool = True) -> ServerError:
         """Return the error of an answer with an HTTP error status, or of one that is no answer at all."""
@@ -277,7 +275,7 @@ class HttpWire:
         fault = answer_fault(self._settings, status, reason, headers, body, in_session=in_session)
         if fault.session_gone:
             if ends:
-                self._over.set()
+                self._end()
         elif status not in (401, 403) and is_rpc_error(body):
             return _rpc_error(body, self._server)
         return http_error(fault, server=self._server)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
+import time
 from collections.abc import Mapping
 from functools import partial
 from typing import Self
@@ -53,7 +54,7 @@ class Response:
                 return b""
             if socket.error is not None:
                 raise socket.error
-            await socket.wait()
+            await socket.news()
         return b""
 
     async def read(self, max_bytes: int) -> bytes:
@@ -70,6 +71,11 @@ class Response:
                 raise NoAnswer("ReadError", f"the answer is larger than {max_bytes} bytes", heard=True, limit=max_bytes)
             pieces.append(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def whole(self, max_bytes: int) -> bytes | None:
+        """Return the whole body if it has arrived already, as nearly every answer has, and `read` need not be asked."""
+        socket = self._socket
+        return socket.take() if socket is not None and socket.complete and 0 < socket.held <= max_bytes else None
 
     async def beginning(self, max_bytes: int, seconds: float) -> bytes:
         """Return what of the body comes within both bounds, also of one that breaks off."""
@@ -102,7 +108,8 @@ class Response:
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        self.close()
+        if self._socket is not None:
+            self.close()
 
 
 class HttpClient:
@@ -153,10 +160,19 @@ class HttpClient:
         Raises:
             NoAnswer: There is no answer.
         """
-        head = self._head(method, target, headers)
-        request = b"%b%d\r\n\r\n%b" % (head, len(body), body) if method == "POST" else head + b"\r\n"
+        head = self.head(method, target, headers)
+        return await self.ask(head, body if method == "POST" else None, repeatable=repeatable, lasting=lasting)
+
+    async def ask(
+        self, head: bytes, body: bytes | None, *, repeatable: bool = False, lasting: bool = False
+    ) -> Response:
+        """Send a request whose head was made by `head`, with a body if it is a POST; see `send`."""
+        request = head + b"\r\n" if body is None else b"%b%d\r\n\r\n%b" % (head, len(body), body)
         if not lasting:
-            await self._acquire()
+            try:
+                self._slots.acquire_nowait()
+            except anyio.WouldBlock:
+                await self._wait_for_slot()
         try:
             socket = self._take_idle()
             if socket is not None:
@@ -176,7 +192,7 @@ class HttpClient:
         if socket.is_free() and len(self._idle) < MAX_IDLE:
             hint = socket.headers.get("keep-alive")
             seconds = _IDLE_SECONDS if hint is None else _idle_seconds(hint)
-            socket.idle_until = asyncio.get_running_loop().time() + seconds
+            socket.idle_until = time.monotonic() + seconds
             self._idle.append(socket)
         else:
             self._drop(socket)
@@ -190,7 +206,12 @@ class HttpClient:
             self._drop(socket)
         self._idle.clear()
 
-    def _head(self, method: str, target: str, headers: Mapping[str, str]) -> bytes:
+    def head(self, method: str, target: str, headers: Mapping[str, str]) -> bytes:
+        """Return the head of a request, for `ask`.
+
+        Raises:
+            NoAnswer: It cannot be sent.
+        """
         key = (method, target, *headers.items())
         head = self._heads.get(key)
         if head is None:
@@ -203,15 +224,12 @@ class HttpClient:
             self._heads[key] = head
         return head
 
-    async def _acquire(self) -> None:
-        try:
-            self._slots.acquire_nowait()
-        except anyio.WouldBlock:
-            with anyio.move_on_after(self._connect_seconds):
-                await self._slots.acquire()
-                return
-            text = f"all {self._max_sockets} connections were busy for {self._connect_seconds:g} s"
-            raise NoAnswer("PoolTimeout", text, sent=False) from None
+    async def _wait_for_slot(self) -> None:
+        with anyio.move_on_after(self._connect_seconds):
+            await self._slots.acquire()
+            return
+        text = f"all {self._max_sockets} connections were busy for {self._connect_seconds:g} s"
+        raise NoAnswer("PoolTimeout", text, sent=False) from None
 
     async def _exchange(self, socket: Socket, request: bytes, lasting: bool) -> Response:
         socket.begin()
@@ -221,14 +239,14 @@ class HttpClient:
             while not socket.has_head:
                 if socket.error is not None:
                     raise socket.error
-                await socket.wait()
+                await socket.news()
         except BaseException:
             self._drop(socket)
             raise
         return Response(self, socket)
 
     def _take_idle(self) -> Socket | None:
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         while self._idle:
             socket = self._idle.pop()
             if socket.is_usable(now):

@@ -71,7 +71,10 @@ def decode(text: bytes) -> list[Message]:
         ValueError: It is no JSON-RPC message; in a batch only if none is.
     """
     if text[:1] != b"[":
-        return [_decode_one(text)]
+        try:
+            return [_decode_whole(text)]
+        except (msgspec.DecodeError, RecursionError):
+            return [_decode_one(text)]
     messages: list[Message] = []
     for item in _decode_batch(text):
         try:

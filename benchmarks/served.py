@@ -1,0 +1,93 @@
+"""One tool, served: `python -m benchmarks.served CONTENDER stdio|http`. Over HTTP the first line is the port.
+
+Each contender serves `payload(size)` the way its own documentation says, in the environment that has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["SERVERS"]
+
+
+def payload(size: int) -> str:
+    """Return `size` bytes."""
+    return "x" * size
+
+
+async def payload_async(size: int) -> str:
+    """Return `size` bytes."""
+    return "x" * size
+
+
+def listen(app: Any) -> None:
+    """Serve an ASGI app on a free port, in the way that is the fastest here."""
+    uvicorn: Any = importlib.import_module("uvicorn")
+    here = socket.socket()
+    here.bind(("127.0.0.1", 0))
+    here.listen(128)
+    print(here.getsockname()[1], flush=True)
+    config = uvicorn.Config(app, http="httptools", loop="uvloop", log_level="error", access_log=False)
+    uvicorn.Server(config).run(sockets=[here])
+
+
+def raw(transport: str) -> None:
+    """Serve with nothing but a JSON codec: the practical limit of one process."""
+    from benchmarks.raw_server import app, serve_stdio
+
+    if transport == "stdio":
+        asyncio.run(serve_stdio())
+    else:
+        listen(app)
+
+
+def toolweave(transport: str) -> None:
+    """Serve with ours."""
+    from toolweave.serve import create_mcp_server
+
+    server = create_mcp_server(name="bench", version="1", tools=[payload_named()])
+    if transport == "stdio":
+        server.run_stdio()
+    else:
+        listen(server.asgi_app())
+
+
+def payload_named() -> Any:
+    """Return the async tool under the one name."""
+    from toolweave import tool
+
+    return tool(payload_async, name="payload")
+
+
+def sdk(transport: str) -> None:
+    """Serve with the official SDK's `MCPServer`."""
+    module: Any = importlib.import_module("mcp.server.mcpserver")
+    server = module.MCPServer("bench", version="1")
+    server.tool(name="payload")(payload_async)
+    if transport == "stdio":
+        server.run("stdio")
+    else:
+        listen(server.streamable_http_app(json_response=True))
+
+
+def fastmcp(transport: str) -> None:
+    """Serve with FastMCP."""
+    module: Any = importlib.import_module("fastmcp")
+    server = module.FastMCP("bench", version="1")
+    server.tool(name="payload")(payload_async)
+    if transport == "stdio":
+        server.run("stdio", show_banner=False)
+    else:
+        listen(server.http_app(json_response=True))
+
+
+SERVERS: dict[str, Callable[[str], None]] = {"raw": raw, "toolweave": toolweave, "sdk": sdk, "fastmcp": fastmcp}
+"""Contender -> how it serves over a transport."""
+
+if __name__ == "__main__":
+    SERVERS[sys.argv[1]](sys.argv[2])

@@ -1,0 +1,178 @@
+"""Bytes, files and images that a function returns: what kind they are, and their content.
+
+Knows no content block; `result.py` makes one of a `Payload`. Imports no imaging library: who returns an image has one.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from base64 import b64encode, urlsafe_b64encode
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Any
+
+from toolweave.errors import ErrorKind, ToolError
+
+__all__ = ["File", "Payload", "is_binary", "payload", "sniff"]
+
+BINARY = "application/octet-stream"
+LARGEST = 32 * 1024 * 1024
+"""Bytes of a file that a result carries; a larger one is linked to."""
+
+_MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"ID3", "audio/mpeg"),
+    (b"\xff\xfb", "audio/mpeg"),
+    (b"\xff\xf3", "audio/mpeg"),
+    (b"\xff\xf2", "audio/mpeg"),
+    (b"OggS", "audio/ogg"),
+    (b"fLaC", "audio/flac"),
+    (b"%PDF-", "application/pdf"),
+    (b"PK\x03\x04", "application/zip"),
+    (b"\x1f\x8b", "application/gzip"),
+)
+_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
+_RAW: tuple[type[Any], ...] = (bytes, bytearray, memoryview)  # in one tuple: memoryview is generic for type checkers
+_TEXTUAL = frozenset(
+    {"application/json", "application/xml", "application/javascript", "application/yaml", "application/toml"}
+)
+_TYPES = {".md": "text/markdown", ".yaml": "application/yaml", ".yml": "application/yaml", ".toml": "application/toml"}
+_PNG_MODES = frozenset({"1", "L", "LA", "I;16", "P", "RGB", "RGBA"})
+_PNG_MODE_OF = {"I": "I;16", "F": "L", "La": "LA", "PA": "RGBA", "RGBa": "RGBA"}
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file to return from a tool, a resource or a prompt, where its bytes or its path do not say enough.
+
+    Attributes:
+        source: The content, or the path of a file that is read when the result is made.
+        mime_type: What it is; by default what the file's name or its first bytes say.
+        uri: What an embedded resource is called; the file's URI by default, for bytes one made of their digest.
+    """
+
+    source: bytes | str | os.PathLike[str]
+    _: KW_ONLY
+    mime_type: str | None = None
+    uri: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payload:
+    """Content with its type, and the URI of where it is from if it is from somewhere."""
+
+    data: bytes
+    mime_type: str
+    uri: str | None = None
+
+    @property
+    def text(self) -> str | None:
+        """The content as text, when its type is one of text and it is UTF-8; else None."""
+        if not _is_textual(self.mime_type):
+            return None
+        try:
+            return self.data.decode()
+        except UnicodeDecodeError:
+            return None
+
+    @property
+    def base64(self) -> str:
+        """The content as it travels."""
+        return b64encode(self.data).decode("ascii")
+
+    @property
+    def name(self) -> str:
+        """The URI, or one that names the bytes by themselves (RFC 6920)."""
+        if self.uri is not None:
+            return self.uri
+        import hashlib  # bytes are rarely without a place and of no kind
+
+        digest = urlsafe_b64encode(hashlib.sha256(self.data).digest()).rstrip(b"=")
+        return f"ni:///sha-256;{digest.decode('ascii')}"
+
+
+def is_binary(value: object) -> bool:
+    """Whether a value is content by itself, also in a list: bytes, a `File`, an image of PIL's."""
+    return isinstance(value, (*_RAW, File)) or _is_image(value)
+
+
+def payload(value: Any) -> Payload | None:
+    """Return the content of bytes, a `File`, an image of PIL's or the path of a file; None for any other value.
+
+    Raises:
+        OSError: A file cannot be read.
+        ToolError: A file is too large for a result (`TOO_LARGE`).
+    """
+    if isinstance(value, _RAW):
+        return _of_bytes(bytes(value))
+    if isinstance(value, File):
+        if isinstance(value.source, bytes):
+            return _of_bytes(value.source, value.mime_type, value.uri)
+        return _of_path(Path(value.source), value.mime_type, value.uri)
+    if isinstance(value, Path):
+        return _of_path(value) if value.is_file() else None
+    return _of_image(value) if _is_image(value) else None
+
+
+def sniff(data: bytes) -> str | None:
+    """Return the type that the first bytes tell, or None."""
+    for magic, mime_type in _MAGIC:
+        if data.startswith(magic):
+            return mime_type
+    if data[:4] == b"RIFF":
+        return _RIFF.get(data[8:12])
+    if data[4:8] == b"ftyp":
+        brand = data[8:12]
+        return "image/avif" if brand == b"avif" else "audio/mp4" if brand == b"M4A " else None
+    return None
+
+
+def _of_bytes(data: bytes, mime_type: str | None = None, uri: str | None = None) -> Payload:
+    return Payload(data=data, mime_type=mime_type or sniff(data) or BINARY, uri=uri)
+
+
+def _of_path(path: Path, mime_type: str | None = None, uri: str | None = None) -> Payload:
+    size = path.stat().st_size
+    if size > LARGEST:
+        raise ToolError(
+            f"file {path.name!r} has {size:,} bytes, a result carries up to {LARGEST:,}; return a ResourceLink to it",
+            kind=ErrorKind.TOO_LARGE,
+        )
+    data = path.read_bytes()
+    return Payload(data=data, mime_type=mime_type or _type(path, data), uri=uri or path.absolute().as_uri())
+
+
+def _type(path: Path, data: bytes) -> str:
+    import mimetypes  # reads the system's tables
+
+    known = _TYPES.get(path.suffix.lower()) or mimetypes.guess_type(path.name)[0] or sniff(data)
+    if known is not None:
+        return known
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return BINARY
+    return BINARY if b"\0" in data else "text/plain"
+
+
+def _is_image(value: object) -> bool:
+    return any(base.__module__ == "PIL.Image" and base.__name__ == "Image" for base in type(value).__mro__)
+
+
+def _of_image(image: Any) -> Payload:  # duck-typed
+    written = io.BytesIO()
+    if image.format == "JPEG" and image.mode in {"L", "RGB", "CMYK"}:
+        image.save(written, format="JPEG")
+    else:
+        fits = image.mode in _PNG_MODES
+        (image if fits else image.convert(_PNG_MODE_OF.get(image.mode, "RGB"))).save(written, format="PNG")
+    return _of_bytes(written.getvalue())
+
+
+def _is_textual(mime_type: str) -> bool:
+    kind = mime_type.partition(";")[0].strip().lower()
+    return kind.startswith("text/") or kind in _TEXTUAL or kind.endswith(("+json", "+xml", "+yaml"))
