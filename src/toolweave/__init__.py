@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         DuplicateToolError,
         ErrorKind,
         ProtocolError,
+        RequestError,
         RequestTimeoutError,
         SchemaError,
         ServerError,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     )
     from toolweave.hub import Hub, connect_mcp_servers, discover_mcp_tools
     from toolweave.schema import schema_to_model
+    from toolweave.serve import McpServer, create_mcp_server
     from toolweave.tools import (
         AudioContent,
         CallContext,
@@ -112,9 +114,11 @@ __all__ = [
     "ListChanged",
     "LogMessage",
     "McpConnection",
+    "McpServer",
     "NameMap",
     "Progress",
     "ProtocolError",
+    "RequestError",
     "RequestTimeoutError",
     "ResourceLink",
     "ResourceUpdated",
@@ -148,6 +152,7 @@ __all__ = [
     "combined",
     "connect_mcp",
     "connect_mcp_servers",
+    "create_mcp_server",
     "discover_mcp_tools",
     "enhanced",
     "filtered",
@@ -184,6 +189,7 @@ _ROOMS = {
     ),
     "hub": ("Hub", "connect_mcp_servers", "discover_mcp_tools"),
     "schema": ("schema_to_model",),
+    "serve": ("McpServer", "create_mcp_server"),
 }
 """Rooms of the names that are not of `tools` or, by their ending, of `errors`."""
 

@@ -1,6 +1,6 @@
-"""Runs every scenario of the suite, one by one: `python -m tests.conformance [--json] [--write] [--engine ENGINE]`.
+"""Runs every scenario of the suite, one by one: `python -m tests.conformance [--json] [--write] [--side SIDE]`.
 
-Prints the table, or all there is to know as JSON; the exit code is 1 when a scenario did not come out as it must.
+Prints the tables, or all there is to know as JSON; the exit code is 1 when a scenario did not come out as it must.
 """
 
 from __future__ import annotations
@@ -9,17 +9,21 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.conformance.page import PAGE, page, table
-from tests.conformance.suite import ENGINES, Outcome, Scenario, play, required, scenarios
+from tests.conformance.page import PAGE, client_table, page, server_table
+from tests.conformance.server_process import serving
+from tests.conformance.suite import ENGINES, Outcome, Scenario, play, play_server, required, scenarios
 
 __all__: list[str] = []
 
 AT_ONCE = 2
 Run = tuple[Scenario, str]
+"""A scenario and the engine of the client; `server` for the server."""
+SERVER = "server"
 
 
 def main() -> int:
@@ -27,15 +31,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/conformance", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print the outcomes as JSON")
     parser.add_argument("--write", action="store_true", help="renew docs/conformance.md")
-    parser.add_argument("--engine", choices=ENGINES, help="run this engine only")
+    parser.add_argument("--side", choices=["client", "server"], help="run this side only")
+    parser.add_argument("--engine", choices=ENGINES, help="run this engine of the client only")
+    parser.add_argument("--scenario", metavar="NAME", help="run the scenarios only whose name begins so")
     options = parser.parse_args()
-    if options.write and options.engine:
-        parser.error("--write needs every engine")
-    found = scenarios()
+    if options.write and (options.engine or options.side or options.scenario):
+        parser.error("--write needs both sides, every engine and every scenario")
+    begins = options.scenario or ""
+    clients = [] if options.side == "server" else [one for one in scenarios("client") if one.name.startswith(begins)]
+    servers = [] if options.side == "client" else [one for one in scenarios("server") if one.name.startswith(begins)]
     engines = (options.engine,) if options.engine else ENGINES
-    outcomes = run_all([(scenario, engine) for scenario in found for engine in engines])
+    outcomes = run_clients([(scenario, engine) for scenario in clients for engine in engines]) | run_servers(servers)
 
-    def verdict(scenario: Scenario, engine: str) -> str:
+    def verdict(scenario: Scenario, engine: str = SERVER) -> str:
         outcome = outcomes.get((scenario, engine))
         return outcome.verdict if outcome is not None else ""
 
@@ -43,17 +51,21 @@ def main() -> int:
         listed = [{**asdict(run[0]), "engine": run[1], **asdict(outcome)} for run, outcome in outcomes.items()]
         print(json.dumps(listed, indent=2))
     else:
-        print(table(found, verdict), end="")
+        print(server_table(servers, verdict) if servers else "", client_table(clients, verdict) if clients else "")
     if options.write:
-        PAGE.write_text(page(found, verdict), encoding="utf-8")
-    wrong = {run: outcome for run, outcome in outcomes.items() if outcome.verdict != required(run[0])}
+        PAGE.write_text(page(clients, verdict, servers, verdict), encoding="utf-8")
+    return report({run: outcome for run, outcome in outcomes.items() if outcome.verdict != required(run[0])})
+
+
+def report(wrong: dict[Run, Outcome]) -> int:
+    """Tell what did not come out as it must; returns the exit code."""
     for (scenario, engine), outcome in wrong.items():
-        print(f"\n{scenario} with engine {engine}: {outcome.verdict}\n{outcome.said}", file=sys.stderr)
+        print(f"\n{scenario} with {engine}: {outcome.verdict}\n{outcome.said}", file=sys.stderr)
     return 1 if wrong else 0
 
 
-def run_all(runs: list[Run]) -> dict[Run, Outcome]:
-    """Run scenarios, a few at a time."""
+def run_clients(runs: list[Run]) -> dict[Run, Outcome]:
+    """Run scenarios for clients, a few at a time."""
 
     def run(wanted: Run) -> Outcome:
         with tempfile.TemporaryDirectory() as results:
@@ -61,6 +73,28 @@ def run_all(runs: list[Run]) -> dict[Run, Outcome]:
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return dict(zip(runs, pool.map(run, runs), strict=True))
+
+
+def run_servers(wanted: list[Scenario]) -> dict[Run, Outcome]:
+    """Run scenarios for servers, the legs side by side, each with a server of its own."""
+    legs: dict[tuple[str, str], list[Scenario]] = {}
+    for scenario in wanted:
+        legs.setdefault((scenario.suite, scenario.revision), []).append(scenario)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return {run: outcome for leg in pool.map(run_leg, legs.values()) for run, outcome in leg}
+
+
+def run_leg(leg: list[Scenario]) -> list[tuple[Run, Outcome]]:
+    """Run scenarios one after the other against one server."""
+
+    def outcomes(url: str, folder: Path) -> Iterator[tuple[Run, Outcome]]:
+        for number, scenario in enumerate(leg):
+            results = folder / str(number)
+            results.mkdir()
+            yield (scenario, SERVER), play_server(scenario, url, results)
+
+    with tempfile.TemporaryDirectory() as folder, serving(Path(folder) / "log") as url:
+        return list(outcomes(url, Path(folder)))
 
 
 if __name__ == "__main__":

@@ -1,42 +1,92 @@
-"""The page docs/conformance.md: what the official suite says of the client, one row a scenario. Pure."""
+"""The page docs/conformance.md: what the official suite says of the client and of the server, one row a scenario.
+
+Pure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from tests.conformance.suite import ENGINES, Scenario
+from tests.conformance.suite import ENGINES, EXTENSION, Scenario, Verdict
 
-__all__ = ["PAGE", "page", "table"]
+__all__ = ["PAGE", "client_table", "page", "server_table"]
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "conformance.md"
 INTRODUCTION = """# Conformance
 
-What the official conformance suite (`@modelcontextprotocol/conformance`) says of the client. Each scenario runs by
-itself, with default settings; it passes when the suite finds no failure and no warning and the client ends with exit
-code 0. The client under test is `tests/conformance/client.py`; it uses public names only. Rewritten by
-`scripts/conformance --write`; continuous integration runs every row with every engine.
+What the official conformance suite (`@modelcontextprotocol/conformance`) says of the client and of the server. A
+scenario passes when the suite finds no failure and no warning and at least one success. What is tested is
+`tests/conformance/client.py` and `tests/conformance/server.py`; both use public names only. Rewritten by
+`scripts/conformance --write`; continuous integration runs every row, the client's with every engine.
 
-- `auto` is the engine of the package, `sdk` the client engine of the official SDK behind the same connection.
-- `skipped`: the scenario is about an extension that is not offered, and the suite skips all its checks.
-- `http-custom-headers` calls with a null that its own schema forbids, so it runs with `validate_input` off.
+- `skipped`: the scenario is about an extension that is not offered (skills), or the suite itself has no checks in it
+  yet (`tasks-status-notifications`).
 - Scenarios about authorization are not among these.
 
 """
+SERVER = """## Server
 
-Verdicts = Callable[[Scenario, str], str]
+One server offers everything the scenarios ask for. Each scenario runs by itself at every revision that it applies to;
+`-` where it does not. Every leg is run a second time in one go (`--suite all`), and so are the scenarios that each
+revision requires (`--requirements`).
+
+"""
+CLIENT = """## Client
+
+Each scenario runs by itself, with default settings, and the client has to end with exit code 0.
+
+- `auto` is the engine of the package, `sdk` the client engine of the official SDK behind the same connection.
+- `http-custom-headers` calls with a null that its own schema forbids, so it runs with `validate_input` off.
+
+"""
+
+ClientVerdicts = Callable[[Scenario, str], str]
+ServerVerdicts = Callable[[Scenario], str]
 
 
-def table(scenarios: Iterable[Scenario], verdict: Verdicts) -> str:
-    """Return the table of all scenarios: a row for each, a column for each engine."""
+def client_table(scenarios: Iterable[Scenario], verdict: ClientVerdicts) -> str:
+    """Return the table of all scenarios for clients: a row for each, a column for each engine."""
     head = ["suite", "revision", "scenario", *(f"`{engine}`" for engine in ENGINES)]
-    rows = [head, ["---"] * len(head)]
-    for scenario in scenarios:
-        cells = [verdict(scenario, engine) for engine in ENGINES]
-        rows.append([scenario.suite, scenario.revision, f"`{scenario.name}`", *cells])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
+    rows = [
+        [each.suite, each.revision, f"`{each.name}`", *(verdict(each, engine) for engine in ENGINES)]
+        for each in scenarios
+    ]
+    return _table(head, rows)
 
 
-def page(scenarios: Iterable[Scenario], verdict: Verdicts) -> str:
+def server_table(scenarios: Sequence[Scenario], verdict: ServerVerdicts) -> str:
+    """Return the table of all scenarios for servers: a row for each, a column for each version of the suite and
+    revision."""
+    legs = sorted({(each.suite, each.revision) for each in scenarios}, key=_order)
+    told = {(each.name, each.suite, each.revision): verdict(each) for each in scenarios}
+    names = list(dict.fromkeys(each.name for each in reversed(scenarios)))[::-1]
+    head = ["scenario", *(f"{suite}, {revision}" for suite, revision in legs)]
+    rows = [[f"`{name}`", *(told.get((name, *leg), "-") for leg in legs)] for name in names]
+    return _table(head, rows)
+
+
+def tally(scenarios: Iterable[Scenario], verdict: ServerVerdicts) -> str:
+    """Return how many distinct scenarios there are, and how many of them passed wherever they ran."""
+    verdicts: dict[str, set[Verdict | str]] = {}
+    for each in scenarios:
+        verdicts.setdefault(each.name, set()).add(verdict(each))
+    passed = sum(found == {"pass"} for found in verdicts.values())
+    skipped = [f"`{name}`" for name, found in verdicts.items() if found == {"skipped"}]
+    told = f"{len(verdicts)} scenarios: {passed} pass wherever they apply"
+    return f"{told}, {len(skipped)} are skipped by the suite ({', '.join(skipped)}).\n\n"
+
+
+def page(client: Sequence[Scenario], by_engine: ClientVerdicts, server: Sequence[Scenario], of: ServerVerdicts) -> str:
     """Return the whole page."""
-    return INTRODUCTION + table(scenarios, verdict)
+    served = SERVER + tally(server, of) + server_table(server, of)
+    return INTRODUCTION + served + "\n" + CLIENT + client_table(client, by_engine)
+
+
+def _order(leg: tuple[str, str]) -> tuple[str, bool, str]:
+    suite, revision = leg
+    return suite, revision == EXTENSION, revision
+
+
+def _table(head: list[str], rows: Iterable[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)) + "\n"

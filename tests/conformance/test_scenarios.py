@@ -1,21 +1,41 @@
-"""Every scenario of the official conformance suite that is not about authorization, one by one, with both engines."""
+"""Every scenario of the official conformance suite that is not about authorization, one by one: for the client with
+both its engines, for the server at every revision."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conformance import suite
 from tests.conformance.page import PAGE, page
-from tests.conformance.suite import ENGINES, INSTALLED, WANTED, Outcome, Scenario, play, required, scenarios
+from tests.conformance.server_process import serving
+from tests.conformance.suite import (
+    ENGINES,
+    INSTALLED,
+    SKIPPED,
+    WANTED,
+    Outcome,
+    Scenario,
+    contracts,
+    play,
+    play_all,
+    play_server,
+    required,
+    scenarios,
+    versions,
+)
 
 pytestmark = [pytest.mark.conformance, pytest.mark.slow]
 
-FOUND = scenarios() if INSTALLED.exists() else []
+CLIENT = scenarios("client") if INSTALLED.exists() else []
+SERVER = scenarios("server") if INSTALLED.exists() else []
+LEGS = sorted({(each.suite, each.revision) for each in SERVER if each.revision != suite.EXTENSION})
 REQUIRED = 13
 """How many required pairs of scenario and revision there are at least; a suite that lists fewer was not read."""
+NEWEST = versions()[-1]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -25,29 +45,89 @@ def _installed() -> None:
         pytest.fail(f"{INSTALLED} is missing or old; run scripts/conformance --install", pytrace=False)
 
 
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the server under test prints."""
+    return tmp_path_factory.mktemp("server") / "log"
+
+
+@pytest.fixture(scope="module")
+def url(log: Path) -> Iterator[str]:
+    """The server under test."""
+    with serving(log) as url:
+        yield url
+
+
 @pytest.mark.requirement("R105")
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("scenario", FOUND, ids=str)
-def test_a_scenario_of_the_official_suite_passes(scenario: Scenario, engine: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scenario", CLIENT, ids=str)
+def test_a_scenario_for_clients_passes(scenario: Scenario, engine: str, tmp_path: Path) -> None:
     outcome = play(scenario, engine, tmp_path)
 
     assert outcome.verdict == required(scenario), outcome.said
 
 
+@pytest.mark.requirement("R105")
+@pytest.mark.parametrize("scenario", SERVER, ids=str)
+def test_a_scenario_for_servers_passes(scenario: Scenario, url: str, log: Path, tmp_path: Path) -> None:
+    outcome = play_server(scenario, url, tmp_path)
+
+    assert outcome.verdict == required(scenario), f"{outcome.said}\n{log.read_text(errors='replace')[-5000:]}"
+
+
+@pytest.mark.requirement("R105")
+@pytest.mark.parametrize(("version", "revision"), LEGS)
+def test_all_scenarios_for_servers_pass_in_one_go(version: str, revision: str, url: str, tmp_path: Path) -> None:
+    exit_code, outcomes = play_all(version, ["--suite", "all", "--spec-version", revision], url, tmp_path)
+
+    wanted = {each.name for each in SERVER if (each.suite, each.revision) == (version, revision)}
+    assert wanted <= outcomes.keys()
+    assert_well(outcomes)
+    assert exit_code == 0
+
+
+@pytest.mark.requirement("R105")
+@pytest.mark.parametrize("revision", contracts(NEWEST) if INSTALLED.exists() else [])
+def test_everything_that_a_revision_requires_of_servers_passes(revision: str, url: str, tmp_path: Path) -> None:
+    exit_code, outcomes = play_all(NEWEST, ["--requirements", revision], url, tmp_path)
+
+    assert len(outcomes) >= {"2025-11-25": 30, "2026-07-28": 37}[revision]
+    assert_well(outcomes)
+    assert exit_code == 0
+
+
 def test_no_revision_of_any_version_of_the_suite_is_left_out() -> None:
-    by_suite = {version: {each.revision for each in FOUND if each.suite == version} for version in suite.versions()}
+    by_suite = {version: {each.revision for each in CLIENT if each.suite == version} for version in suite.versions()}
 
     assert by_suite == {
         "0.1.16": {"2025-06-18", "2025-11-25"},  # at 2025-03-26 it has scenarios about authorization only
         "0.2.0-alpha.12": {"2025-06-18", "2025-11-25", "2026-07-28", "extension"},
     }
-    assert len([each for each in FOUND if required(each) == "pass"]) >= REQUIRED
+    assert len([each for each in CLIENT if required(each) == "pass"]) >= REQUIRED
+    assert LEGS == [
+        ("0.1.16", "2025-06-18"),
+        ("0.1.16", "2025-11-25"),
+        ("0.2.0-alpha.12", "2025-03-26"),
+        ("0.2.0-alpha.12", "2025-06-18"),
+        ("0.2.0-alpha.12", "2025-11-25"),
+        ("0.2.0-alpha.12", "2026-07-28"),
+    ]
+    assert len({each.name for each in SERVER}) == 65
+
+
+def test_only_what_is_no_part_of_the_protocol_is_skipped() -> None:
+    assert {each.name for each in SERVER if required(each) == "skipped"} == {
+        "sep-2640-skills-directory",
+        "sep-2640-skills-enumeration",
+        "sep-2640-skills-manifest",
+        "tasks-status-notifications",  # the suite's own: it has no checks in it yet
+    }
 
 
 def test_the_page_has_every_scenario_with_its_verdict() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(FOUND, lambda scenario, engine: required(scenario)), (
-        "run scripts/conformance --write"
-    )
+    assert PAGE.read_text(encoding="utf-8") == page(
+        CLIENT, lambda scenario, engine: required(scenario), SERVER, required
+    ), "run scripts/conformance --write"
 
 
 BROKEN_CLIENTS = {
@@ -74,10 +154,32 @@ def test_a_client_that_does_everything_and_leaves_with_an_exit_code_fails_even_w
     assert outcome.verdict == "fail"
 
 
+def test_a_server_that_does_not_do_its_part_fails(tmp_path: Path) -> None:
+    script = tmp_path / "server.py"
+    script.write_text("import http.server, sys; http.server.test(port=int(sys.argv[2]), bind='127.0.0.1')")
+    (tmp_path / "results").mkdir()
+
+    with serving(tmp_path / "log", command=(sys.executable, str(script))) as url:
+        outcome = play_server(
+            Scenario(suite=NEWEST, revision="2026-07-28", name="tools-list"), url, tmp_path / "results"
+        )
+
+    assert outcome.verdict == "fail"
+
+
 def run_client(folder: Path, name: str, program: str) -> Outcome:
     """Run another client than ours."""
-    newest = suite.versions()[-1]
     (folder / "client.py").write_text(program, encoding="utf-8")
-    scenario = Scenario(suite=newest, revision="2026-07-28", name=name)
+    scenario = Scenario(suite=NEWEST, revision="2026-07-28", name=name)
     (folder / "results").mkdir()
     return play(scenario, "auto", folder / "results", command=(sys.executable, str(folder / "client.py")))
+
+
+def assert_well(outcomes: dict[str, Outcome]) -> None:
+    """Assert that every scenario passed, but for those that the suite skips."""
+    wrong = {
+        name: outcome.said
+        for name, outcome in outcomes.items()
+        if outcome.verdict != ("skipped" if SKIPPED.match(name) else "pass")
+    }
+    assert not wrong, wrong

@@ -1,0 +1,65 @@
+"""Tools as an MCP server: any `Toolset` in every protocol revision, over stdio, HTTP and in process.
+
+Knows no upstream and no model: a connection, a hub and an agent are toolsets here.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolweave.serve.completions import Completed
+    from toolweave.serve.contents import Message
+    from toolweave.serve.files import directory
+    from toolweave.serve.prompts import Prompt, PromptsChanged, PromptSource, prompt
+    from toolweave.serve.replay import EventStore, MemoryEventStore
+    from toolweave.serve.resources import Resource, ResourcesChanged, ResourceSource, resource
+    from toolweave.serve.server import AgentLike, McpServer, create_mcp_server
+    from toolweave.serve.tasks import TaskRule
+
+__all__ = [
+    "AgentLike",
+    "Completed",
+    "EventStore",
+    "McpServer",
+    "MemoryEventStore",
+    "Message",
+    "Prompt",
+    "PromptSource",
+    "PromptsChanged",
+    "Resource",
+    "ResourceSource",
+    "ResourcesChanged",
+    "TaskRule",
+    "create_mcp_server",
+    "directory",
+    "prompt",
+    "resource",
+]
+
+_HOMES = {
+    "AgentLike": "server",
+    "Completed": "completions",
+    "EventStore": "replay",
+    "McpServer": "server",
+    "MemoryEventStore": "replay",
+    "Message": "contents",
+    "Prompt": "prompts",
+    "PromptSource": "prompts",
+    "PromptsChanged": "prompts",
+    "Resource": "resources",
+    "ResourceSource": "resources",
+    "ResourcesChanged": "resources",
+    "TaskRule": "tasks",
+    "create_mcp_server": "server",
+    "directory": "files",
+    "prompt": "prompts",
+    "resource": "resources",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,81 @@
+"""ASGI as plain types, and the few lines of it that every part of the HTTP side needs.
+
+Knows nothing of MCP and no library: any ASGI server and any framework around it will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any, TypeAlias
+
+__all__ = ["App", "Headers", "Message", "Receive", "Scope", "Send", "ShownHeaders", "read_body", "respond"]
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+"""An ASGI 3 application."""
+Headers: TypeAlias = Mapping[bytes, bytes]
+
+_SECRET = frozenset({b"authorization", b"proxy-authorization", b"cookie", b"x-api-key"})
+
+
+class ShownHeaders(Mapping[str, str]):
+    """The headers that a handler may see: names in lower case, nothing that is a credential; read when first used."""
+
+    __slots__ = ("_raw", "_shown")
+
+    def __init__(self, raw: Sequence[tuple[bytes, bytes]]) -> None:
+        self._raw = raw
+        self._shown: dict[str, str] | None = None
+
+    def __getitem__(self, name: str) -> str:
+        return self._read()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self)})"  # values may be private
+
+    def _read(self) -> dict[str, str]:
+        if self._shown is None:
+            named = ((name.lower(), value) for name, value in self._raw)
+            shown = {name: value for name, value in named if name not in _SECRET}
+            self._shown = {name.decode("latin-1"): value.decode("latin-1") for name, value in shown.items()}
+        return self._shown
+
+
+async def respond(send: Send, status: int, text: str = "", headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+    """Answer with a line of plain text, or with nothing."""
+    body = text.encode()
+    head = [(b"content-type", b"text/plain; charset=utf-8")] if body else []
+    if status != 204:
+        head.append((b"content-length", b"%d" % len(body)))
+    await send({"type": "http.response.start", "status": status, "headers": [*head, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def read_body(receive: Receive, limit: int) -> bytes | None:
+    """Return the body of a request; b"" when the client is gone, None when it is longer than `limit` bytes.
+
+    Never holds more than `limit` bytes and one chunk, whatever length was declared.
+    """
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if not message.get("more_body", False):
+        return None if len(body) > limit else body
+    parts, size = [body], len(body)
+    while size <= limit:
+        message = await receive()
+        if message["type"] != "http.request":
+            return b""
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if not message.get("more_body", False):
+            break
+    return None if size > limit else b"".join(parts)

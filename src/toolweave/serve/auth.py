@@ -1,0 +1,291 @@
+"""Who may call an endpoint over HTTP: bearer tokens, looked up or verified as JWTs (OAuth 2.1 resource server).
+
+Decides what a token is worth. The challenges (401, 403) and the metadata of RFC 9728 are the SDK's (`sdk.py`). A token
+goes no further than this: handlers, results, logs and errors see the principal only, and nothing forwards it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+
+import anyio
+import anyio.to_thread
+
+from toolweave.errors import ConfigError
+from toolweave.serve.asgi import App, Scope
+
+if TYPE_CHECKING:
+    import jwt
+
+__all__ = ["Auth", "BearerAuth", "Identity", "JwtAuth", "Verify", "principal_of"]
+
+_log = logging.getLogger("toolweave.serve.auth")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who a token stands for.
+
+    Attributes:
+        client_id: The program that got the token.
+        subject: The user behind it, unique for its issuer; None for the program itself.
+        issuer: Who says so.
+        scopes: What the token allows.
+        expires_at: Until when, in seconds since the epoch; None for ever.
+    """
+
+    client_id: str
+    subject: str | None = None
+    issuer: str | None = None
+    scopes: tuple[str, ...] = ()
+    expires_at: int | None = None
+
+
+Verify: TypeAlias = Callable[[str], "Identity | str | Awaitable[Identity | str | None] | None"]
+"""Returns whose a token is, as an identity or a plain client id; None for a token that is no good."""
+
+
+def principal_of(client_id: str, issuer: str | None, subject: str | None) -> str:
+    """Return the one name of a principal; sessions, sealed state and tasks are bound to it."""
+    return "\n".join((client_id, issuer or "", subject or ""))
+
+
+class _Token(Protocol):
+    """The SDK's `AccessToken`, as far as it matters here."""
+
+    client_id: str
+    subject: str | None
+    claims: Mapping[str, Any] | None
+
+
+class Auth:
+    """Lets in whoever brings a token that `verify` knows.
+
+    Args:
+        verify: Asked for each request. What it raises counts as no, and is logged without its text.
+        required_scopes: What every token must allow; 403 without.
+        resource: The endpoint's own URL (`https://api.example/mcp`), and
+        authorization_servers: who issues tokens for it: with both, clients find out by themselves where to sign in
+            (RFC 9728). Mounted apps: the metadata has to be reachable at the root of the host.
+
+    Raises:
+        ConfigError: Only one of `resource` and `authorization_servers` is given.
+    """
+
+    def __init__(
+        self,
+        verify: Verify,
+        *,
+        required_scopes: Iterable[str] = (),
+        resource: str | None = None,
+        authorization_servers: Iterable[str] = (),
+    ) -> None:
+        self._verify = verify
+        self.required_scopes = tuple(required_scopes)
+        self.resource = resource
+        self.authorization_servers = tuple(authorization_servers)
+        if (resource is None) != (not self.authorization_servers):
+            raise ConfigError("metadata for clients needs both resource and authorization_servers, or neither")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.resource or ''}>"
+
+    async def identify(self, token: str) -> Identity | None:
+        """Return whose a token is; None when it is no good, expired included."""
+        try:
+            found = self._verify(token)
+            if inspect.isawaitable(found):
+                found = await found
+        except Exception as exc:  # boundary: a verifier's failure lets nobody in, and its text may hold the token
+            _log.error("verifying a token failed: %s", type(exc).__name__)
+            return None
+        if found is None or isinstance(found, str):
+            return Identity(client_id=found) if found else None
+        return None if found.expires_at is not None and found.expires_at <= time.time() else found
+
+    def protect(self, app: App) -> tuple[App, dict[str, App]]:
+        """Return the app with the authorization before it, and the public metadata by path."""
+        from toolweave.serve.sdk import protected  # only a server that authorizes needs it here
+
+        return protected(app, self)
+
+    def principal(self, scope: Scope) -> str | None:
+        """Return who is behind a request that was let in."""
+        token = cast("_Token | None", getattr(scope.get("user"), "access_token", None))
+        if token is None:
+            return None
+        return principal_of(token.client_id, (token.claims or {}).get("iss"), token.subject)
+
+
+class BearerAuth(Auth):
+    """Takes tokens that are listed, or that a function of yours knows.
+
+    Args:
+        verify: `verify(token)` returns an `Identity`, a client id, or None; may be async.
+        tokens: Instead of it, client ids by token (or only tokens, when it does not matter whose one is).
+        **metadata: `required_scopes`, `resource` and `authorization_servers` of `Auth`.
+
+    Raises:
+        ConfigError: Both or neither are given, or a token is shorter than 16 characters.
+    """
+
+    def __init__(
+        self, verify: Verify | None = None, *, tokens: Mapping[str, str] | Sequence[str] | None = None, **metadata: Any
+    ) -> None:
+        if (verify is None) == (tokens is None):
+            raise ConfigError("BearerAuth needs verify= or tokens=, one of them")
+        super().__init__(verify or _Listed(tokens or ()), **metadata)
+
+
+class _Listed:
+    """Knows tokens by their digests: comparing takes the same time for every wrong one."""
+
+    def __init__(self, tokens: Mapping[str, str] | Sequence[str]) -> None:
+        named = tokens if isinstance(tokens, Mapping) else {token: f"token-{n}" for n, token in enumerate(tokens, 1)}
+        if isinstance(tokens, str) or not named or any(len(token) < 16 for token in named):
+            raise ConfigError("tokens must be a list or a mapping of tokens that are 16 characters or longer")
+        self._known = {_digest(token): name for token, name in named.items()}
+
+    def __call__(self, token: str) -> str | None:
+        return self._known.get(_digest(token))
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+class JwtAuth(Auth):
+    """Takes JWTs of one issuer for one audience, with a signature by its keys.
+
+    Args:
+        issuer: Must be the `iss` of a token, exactly.
+        audience: Must be (among) its `aud`: the endpoint's own URL, or what the issuer calls it. A token for
+            somebody else is never taken.
+        jwks_url: Where the issuer publishes its keys; fetched when first needed and for keys that are new.
+        key: Instead of it, the key: PEM text of a public key, or a secret for HS256.
+        algorithms: What a signature may be made with; `none` never.
+        leeway_seconds: By how much clocks may differ.
+        **metadata: `required_scopes`, `resource` and `authorization_servers` of `Auth`; when `audience` is an
+            `https` URL they are it and the issuer.
+
+    Raises:
+        ConfigError: Both or neither of `jwks_url` and `key` are given, or an algorithm is none.
+    """
+
+    def __init__(
+        self,
+        *,
+        issuer: str,
+        audience: str,
+        jwks_url: str | None = None,
+        key: str | None = None,
+        algorithms: Sequence[str] = ("RS256", "ES256"),
+        leeway_seconds: float = 30,
+        **metadata: Any,
+    ) -> None:
+        if (jwks_url is None) == (key is None):
+            raise ConfigError("JwtAuth needs jwks_url= or key=, one of them")
+        if not algorithms or any(name.lower() == "none" for name in algorithms):
+            raise ConfigError("JwtAuth needs algorithms, and 'none' is not one")
+        if audience.startswith("https://"):
+            metadata = {"resource": audience, "authorization_servers": (issuer,), **metadata}
+        keys: _Keys = _OneKey(key) if key is not None else _PublishedKeys(cast("str", jwks_url))
+        super().__init__(_Signed(issuer, audience, keys, tuple(algorithms), leeway_seconds), **metadata)
+
+
+_Keys: TypeAlias = Callable[[str | None], Awaitable[Any]]
+"""Returns the key of an id, or None."""
+
+
+class _OneKey:
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    async def __call__(self, key_id: str | None) -> str:
+        return self._key
+
+
+class _PublishedKeys:
+    """An issuer's keys; asked for again at most every half minute, however many unknown keys tokens name."""
+
+    PAUSE_SECONDS = 30
+    KEPT_SECONDS = 3600
+
+    def __init__(self, url: str) -> None:
+        if not url.startswith(("https://", "http://127.0.0.1", "http://localhost")):
+            raise ConfigError(f"jwks_url {url!r} must be https")
+        self._url = url
+        self._client: jwt.PyJWKClient | None = None
+        self._keys: dict[str | None, Any] = {}
+        self._asked = float("-inf")
+        self._lock = anyio.Lock()
+
+    async def __call__(self, key_id: str | None) -> Any:
+        async with self._lock:
+            age = time.monotonic() - self._asked
+            if age > self.KEPT_SECONDS or (key_id not in self._keys and age > self.PAUSE_SECONDS):
+                self._asked = time.monotonic()
+                self._keys = await anyio.to_thread.run_sync(self._fetch)
+        return self._keys.get(key_id)
+
+    def _fetch(self) -> dict[str | None, Any]:
+        import jwt
+
+        if self._client is None:
+            self._client = jwt.PyJWKClient(self._url, cache_jwk_set=False, timeout=10)
+        return {key.key_id: key.key for key in self._client.get_signing_keys(refresh=True)}
+
+
+class _Signed:
+    """Verifies JWTs."""
+
+    def __init__(
+        self, issuer: str, audience: str, keys: _Keys, algorithms: tuple[str, ...], leeway_seconds: float
+    ) -> None:
+        self._issuer = issuer
+        self._audience = audience
+        self._keys = keys
+        self._algorithms = algorithms
+        self._leeway = leeway_seconds
+
+    async def __call__(self, token: str) -> Identity | None:
+        import jwt
+
+        try:
+            key = await self._keys(jwt.get_unverified_header(token).get("kid"))
+            if key is None:
+                return None
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=list(self._algorithms),
+                audience=self._audience,
+                issuer=self._issuer,
+                leeway=self._leeway,
+                options={"require": ["exp", "iss", "aud"]},
+            )
+        except jwt.InvalidTokenError as exc:
+            _log.info("a token was refused: %s", type(exc).__name__)
+            return None
+        return _identity(claims)
+
+
+def _identity(claims: Mapping[str, Any]) -> Identity | None:
+    subject = claims.get("sub")
+    client = claims.get("client_id") or claims.get("azp") or subject
+    if not isinstance(client, str):
+        return None
+    scopes = claims.get("scope", claims.get("scp", ()))
+    listed = scopes.split() if isinstance(scopes, str) else scopes
+    return Identity(
+        client_id=client,
+        subject=subject if isinstance(subject, str) else None,
+        issuer=str(claims["iss"]),
+        scopes=tuple(str(scope) for scope in cast("Iterable[object]", listed)),
+    )

@@ -1,0 +1,207 @@
+"""The tools of a server: `tools/list` and `tools/call` over any `Toolset`.
+
+Knows no carrier; questions and progress of a running tool are `rounds.py`, tools that become tasks are `tasks.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Literal, Protocol, TypeAlias
+
+from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError
+from toolweave.schema import Validator
+from toolweave.serve.codes import INVALID_PARAMS
+from toolweave.serve.definitions import Definitions, check_definition
+from toolweave.serve.pages import page
+from toolweave.serve.request import Json, Method, Request
+from toolweave.serve.rounds import Rounds
+from toolweave.serve.values import call_result
+from toolweave.tools import CallContext, ToolCall, ToolsChanged, Toolset, ToolSnapshot, ToolSpec
+from toolweave.tools.result import ToolResult, invalid_input
+
+__all__ = ["ExposeErrors", "TaskStarter", "Tools"]
+
+_log = logging.getLogger("toolweave.serve")
+
+ExposeErrors: TypeAlias = Literal["message", "masked"]
+"""What a client is told of an unexpected exception of a tool: its message, or that there was one."""
+
+_Work: TypeAlias = Callable[[CallContext], Awaitable[Json]]
+
+
+class TaskStarter(Protocol):
+    """Makes tasks of calls: the tasks feature, as the tools see it."""
+
+    def takes(self, spec: ToolSpec, request: Request) -> bool:
+        """Whether this call becomes a task.
+
+        Raises:
+            RequestError: It must, and the client cannot take one.
+        """
+        ...
+
+    async def start(self, request: Request, spec: ToolSpec, work: _Work) -> Json:
+        """Start the work as a task and return the result that names it."""
+        ...
+
+    def support(self, spec: ToolSpec, *, modern: bool) -> Json:
+        """Return what a definition says about tasks, as members of it."""
+        ...
+
+
+class Tools:
+    """Lists and calls the tools of a toolset."""
+
+    def __init__(
+        self,
+        toolset: Toolset,
+        *,
+        rounds: Rounds,
+        tasks: TaskStarter | None = None,
+        page_size: int | None = 100,
+        expose_errors: ExposeErrors | None = None,
+    ) -> None:
+        self._toolset = toolset
+        self._rounds = rounds
+        self._tasks = tasks
+        self._page_size = page_size
+        self._expose = expose_errors
+        self._definitions = Definitions()
+        self._checked: dict[str, tuple[ToolSpec, _Checks | None]] = {}
+        self._seen: ToolSnapshot | None = None
+        self._listed: ToolSnapshot = ToolSnapshot()
+        toolset.subscribe(self._changed)
+
+    def methods(self, *, modern: bool) -> Mapping[str, Method]:
+        """Return `tools/list` and `tools/call`."""
+        return {"tools/list": self._list, "tools/call": self._call}
+
+    def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
+        """Return the `tools` capability."""
+        return {"tools": {"listChanged": True}}
+
+    def admit(self, spec: ToolSpec) -> None:
+        """Compile the schemas of a tool of ours that is about to be offered.
+
+        Raises:
+            SchemaError: One is no schema; names the tool, the schema and the JSON pointer (requirements R89, R96).
+        """
+        if spec.server is None:
+            self._checked[spec.name] = (spec, _Checks(*check_definition(spec)))
+
+    def find(self, name: str) -> ToolSpec | None:
+        """Return the definition of a tool that is offered under this name, or None."""
+        spec = self._snapshot().find(name)
+        return None if spec is None or self._checks(spec) is None else spec
+
+    def _snapshot(self) -> ToolSnapshot:
+        """Return the tools that can be offered: all but those of ours whose schemas are wrong."""
+        snapshot = self._toolset.snapshot()
+        if snapshot is not self._seen:
+            sound = [spec for spec in snapshot if spec.server is not None or self._sound(spec)]
+            self._listed = snapshot if len(sound) == len(snapshot) else ToolSnapshot(sound, version=snapshot.version)
+            self._seen = snapshot
+        return self._listed
+
+    async def _list(self, request: Request) -> Json:
+        cursor = request.params.get("cursor")
+        snapshot = self._snapshot()
+        specs, following = page(snapshot, cursor, self._page_size, key=_name)
+        modern = request.modern
+        listed = [self._definitions.of(spec, modern=modern) for spec in specs]
+        if self._tasks is not None:
+            listed = [
+                {**made, **support} if (support := self._tasks.support(spec, modern=modern)) else made
+                for spec, made in zip(specs, listed, strict=True)
+            ]
+        result: Json = {"tools": listed}
+        return result if following is None else result | {"nextCursor": following}
+
+    async def _call(self, request: Request) -> Json:
+        name = request.text("name")
+        arguments = request.object("arguments")
+        spec = self.find(name)
+        if spec is None:
+            raise RequestError(f"Unknown tool: {name}", code=INVALID_PARAMS)  # C14
+        checks = self._checks(spec)
+        if checks is not None and checks.arguments is not None and not checks.arguments.is_valid(arguments):
+            refused = invalid_input(spec.name, checks.arguments.problems(arguments))
+            return call_result(refused, modern=request.modern)
+        work = partial(self._run, request, spec, ToolCall(name=name, arguments=arguments))
+        if self._tasks is not None and self._tasks.takes(spec, request):
+            return await self._tasks.start(request, spec, work)
+        return await self._rounds.run(request, work)
+
+    async def _run(self, request: Request, spec: ToolSpec, call: ToolCall, ctx: CallContext) -> Json:
+        result = await self._toolset.call(call, ctx)
+        if result.is_error:
+            return self._failure(request, spec, result)
+        checks = self._checks(spec)
+        if checks is not None and checks.output is not None and result.raw is None:
+            problems = checks.output.problems(result.structured_content)
+            if problems:
+                found = "; ".join(f"{one.path or 'it'} {one.message}" for one in problems)
+                _log.error("tool %r returned what its output schema does not allow: %s", spec.name, found)
+                result = ToolResult.failure(
+                    f"tool {spec.name!r} returned what its output schema does not allow",
+                    kind=ErrorKind.INVALID_OUTPUT,
+                )
+        return call_result(result, modern=request.modern, typed=spec.output_schema is not None)
+
+    def _failure(self, request: Request, spec: ToolSpec, result: ToolResult) -> Json:
+        error = result.require_error()
+        if error.kind is ErrorKind.NOT_FOUND and self._snapshot().find(spec.name) is None:
+            raise RequestError(f"Unknown tool: {spec.name}", code=INVALID_PARAMS)  # it went away meanwhile
+        if error.kind is ErrorKind.PROTOCOL and isinstance(error.code, int) and spec.server is None:
+            raise RequestError(error.message, code=error.code, data=error.data)  # a handler of ours chose it
+        if error.unexpected and self._masks(request):
+            result = ToolResult.failure(ToolError(f"Error executing tool {spec.name!r}"))
+        return call_result(result, modern=request.modern)
+
+    def _masks(self, request: Request) -> bool:
+        """Whether unexpected errors are masked: by default over HTTP, where strangers call (requirement C31)."""
+        return self._expose == "masked" or (self._expose is None and bool(request.headers))
+
+    def _sound(self, spec: ToolSpec) -> bool:
+        return self._checks(spec) is not None
+
+    def _checks(self, spec: ToolSpec) -> _Checks | None:
+        """Return the validators of a tool, None for a tool of ours whose schemas are no schemas."""
+        known = self._checked.get(spec.name)
+        if known is not None and known[0] is spec:
+            return known[1]
+        checks = _FOREIGN if spec.server is not None else _checks(spec)
+        self._checked[spec.name] = (spec, checks)
+        return checks
+
+    def _changed(self, change: ToolsChanged) -> None:
+        self._definitions.forget(change.removed)
+        for name in change.removed:
+            self._checked.pop(name, None)
+
+
+def _name(spec: ToolSpec) -> str:
+    return spec.name
+
+
+class _Checks:
+    """The compiled schemas of one tool; a foreign tool's are its own server's business."""
+
+    __slots__ = ("arguments", "output")
+
+    def __init__(self, arguments: Validator | None = None, output: Validator | None = None) -> None:
+        self.arguments = arguments
+        self.output = output
+
+
+_FOREIGN = _Checks()
+
+
+def _checks(spec: ToolSpec) -> _Checks | None:
+    try:
+        return _Checks(*check_definition(spec))
+    except SchemaError as exc:
+        _log.error("%s; the tool is not offered", exc)
+        return None

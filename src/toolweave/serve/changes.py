@@ -1,0 +1,230 @@
+"""Everybody who is to hear of changes: handshake-era conversations and modern listen streams, in one place.
+
+What changed may be told from any thread and any event loop; each subscriber hears of it on its own loop, a storm as
+one change. Knows no carrier and no feature: changes are notifications with the name of what changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import anyio
+
+from toolweave.errors import RequestError
+from toolweave.serve.codes import INTERNAL_ERROR
+from toolweave.serve.request import Push
+from toolweave.tools import Toolset, Unsubscribe
+
+__all__ = ["Change", "Changes", "Joined", "Leave", "Stream", "Topic"]
+
+_log = logging.getLogger("toolweave.serve")
+
+Leave: TypeAlias = Callable[[], None]
+"""Ends what was joined; calling it again does nothing."""
+
+
+class Topic(NamedTuple):
+    """What one can hear of: a notification's method, and which thing it is about where there are many."""
+
+    method: str
+    name: str = ""
+
+
+TOOLS = Topic("notifications/tools/list_changed")
+PROMPTS = Topic("notifications/prompts/list_changed")
+RESOURCES = Topic("notifications/resources/list_changed")
+UPDATED = "notifications/resources/updated"
+
+
+class Change(NamedTuple):
+    """One notification that is due."""
+
+    method: str
+    params: Mapping[str, Any]
+
+
+class _Subscriber:
+    """Who hears of some topics; of each the newest change waits, so what waits is bounded by the topics."""
+
+    def __init__(self, topics: Iterable[Topic]) -> None:
+        self.topics: set[Topic] = set(topics)
+        self.loop = asyncio.get_running_loop()
+        self._waiting: dict[Topic, Mapping[str, Any]] = {}
+        self._lock = threading.Lock()
+
+    def put(self, topic: Topic, params: Mapping[str, Any], *, newest: bool = True) -> None:
+        """Let a change wait, from any thread; with `newest` off only if none of the topic waits."""
+        if topic not in self.topics:
+            return
+        with self._lock:
+            first = not self._waiting
+            if newest or topic not in self._waiting:
+                self._waiting[topic] = params
+        if first:
+            self.rouse()
+
+    def take(self) -> list[Change]:
+        """Return what waits, the oldest topic first."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+        return [Change(topic.method, params) for topic, params in waiting.items() if topic in self.topics]
+
+    def rouse(self) -> None:
+        """Wake the subscriber on its own loop, from any thread."""
+        try:
+            self.loop.call_soon_threadsafe(self.wake)
+        except RuntimeError:
+            _log.debug("a subscriber's event loop is closed; it hears of no more changes")
+
+    def wake(self) -> None:
+        """Begin to deliver; runs on the subscriber's loop."""
+        raise NotImplementedError
+
+
+class Stream(_Subscriber):
+    """One modern stream of changes; whoever opened it delivers."""
+
+    def __init__(self, topics: Iterable[Topic]) -> None:
+        super().__init__(topics)
+        self.ended = False
+        self._news = anyio.Event()
+
+    def wake(self) -> None:
+        """Let `wait` return."""
+        self._news.set()
+
+    async def wait(self) -> None:
+        """Wait until a change waits or the stream is ended."""
+        await self._news.wait()
+        self._news = anyio.Event()
+
+    def end(self) -> None:
+        """End the stream in good order, from any thread."""
+        self.ended = True
+        self.rouse()
+
+
+class Joined(_Subscriber):
+    """One handshake-era conversation: it hears of every list, and of the resources that it subscribed to."""
+
+    def __init__(self, push: Push, debounce: float) -> None:
+        super().__init__((TOOLS, PROMPTS, RESOURCES))
+        self._push = push
+        self._debounce = debounce
+
+    def wake(self) -> None:
+        """Push what waits a moment later, with what comes until then."""
+        self.loop.call_later(self._debounce, self._deliver)
+
+    def leave(self) -> None:
+        """Push nothing more, also of what is due."""
+        self.topics.clear()
+
+    def _deliver(self) -> None:
+        for change in self.take():
+            try:
+                self._push(change.method, change.params)
+            except Exception:  # boundary: one dead conversation costs no other its news
+                _log.exception("a conversation could not be told of %s", change.method)
+
+
+class Changes:
+    """Tells of changes to all who are to hear of them.
+
+    Args:
+        debounce: Seconds in which changes of the same thing become one.
+        most_streams: Modern streams that may be open at the same time.
+    """
+
+    def __init__(self, *, debounce: float = 0.05, most_streams: int = 1024) -> None:
+        self.debounce = debounce
+        self._most_streams = most_streams
+        self._streams: set[Stream] = set()
+        self._conversations: set[Joined] = set()
+        self._by_name: dict[str, Joined] = {}
+        self._lock = threading.Lock()
+
+    # what changed, told from any thread
+
+    def tools_changed(self) -> None:
+        """Tell that the list of tools changed."""
+        self.tell(TOOLS)
+
+    def prompts_changed(self) -> None:
+        """Tell that the list of prompts changed."""
+        self.tell(PROMPTS)
+
+    def resources_changed(self) -> None:
+        """Tell that the list of resources, or of their templates, changed."""
+        self.tell(RESOURCES)
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell those who subscribed to a resource that it is to be read again."""
+        self.tell(Topic(UPDATED, uri), {"uri": uri})
+
+    def tell(self, topic: Topic, params: Mapping[str, Any] | None = None) -> None:
+        """Tell of any change; params that are told later replace those that nobody has heard yet."""
+        with self._lock:
+            subscribers = (*self._streams, *self._conversations)
+        for subscriber in subscribers:
+            subscriber.put(topic, params or {})
+
+    def watch(self, toolset: Toolset) -> Unsubscribe:
+        """Tell of every change of a toolset from now on."""
+        return toolset.subscribe(lambda change: self.tools_changed())
+
+    # who hears of it
+
+    def join(self, push: Push, *, conversation: str) -> Leave:
+        """Begin to tell a handshake-era conversation, on the running event loop.
+
+        Args:
+            push: Sends it a notification.
+            conversation: Its name, that of `Client.conversation`; resources are subscribed to under it.
+        """
+        joined = Joined(push, self.debounce)
+        with self._lock:
+            self._conversations.add(joined)
+            self._by_name[conversation] = joined
+
+        def leave() -> None:
+            joined.leave()
+            with self._lock:
+                self._conversations.discard(joined)
+                if self._by_name.get(conversation) is joined:
+                    del self._by_name[conversation]
+
+        return leave
+
+    def conversation(self, name: str | None) -> Joined | None:
+        """Return the conversation that joined under this name, or None."""
+        return None if name is None else self._by_name.get(name)
+
+    def open(self, topics: Iterable[Topic]) -> Stream:
+        """Open a modern stream on the running event loop; `leave` it in the end.
+
+        Raises:
+            RequestError: Too many are open.
+        """
+        with self._lock:
+            if len(self._streams) >= self._most_streams:
+                raise RequestError("too many listen streams are open; try again later", code=INTERNAL_ERROR)
+            stream = Stream(topics)
+            self._streams.add(stream)
+        return stream
+
+    def leave(self, stream: Stream) -> None:
+        """Forget a stream."""
+        with self._lock:
+            self._streams.discard(stream)
+
+    def close(self) -> None:
+        """End every stream in good order, as a server does that shuts down; whoever opened it answers its client."""
+        with self._lock:
+            streams = tuple(self._streams)
+        for stream in streams:
+            stream.end()

@@ -1,0 +1,103 @@
+"""What handlers of resources and prompts return, as the protocol's contents and messages.
+
+The same values as of tools (`ToolResult.of`), in other clothes. Knows no method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from toolweave.serve.request import Json
+from toolweave.serve.values import block
+from toolweave.tools.media import Payload, is_binary, payload
+from toolweave.tools.result import (
+    AudioContent,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    TextContent,
+    ToolResult,
+)
+
+__all__ = ["Message", "prompt_messages", "resource_contents"]
+
+_JSON = "application/json"
+_TEXT = "text/plain"
+_LISTS: tuple[type[Any], ...] = (list, tuple)
+_OBJECTS: tuple[type[Any], ...] = (Mapping,)
+_BLOCKS: tuple[type[Any], ...] = (TextContent, ImageContent, AudioContent, EmbeddedResource)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a prompt.
+
+    Attributes:
+        content: A text, a content block, bytes, a `File` or the `Path` of one, an image; any other value is its JSON.
+        role: Who says it.
+    """
+
+    content: Any
+    role: Literal["user", "assistant"] = "user"
+
+
+def prompt_messages(value: Any) -> list[Json]:
+    """Return what a prompt's function returned as messages; what names no role is the user's."""
+    if isinstance(value, _LISTS):
+        return [message for item in value for message in prompt_messages(item)]
+    if isinstance(value, _OBJECTS) and "role" in value and "content" in value:
+        return _said(value["role"], value["content"])
+    if hasattr(value, "role") and hasattr(value, "content"):
+        return _said(value.role, value.content)
+    return _said("user", value)
+
+
+def _said(role: str, content: Any) -> list[Json]:
+    if isinstance(content, _OBJECTS) and "type" in content:  # a block as it travels
+        return [{"role": role, "content": dict(content)}]
+    result = ToolResult.of(content)
+    return [{"role": role, "content": block(one)} for one in result.content]
+
+
+def resource_contents(value: Any, *, uri: str, mime_type: str | None) -> list[Json]:
+    """Return what a resource's function returned as the contents of `resources/read`.
+
+    Args:
+        value: A text, bytes, a `File` or the `Path` of one, an image, a content block, or a list with one of these
+            (but for texts); any other value is its JSON.
+        uri: What was read.
+        mime_type: What the resource was declared to be; None takes what the value is.
+    """
+    if isinstance(value, ToolResult):
+        value = value.content
+    several = isinstance(value, _LISTS) and any(map(_is_content, value))
+    return [_content(item, uri, mime_type) for item in (value if several else (value,))]
+
+
+def _is_content(value: object) -> bool:
+    return isinstance(value, _BLOCKS) or is_binary(value)
+
+
+def _content(value: Any, uri: str, mime_type: str | None) -> Json:
+    if isinstance(value, str):
+        return {"uri": uri, "mimeType": mime_type or _TEXT, "text": value}
+    if isinstance(value, _BLOCKS):
+        return _of_block(value, uri, mime_type)
+    content = payload(value)
+    if content is None:
+        return {"uri": uri, "mimeType": mime_type or _JSON, "text": ToolResult.of(value).text}
+    content = Payload(data=content.data, mime_type=mime_type or content.mime_type)
+    made: Json = {"uri": uri, "mimeType": content.mime_type}
+    text = content.text
+    return made | ({"blob": content.base64} if text is None else {"text": text})
+
+
+def _of_block(given: ContentBlock, uri: str, mime_type: str | None) -> Json:
+    if isinstance(given, EmbeddedResource):
+        made: Json = block(given)["resource"]
+        return made | ({"_meta": given.meta} if given.meta else {})
+    if isinstance(given, (ImageContent, AudioContent)):
+        return {"uri": uri, "mimeType": given.mime_type, "blob": given.data}
+    return {"uri": uri, "mimeType": mime_type or _TEXT, "text": given.render()}

@@ -1,0 +1,353 @@
+"""One client's conversation with a server: JSON-RPC in both eras over a duplex of whole messages.
+
+The first request settles the era: `initialize` and what has no envelope opens the handshake era, an envelope in
+`_meta` the stateless one (PROTOCOL.md 1.4). Requests are answered concurrently, by the endpoint. Knows no pipe, no
+process and no SDK: messages come by `take` and go to an `Outlet`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeAlias, cast
+from uuid import uuid4
+
+import anyio
+import anyio.abc
+import msgspec
+
+from toolweave.errors import RequestError
+from toolweave.serve.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
+from toolweave.serve.endpoint import Endpoint
+from toolweave.serve.envelope import enveloped_client, has_envelope, unsupported_version
+from toolweave.serve.jsonrpc import (
+    Broken,
+    Message,
+    RequestId,
+    decode,
+    encode_batch,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_result,
+)
+from toolweave.serve.request import Client, Json, Push, Request
+
+__all__ = ["MAX_REQUESTS", "Conversation", "Conversations", "Outlet"]
+
+_log = logging.getLogger("toolweave.serve")
+_Reply: TypeAlias = Callable[[bytes | None], None]
+"""Takes the answer to a request, or None when nothing is to be said."""
+
+MAX_REQUESTS = 4096
+"""How many requests of one client may run at once; more are refused."""
+_BATCHING = "2025-03-26"  # the one revision with batches
+_UNGATED = frozenset({"initialize", "ping"})
+_CONNECTION_CLOSED = -32000  # what the SDK says too
+_COURTESY_SECONDS = 1.0
+
+
+class Outlet(Protocol):
+    """Where a conversation's messages go."""
+
+    def write(self, message: bytes) -> None:
+        """Take one message; never waits and never raises: what nobody reads any more is dropped."""
+        ...
+
+    async def room(self) -> None:
+        """Wait until the client has read enough of what was written; at once when it is gone."""
+        ...
+
+
+class Conversations(Protocol):
+    """Who is told of changes: the handshake-era conversations that are open."""
+
+    def join(self, push: Push, *, conversation: str) -> Callable[[], None]:
+        """Tell `push` of every change from now on; returns what ends that."""
+        ...
+
+
+class Conversation:
+    """Takes what one client sends and answers it; also the `Line` back to it.
+
+    Args:
+        endpoint: What answers.
+        outlet: Where answers go.
+        tasks: Where requests run; whoever made it cancels it after `end`.
+        conversations: Told when a handshake-era conversation begins; None pushes nothing.
+
+    Attributes:
+        name: Names it among all conversations of this process and others.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        outlet: Outlet,
+        tasks: anyio.abc.TaskGroup,
+        *,
+        conversations: Conversations | None = None,
+        max_requests: int = MAX_REQUESTS,
+    ) -> None:
+        self.name = uuid4().hex
+        self._endpoint = endpoint
+        self._outlet = outlet
+        self._tasks = tasks
+        self._conversations = conversations
+        self._max_requests = max_requests
+        self._modern: bool | None = None  # until the first request
+        self._client: Client | None = None  # of the handshake
+        self._leave: Callable[[], None] | None = None
+        self._running: dict[RequestId, anyio.CancelScope] = {}
+        self._idle = anyio.Event()
+        self._asked: dict[int, asyncio.Future[Json]] = {}
+        self._ids = itertools.count(1)
+        self._over = False
+
+    async def take(self, text: bytes) -> None:
+        """Take one JSON text of the client; returns once it is under way, and there is room for what it makes."""
+        try:
+            messages = decode(text)
+        except Broken as exc:
+            self._refuse_broken(exc, self._write)
+        else:
+            if isinstance(messages, list):
+                await self._take_batch(messages)
+            else:
+                await self._take(messages, self._write)
+        await self._outlet.room()
+
+    async def drain(self) -> None:
+        """Wait until every request is answered; the caller bounds the wait."""
+        while self._running:
+            self._idle = anyio.Event()
+            await self._idle.wait()
+
+    def end(self) -> None:
+        """End the conversation: nobody is told anything any more, and questions to the client fail."""
+        self._over = True
+        if self._leave is not None:
+            self._leave()
+            self._leave = None
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_exception(_gone())
+
+    def _push(self, method: str, params: Mapping[str, Any]) -> None:
+        if not self._over:
+            self._outlet.write(encode_notification(method, params))
+
+    # Line
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification; nothing is raised when the client is gone."""
+        self._push(method, params)
+        await self._outlet.room()
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
+        """Send the client a request and return its result.
+
+        Raises:
+            RequestError: The client refused, is gone, or speaks a revision without such requests.
+        """
+        if self._modern:
+            raise RequestError("the client cannot be asked in this protocol revision", code=INTERNAL_ERROR)
+        if self._over:
+            raise _gone()
+        key = next(self._ids)
+        answer = self._asked[key] = asyncio.get_running_loop().create_future()
+        try:
+            self._outlet.write(encode_request(key, method, params))
+            await self._outlet.room()
+            return await answer
+        except asyncio.CancelledError:
+            if not self._over:
+                reason = {"requestId": key, "reason": "the answer is not needed any more"}
+                self._outlet.write(encode_notification("notifications/cancelled", reason))
+            raise
+        finally:
+            del self._asked[key]
+
+    async def release(self) -> None:
+        """Do nothing: there is no stream to close and to come back to."""
+
+    def _write(self, answer: bytes | None) -> None:
+        if answer is not None:
+            self._outlet.write(answer)
+
+    # what the client sends
+
+    async def _take(self, message: Message, reply: _Reply, *, alone: bool = True) -> None:
+        if message.is_answer:
+            self._take_answer(message)
+        elif message.method is msgspec.UNSET or message.id is None:
+            what = "'id' must be a string or an integer" if message.id is None else "it has no 'method'"
+            key = None if message.id is msgspec.UNSET else message.id
+            reply(encode_error(key, INVALID_REQUEST, f"Invalid request: {what}"))
+        elif message.id is msgspec.UNSET:
+            self._take_notification(message.method, message.params or {})
+        else:
+            params = message.params or {}
+            try:
+                client = self._admit(message.id, message.method, params, alone=alone)
+            except RequestError as exc:
+                reply(encode_error(message.id, exc.code, exc.message, exc.data))
+                return
+            request = Request(method=message.method, params=params, client=client, line=self, id=message.id)
+            if message.method == "initialize":
+                await self._initialize(request, reply)  # in line: what comes behind it finds the handshake made
+                return
+            scope = self._running[message.id] = anyio.CancelScope()
+            self._tasks.start_soon(self._answer, request, scope, reply)
+
+    async def _take_batch(self, members: list[Message | Broken]) -> None:
+        if self._client is None or self._client.version != _BATCHING:
+            refusal = "Invalid request: batches are of revision 2025-03-26 only"
+            self._outlet.write(encode_error(None, INVALID_REQUEST, refusal))
+            return
+        batch = _Batch(self._outlet.write)
+        for member in members:
+            if isinstance(member, Broken):
+                self._refuse_broken(member, batch.place())
+            else:
+                silent = member.is_answer or (member.id is msgspec.UNSET and member.method is not msgspec.UNSET)
+                await self._take(member, self._write if silent else batch.place(), alone=False)
+        batch.take(None)
+
+    def _refuse_broken(self, broken: Broken, reply: _Reply) -> None:
+        if broken.answerable:
+            reply(encode_error(broken.id, broken.code, broken.message))
+        else:
+            reply(None)
+            _log.debug("conversation %s: a message that nobody waits for is dropped: %s", self.name, broken.message)
+
+    def _take_notification(self, method: str, params: Mapping[str, Any]) -> None:
+        if method == "notifications/cancelled":
+            key = params.get("requestId")
+            known = isinstance(key, (int, str)) and not isinstance(key, bool)
+            scope = self._running.get(cast("RequestId", key)) if known else None
+            if scope is not None:
+                scope.cancel()
+        elif method == "notifications/initialized":
+            self._join()
+
+    def _join(self) -> None:
+        ready = self._client is not None and self._leave is None and not self._over
+        if ready and self._conversations is not None:
+            self._leave = self._conversations.join(self._push, conversation=self.name)
+
+    def _take_answer(self, message: Message) -> None:
+        asked = self._asked.get(message.id) if isinstance(message.id, int) else None
+        result: Any = message.result
+        if asked is None or asked.done():
+            _log.debug("conversation %s: an answer to no question of ours is dropped", self.name)
+        elif message.error is not msgspec.UNSET:
+            asked.set_exception(_refusal(message.error))
+        elif isinstance(result, dict):
+            asked.set_result(cast("Json", result))
+        else:
+            asked.set_exception(RequestError("the client's answer is no result", code=INTERNAL_ERROR))
+
+    # requests
+
+    def _admit(self, key: RequestId, method: str, params: Mapping[str, Any], *, alone: bool) -> Client:
+        """Return who asks.
+
+        Raises:
+            RequestError: The request cannot be answered here and now.
+        """
+        if key in self._running:
+            raise RequestError("Invalid request: a request with this id is still running", code=INVALID_REQUEST)
+        if len(self._running) >= self._max_requests:
+            raise RequestError("too many requests at once; wait for answers", code=INTERNAL_ERROR)
+        enveloped = method != "initialize" and has_envelope(params)
+        if self._modern is None:
+            self._modern = enveloped
+        if self._modern:
+            if method == "initialize":
+                raise unsupported_version(params.get("protocolVersion"))
+            return enveloped_client(params, name=self.name)
+        if enveloped:
+            raise RequestError("this conversation began with the handshake; send no envelope", code=INVALID_REQUEST)
+        if method == "initialize" and not alone:
+            raise RequestError("Invalid request: initialize must not be in a batch", code=INVALID_REQUEST)
+        if self._client is not None:
+            return self._client
+        if method not in _UNGATED and self._endpoint.serves(method, modern=False):
+            raise RequestError(f"{method} before initialize", code=INVALID_PARAMS)
+        return Client(version=self._endpoint.negotiate(None), conversation=self.name)
+
+    async def _initialize(self, request: Request, reply: _Reply) -> None:
+        try:
+            result = await self._endpoint.answer(request)
+        except RequestError as exc:
+            reply(encode_error(request.id, exc.code, exc.message, exc.data))
+            return
+        info = request.params.get("clientInfo")
+        self._client = Client(
+            version=result["protocolVersion"],
+            capabilities=request.params["capabilities"],
+            info=cast("Json", info) if isinstance(info, dict) else None,
+            conversation=self.name,
+        )
+        reply(encode_result(request.id, result))
+
+    async def _answer(self, request: Request, scope: anyio.CancelScope, reply: _Reply) -> None:
+        text: bytes | None = None
+        try:
+            with scope:
+                text = await self._result(request)
+        except asyncio.CancelledError:
+            text = encode_error(request.id, _CONNECTION_CLOSED, "the server is shutting down")
+            raise
+        finally:
+            del self._running[request.id]
+            self._idle.set()
+            reply(None if scope.cancel_called else text)  # of what the client cancelled nothing is said
+
+    async def _result(self, request: Request) -> bytes:
+        try:
+            return encode_result(request.id, await self._endpoint.answer(request))
+        except RequestError as exc:
+            return encode_error(request.id, exc.code, exc.message, exc.data)
+        except Exception:  # boundary: a result that is no JSON
+            _log.exception("the result of %s cannot be written", request.method)
+            return encode_error(request.id, INTERNAL_ERROR, "Internal error")
+
+
+class _Batch:
+    """The answers to the requests of one batch, which go out as one."""
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self._write = write
+        self._answers: list[bytes] = []
+        self._open = 1  # until the whole batch was read
+
+    def place(self) -> _Reply:
+        """Return where the answer to one more request goes."""
+        self._open += 1
+        return self.take
+
+    def take(self, answer: bytes | None) -> None:
+        """Take one answer, or that there is none; write all of them with the last."""
+        if answer is not None:
+            self._answers.append(answer)
+        self._open -= 1
+        if not self._open and self._answers:
+            self._write(encode_batch(self._answers))
+
+
+def _refusal(error: Any) -> RequestError:
+    members = cast("Json", error) if isinstance(error, dict) else {}
+    code, text = members.get("code"), members.get("message")
+    return RequestError(
+        text if isinstance(text, str) else "the client refused",
+        code=code if isinstance(code, int) else INTERNAL_ERROR,
+        data=members.get("data"),
+    )
+
+
+def _gone() -> RequestError:
+    return RequestError("the conversation ended before the client answered", code=_CONNECTION_CLOSED)

@@ -1,0 +1,139 @@
+"""What answers a request: every method of every protocol revision, whatever carried it.
+
+Puts the features together, negotiates, and gives each result what its era asks of every result. Knows no transport
+and no SDK; what one method does stands in the feature that offers it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from toolweave.errors import RequestError
+from toolweave.serve.codes import (
+    HANDSHAKE_VERSIONS,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MODERN_VERSION,
+    SERVER_INFO,
+)
+from toolweave.serve.request import Feature, Json, Method, Request
+
+__all__ = ["Endpoint"]
+
+_log = logging.getLogger("toolweave.serve")
+
+_CACHEABLE = frozenset(
+    {
+        "server/discover",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+    }
+)
+
+
+class Endpoint:
+    """Answers requests; one for all clients of a server.
+
+    Args:
+        info: The server's `Implementation` object.
+        instructions: What it tells models about itself, or None.
+        features: What it offers; the first that has a method answers it.
+        ttl_ms: How long clients may keep lists and resources, in milliseconds; 0 asks them not to.
+        cache_scope: `"private"`, or `"public"` when what is offered is the same for every caller.
+    """
+
+    def __init__(
+        self,
+        info: Mapping[str, Any],
+        *,
+        instructions: str | None = None,
+        features: Sequence[Feature] = (),
+        ttl_ms: int = 0,
+        cache_scope: str = "private",
+    ) -> None:
+        self.info = dict(info)
+        self.instructions = instructions
+        self._features = tuple(features)
+        self._stamp = {SERVER_INFO: self.info}
+        self._kept = {"ttlMs": ttl_ms, "cacheScope": cache_scope}
+        self._modern: dict[str, Method] = {"server/discover": self._discover}
+        self._legacy: dict[str, Method] = {"initialize": self._initialize, "ping": _pong}
+        for feature in self._features:
+            for method, answer in feature.methods(modern=True).items():
+                self._modern.setdefault(method, answer)
+            for method, answer in feature.methods(modern=False).items():
+                self._legacy.setdefault(method, answer)
+
+    def serves(self, method: str, *, modern: bool) -> bool:
+        """Whether the method exists in that era."""
+        return method in (self._modern if modern else self._legacy)
+
+    async def answer(self, request: Request) -> Json:
+        """Return the result of a request, complete for its era.
+
+        Raises:
+            RequestError: The answer is a JSON-RPC error; what went wrong inside is masked and logged.
+        """
+        modern = request.modern
+        method = (self._modern if modern else self._legacy).get(request.method)
+        if method is None:
+            raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
+        try:
+            result = await method(request)
+        except RequestError:
+            raise
+        except Exception:
+            _log.exception("%s failed", request.method)
+            raise RequestError("Internal error", code=INTERNAL_ERROR) from None
+        return self._stamped(request.method, result) if modern else result
+
+    def capabilities(self, *, modern: bool) -> Json:
+        """Return the `ServerCapabilities` of that era as they are now."""
+        capabilities: Json = {}
+        for feature in self._features:
+            for name, value in feature.capabilities(modern=modern).items():
+                there = capabilities.get(name)
+                capabilities[name] = {**there, **value} if isinstance(there, dict) else value
+        return capabilities
+
+    def negotiate(self, offered: object) -> str:
+        """Return the handshake-era revision for what a client offers: its own when known, else our newest."""
+        return offered if isinstance(offered, str) and offered in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
+
+    def _stamped(self, method: str, result: Json) -> Json:
+        if "resultType" not in result:
+            result["resultType"] = "complete"
+        if method in _CACHEABLE and result["resultType"] == "complete":
+            for name, value in self._kept.items():
+                result.setdefault(name, value)
+        meta = result.get("_meta")
+        result["_meta"] = self._stamp if meta is None else {**self._stamp, **cast("Mapping[str, Any]", meta)}
+        return result
+
+    async def _discover(self, request: Request) -> Json:
+        found: Json = {"supportedVersions": [MODERN_VERSION], "capabilities": self.capabilities(modern=True)}
+        return found | ({"instructions": self.instructions} if self.instructions else {})
+
+    async def _initialize(self, request: Request) -> Json:
+        params = request.params
+        if not isinstance(params.get("protocolVersion"), str) or not isinstance(params.get("capabilities"), dict):
+            raise RequestError(
+                "initialize needs 'protocolVersion', a string, and 'capabilities', an object", code=INVALID_PARAMS
+            )
+        version = self.negotiate(params["protocolVersion"])
+        agreed: Json = {
+            "protocolVersion": version,
+            "capabilities": self.capabilities(modern=False),
+            "serverInfo": self.info,
+        }
+        return agreed | ({"instructions": self.instructions} if self.instructions else {})
+
+
+async def _pong(request: Request) -> Json:
+    return {}

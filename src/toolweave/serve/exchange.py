@@ -1,0 +1,221 @@
+"""One POST that we answer ourselves: a JSON answer, or a stream of events once the handler has something to say before.
+
+The request's way back to its client (a `Line`). Watches for a client that went away only when the work takes longer
+than a moment, so that a quick answer costs nothing for it. Knows ASGI and JSON-RPC's envelope, not what is called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+
+from toolweave.errors import RequestError
+from toolweave.serve.asgi import Receive, Send
+from toolweave.serve.codes import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    PARSE_ERROR,
+    UNSUPPORTED_VERSION,
+)
+from toolweave.serve.request import Json
+
+__all__ = ["HTTP_STATUS", "Bounds", "Exchange"]
+
+_log = logging.getLogger("toolweave.serve.http")
+
+HTTP_STATUS = {
+    PARSE_ERROR: 400,
+    INVALID_REQUEST: 400,
+    INVALID_PARAMS: 400,
+    HEADER_MISMATCH: 400,
+    MISSING_CAPABILITY: 400,
+    UNSUPPORTED_VERSION: 400,
+    METHOD_NOT_FOUND: 404,
+}
+"""The HTTP status of a JSON-RPC error; 200 for every other (specification 2026-07-28, Streamable HTTP)."""
+
+_encode = msgspec.json.Encoder().encode
+_EVENTS = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
+_JSON = (b"content-type", b"application/json")
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of one exchange; times in seconds.
+
+    Attributes:
+        body_bytes: The longest request body.
+        body: How long it may take.
+        moment: How long a call may run before its client is watched.
+        keepalive: The longest silence of a stream of events; then a comment is sent.
+        stalled: How long a client may leave a stream unread.
+    """
+
+    body_bytes: int
+    body: float = 30
+    moment: float = 0.05
+    keepalive: float = 15
+    stalled: float = 30
+
+
+class Exchange:
+    """One request being answered.
+
+    Args:
+        receive: ASGI's, after the body.
+        send: ASGI's.
+        work: What the handler runs in; cancelled when the client goes away.
+        tasks: Where the watch runs, should one be needed.
+        streams: Whether the client can take events; without, notifications are dropped.
+    """
+
+    __slots__ = (
+        "_bounds",
+        "_done",
+        "_late",
+        "_lock",
+        "_receive",
+        "_send",
+        "_started",
+        "_streams",
+        "_tasks",
+        "_watching",
+        "_work",
+        "request_id",
+    )
+
+    def __init__(
+        self,
+        receive: Receive,
+        send: Send,
+        work: anyio.CancelScope,
+        tasks: TaskGroup,
+        bounds: Bounds,
+        *,
+        streams: bool,
+    ) -> None:
+        self._receive = receive
+        self._send = send
+        self._work = work
+        self._tasks = tasks
+        self._bounds = bounds
+        self._streams = streams
+        self._started = False
+        self._done = False
+        self._lock: anyio.Lock | None = None
+        self._watching: anyio.CancelScope | None = None
+        self.request_id: int | str = 0
+        self._late = asyncio.get_running_loop().call_later(bounds.moment, self._watch)
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification on this answer's stream, which begins with it."""
+        if self._streams and not self._done:
+            await self._event(_encode({"jsonrpc": "2.0", "method": method, "params": params}))
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
+        """Refuse: a client of this era is asked by the result, not on the way.
+
+        Raises:
+            RequestError: Always.
+        """
+        raise RequestError(f"{method} cannot be sent in protocol revision 2026-07-28", code=INTERNAL_ERROR)
+
+    async def release(self) -> None:
+        """Do nothing: in this era nobody comes back for the rest of a stream."""
+
+    async def result(self, result: Json) -> None:
+        """Answer with a result."""
+        try:
+            body = _encode({"jsonrpc": "2.0", "id": self.request_id, "result": result})
+        except Exception:  # boundary: a tool may return what is no JSON
+            _log.exception("a result cannot be written as JSON")
+            await self.error(RequestError("Internal error", code=INTERNAL_ERROR))
+            return
+        await self._answer(200, body)
+
+    async def error(self, error: RequestError) -> None:
+        """Answer with a JSON-RPC error."""
+        told: Json = {"code": error.code, "message": error.message}
+        if error.data is not None:
+            told["data"] = error.data
+        body = _encode({"jsonrpc": "2.0", "id": self.request_id, "error": told})
+        await self._answer(HTTP_STATUS.get(error.code, 200), body)
+
+    async def broken_off(self) -> None:
+        """Answer a client that is perhaps still there for work that was cancelled."""
+        if self._done:
+            return
+        self._done = True
+        if self._started:
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
+        text = b"The call was cancelled"
+        headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(text)), (b"connection", b"close")]
+        await self._send({"type": "http.response.start", "status": 503, "headers": headers})
+        await self._send({"type": "http.response.body", "body": text})
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._late.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
+
+    async def _answer(self, status: int, body: bytes) -> None:
+        if self._started:
+            await self._event(body, last=True)
+            return
+        self._done = True
+        headers = [_JSON, (b"content-length", b"%d" % len(body))]
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def _event(self, data: bytes, *, last: bool = False) -> None:
+        await self._write(b"event: message\r\ndata: " + data + b"\r\n\r\n", last=last)
+
+    async def _write(self, chunk: bytes, *, last: bool = False) -> None:
+        """Write to the stream of events, one writer at a time; a client that leaves it unread is given up."""
+        if self._lock is None:
+            self._lock = anyio.Lock()
+        with anyio.move_on_after(self._bounds.stalled) as bound:
+            async with self._lock:
+                if self._done:
+                    return
+                self._done = last
+                if not self._started:
+                    self._started = True
+                    await self._send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
+                await self._send({"type": "http.response.body", "body": chunk, "more_body": not last})
+        if bound.cancelled_caught:
+            _log.warning("a client left its stream unread for %s s; its call is cancelled", self._bounds.stalled)
+            self._work.cancel()
+
+    def _watch(self) -> None:
+        if not self._done and self._watching is None:
+            self._watching = anyio.CancelScope()
+            self._tasks.start_soon(self._watched, self._watching)
+
+    async def _watched(self, watching: anyio.CancelScope) -> None:
+        """Cancel the work when the client goes away, and keep its connection alive until then."""
+        with watching:
+            while not self._done:
+                gone = False
+                with anyio.move_on_after(self._bounds.keepalive) as silence:
+                    gone = (await self._receive())["type"] == "http.disconnect"
+                if gone and not self._done:
+                    self._work.cancel()
+                    return
+                if silence.cancelled_caught and self._streams:
+                    await self._write(b": still at work\r\n\r\n")

@@ -1,0 +1,376 @@
+"""One endpoint over HTTP, as an ASGI app: the guard, the authorization, the short lane, and the SDK's app beyond.
+
+Puts the parts together and enters what has a life: what the server is made of, and the SDK's session manager. Any
+ASGI server can run the app (`run.py` does it with uvicorn), any framework can mount it. Knows no socket.
+
+Mounted below another app, nobody sends ours the ASGI lifespan; the outer app enters it instead::
+
+    mcp_app = server.asgi_app(path="/mcp")
+    app = FastAPI(lifespan=mcp_app.lifespan)      # or Starlette(lifespan=...), or `async with mcp_app.lifespan():`
+    app.mount("/tools", mcp_app)                  # the endpoint is /tools/mcp
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, cast
+
+import anyio
+from anyio.abc import TaskGroup
+
+from toolweave.errors import ConfigError
+from toolweave.serve.asgi import App, Receive, Scope, Send
+from toolweave.serve.endpoint import Endpoint
+from toolweave.serve.exchange import Bounds
+from toolweave.serve.guard import Guard, Paths
+from toolweave.serve.lane import Lane
+from toolweave.serve.origins import Origins
+from toolweave.serve.replay import EventStore, Replays
+
+if TYPE_CHECKING:
+    from toolweave.serve.auth import Auth
+
+__all__ = ["HttpApp", "HttpLimits", "HttpOptions", "SdkServer", "http_app"]
+
+_log = logging.getLogger("toolweave.serve.http")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLimits:
+    """What a stranger may cost; every one has a safe default.
+
+    Attributes:
+        body_bytes: The longest request body; longer ones are refused with 413 and never held.
+        header_bytes: The size of a request's headers together (431).
+        header_count: How many headers a request may have (431).
+        connections: Open connections and running requests; further ones are refused with 503. None for no bound.
+        header_seconds: How long the headers of a request may take, from its first byte or the connection on.
+        body_seconds: How long a request's body may take (408).
+        keep_alive_seconds: How long an idle connection is kept.
+        ping_seconds: The longest silence of a stream of events before a comment is sent, so that no proxy closes it.
+        stalled_seconds: How long a client may leave a stream of events unread before its call is cancelled.
+        sessions: Open sessions of handshake-era clients; further ones are refused with 503.
+        session_idle_seconds: After this long without a request a session is forgotten.
+        shutdown_seconds: How long calls that run may take to finish when the server is told to stop.
+    """
+
+    body_bytes: int = 4 * 1024 * 1024
+    header_bytes: int = 32 * 1024
+    header_count: int = 100
+    connections: int | None = 1000
+    header_seconds: float = 10
+    body_seconds: float = 30
+    keep_alive_seconds: float = 15
+    ping_seconds: float = 15
+    stalled_seconds: float = 30
+    sessions: int = 10_000
+    session_idle_seconds: float = 1800
+    shutdown_seconds: float = 30
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ConfigError(f"HttpLimits.{name} must be more than 0, not {value!r}")
+
+
+class HttpOptions(TypedDict, total=False):
+    """How an endpoint is offered over HTTP.
+
+    Attributes:
+        path: The path of the endpoint; `/mcp`.
+        allowed_hosts: Host names that are ours beside that of the bound address: `api.example`, `api.example:8443`, or
+            `*` behind a proxy that looks at it.
+        allowed_origins: Origins whose web pages may send requests.
+        cors_origins: Origins whose web pages may also read the answers.
+        limits: What a stranger may cost.
+        stateless: Handshake-era clients get no session: any replica answers any request, and none can be asked.
+        json_response: Never answer with a stream of events; notifications on the way are dropped.
+        auth: A `BearerAuth` or `JwtAuth`; None lets everybody in.
+        health_path: Answers `ok`; `/healthz`, None for none.
+        event_store: Keeps the events of handshake-era streams for clients that come back for them (SSE polling):
+            a `MemoryEventStore`, or one of your own.
+        retry_interval: What such clients are told to wait, in milliseconds.
+        middleware: Functions that wrap an ASGI app in another; the first is the outermost, all are behind the guard.
+        lane: False sends every request through the SDK's app.
+    """
+
+    path: str
+    allowed_hosts: Sequence[str]
+    allowed_origins: Sequence[str]
+    cors_origins: Sequence[str]
+    limits: HttpLimits
+    stateless: bool
+    json_response: bool
+    auth: Auth | None
+    health_path: str | None
+    event_store: EventStore | None
+    retry_interval: int | None
+    middleware: Sequence[Callable[[App], App]]
+    lane: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Settings:
+    """The same with every default in its place."""
+
+    path: str = "/mcp"
+    allowed_hosts: Sequence[str] = ()
+    allowed_origins: Sequence[str] = ()
+    cors_origins: Sequence[str] = ()
+    limits: HttpLimits = HttpLimits()
+    stateless: bool = False
+    json_response: bool = False
+    auth: Auth | None = None
+    health_path: str | None = "/healthz"
+    event_store: EventStore | None = None
+    retry_interval: int | None = None
+    middleware: Sequence[Callable[[App], App]] = ()
+    lane: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.path.startswith("/") or self.path == self.health_path:
+            raise ConfigError(f"path {self.path!r} must start with '/' and not be that of the health check")
+
+
+class SdkServer(Protocol):
+    """What we need of the SDK's low-level `Server`, so that nothing here imports it."""
+
+    @property
+    def session_manager(self) -> Any:
+        """The session manager of the app that was made last."""
+        ...
+
+    def streamable_http_app(self, **options: Any) -> Any:
+        """Make the app, and with it a session manager."""
+        ...
+
+
+class HttpApp:
+    """The ASGI app of one endpoint.
+
+    Attributes:
+        limits: What it was made with; `serve_http` takes its bounds from here.
+        path: The path of the endpoint.
+        authorizes: Whether it asks who calls.
+    """
+
+    def __init__(self, build: _Build) -> None:
+        self.limits = build.settings.limits
+        self.path = build.settings.path
+        self.authorizes = build.settings.auth is not None
+        self._build = build
+        self._app: App | None = None
+        self._lane: Lane | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI connection scope."""
+        kind = scope["type"]
+        if kind == "http":
+            if self._app is None:
+                raise RuntimeError(_NOT_ENTERED)
+            await self._app(scope, receive, send)
+        elif kind == "lifespan":
+            await self._live(receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1000})
+
+    @asynccontextmanager
+    async def lifespan(self, app: object = None) -> AsyncGenerator[None]:
+        """Enter what the app needs, for the block; may be entered again afterwards.
+
+        Args:
+            app: Ignored; there so that `Starlette(lifespan=mcp_app.lifespan)` works.
+
+        Raises:
+            RuntimeError: It is entered already.
+        """
+        if self._app is not None:
+            raise RuntimeError("the lifespan of this MCP app is entered already")
+        build = self._build
+        async with AsyncExitStack() as stack:
+            manager = build.session_manager()
+            await stack.enter_async_context(manager.run())  # which enters the lifespan of the SDK's server
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            self._lane = build.lane(manager.handle_request, tasks)
+            self._app = build.app(self._lane)
+            try:
+                yield
+            finally:
+                self._app = self._lane = None
+                tasks.cancel_scope.cancel()
+
+    async def drain(self) -> None:
+        """Begin to stop: streams that only wait are ended, calls that run go on."""
+        for end in self._build.on_drain:
+            ended = end()
+            if inspect.isawaitable(ended):
+                await ended
+        if self._lane is not None:
+            self._lane.end_streams()
+
+    def abort(self) -> None:
+        """Cancel the calls that still run."""
+        if self._lane is not None:
+            self._lane.abort()
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Speak the ASGI lifespan protocol."""
+        await receive()
+        started = False
+        try:
+            async with self.lifespan():
+                await send({"type": "lifespan.startup.complete"})
+                started = True
+                await receive()
+        except BaseException as exc:
+            phase = "shutdown" if started else "startup"
+            await send({"type": f"lifespan.{phase}.failed", "message": f"{type(exc).__name__}: {exc}"})
+            raise
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+_NOT_ENTERED = (
+    "the MCP app is not running: its lifespan was not entered. Below another app, enter `mcp_app.lifespan()` in the "
+    "outer app's lifespan"
+)
+
+
+def http_app(
+    endpoint: Endpoint,
+    sdk_server: Callable[[], SdkServer],
+    *,
+    host: str = "127.0.0.1",
+    tool_schema: Callable[[str], Mapping[str, Any] | None] | None = None,
+    on_drain: Sequence[Callable[[], object]] = (),
+    options: HttpOptions | None = None,
+) -> HttpApp:
+    """Return the ASGI app of an endpoint.
+
+    Args:
+        endpoint: What answers.
+        sdk_server: Makes the SDK's server in front of the same endpoint; called when the app's lifespan is entered,
+            which enters that of the SDK's server.
+        host: The address that is or will be bound; it decides which Host headers are right.
+        tool_schema: The input schema of a tool by name; tools that mirror arguments into headers are found by it.
+        on_drain: Called when the server begins to stop, to end what only waits; may be async.
+        options: See `HttpOptions`.
+
+    Raises:
+        ConfigError: An option is wrong.
+    """
+    return HttpApp(_Build(endpoint, sdk_server, host, tool_schema, tuple(on_drain), _Settings(**(options or {}))))
+
+
+class _Build:
+    """What an app is made of, checked."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        sdk_server: Callable[[], SdkServer],
+        host: str,
+        tool_schema: Callable[[str], Mapping[str, Any] | None] | None,
+        on_drain: tuple[Callable[[], object], ...],
+        settings: _Settings,
+    ) -> None:
+        self.on_drain = on_drain
+        self.settings = settings
+        self._endpoint = endpoint
+        self._sdk_server = sdk_server
+        self._mirrors = _Mirrors(tool_schema) if settings.lane else _always
+        store = settings.event_store
+        self._replays = None if store is None else Replays(store, settings.limits.sessions)
+        self._origins = Origins(
+            host, hosts=settings.allowed_hosts, origins=settings.allowed_origins, cors=settings.cors_origins
+        )
+
+    def session_manager(self) -> Any:
+        """Make the SDK's session manager; its own guard is off, ours stands before it."""
+        server, settings, limits = self._sdk_server(), self.settings, self.settings.limits
+        server.streamable_http_app(
+            host="0.0.0.0",  # noqa: S104 - binds nothing: it turns the SDK's own check of Host off
+            json_response=settings.json_response,
+            stateless_http=settings.stateless,
+            event_store=self._replays,
+            retry_interval=settings.retry_interval,
+            max_request_body_size=limits.body_bytes,
+            session_idle_timeout=limits.session_idle_seconds,
+            max_sessions=limits.sessions,
+        )
+        return server.session_manager
+
+    def lane(self, beyond: App, tasks: TaskGroup) -> Lane:
+        """Make the lane in front of the SDK's app."""
+        settings, limits = self.settings, self.settings.limits
+        return Lane(
+            self._endpoint,
+            beyond,
+            tasks,
+            mirrors=self._mirrors,
+            principal=None if settings.auth is None else settings.auth.principal,
+            bounds=Bounds(body_bytes=limits.body_bytes, body=limits.body_seconds, stalled=limits.stalled_seconds),
+            streams=not settings.json_response,
+            replays=self._replays,
+        )
+
+    def app(self, lane: App) -> App:
+        """Put what stands before the endpoint in front of it."""
+        settings, limits = self.settings, self.settings.limits
+        public: dict[str, App] = {}
+        app = lane
+        if settings.auth is not None:
+            app, public = settings.auth.protect(app)
+        for wrap in reversed(settings.middleware):
+            app = wrap(app)
+        return Guard(
+            app,
+            Paths(endpoint=settings.path, health=settings.health_path, public=public),
+            self._origins,
+            body_bytes=limits.body_bytes,
+            header_bytes=limits.header_bytes,
+            header_count=limits.header_count,
+        )
+
+
+def _always(name: str) -> bool:
+    return True
+
+
+class _Mirrors:
+    """Whether a tool wants arguments in headers (`x-mcp-header`); looked up once for each definition."""
+
+    def __init__(self, schema_of: Callable[[str], Mapping[str, Any] | None] | None) -> None:
+        self._schema_of = schema_of
+        self._known: dict[str, tuple[object, bool]] = {}
+
+    def __call__(self, name: str) -> bool:
+        if self._schema_of is None:
+            return True
+        schema = self._schema_of(name)
+        if schema is None:
+            self._known.pop(name, None)
+            return False
+        known = self._known.get(name)
+        if known is None or known[0] is not schema:
+            known = self._known[name] = (schema, _has_mark(schema))
+        return known[1]
+
+
+def _has_mark(schema: object) -> bool:
+    """Whether `x-mcp-header` stands anywhere in a schema; more than needed is no harm, the SDK looks closely."""
+    open_: list[object] = [schema]
+    while open_:
+        node = open_.pop()
+        if isinstance(node, Mapping):
+            members = cast("Mapping[str, object]", node)
+            if "x-mcp-header" in members:
+                return True
+            open_ += members.values()
+        elif isinstance(node, list):
+            open_ += cast("Iterable[object]", node)
+    return False

@@ -1,0 +1,181 @@
+"""How clients ask for changes: `subscriptions/listen` (SEP-2575), and subscriptions to resources before it.
+
+A feature of the server; what there is to hear of is in `changes.py`. Declares no capability of its own: it honours what
+the other features declare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, cast
+
+import anyio
+
+from toolweave.errors import RequestError
+from toolweave.serve.changes import (
+    PROMPTS,
+    RESOURCES,
+    TOOLS,
+    UPDATED,
+    Changes,
+    Joined,
+    Stream,
+    Topic,
+)
+from toolweave.serve.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, SUBSCRIPTION_ID
+from toolweave.serve.request import Json, Method, Request
+
+__all__ = ["Filter", "Listen"]
+
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+URIS = "resourceSubscriptions"
+LISTS = {
+    "toolsListChanged": ("tools", TOOLS),
+    "promptsListChanged": ("prompts", PROMPTS),
+    "resourcesListChanged": ("resources", RESOURCES),
+}
+"""The filter for the changes of each list: the capability that must be declared, and the topic."""
+MOST_NAMES = 1000
+"""How many resources, and how many things of an extension's filter, one client may name."""
+
+
+class Filter(Protocol):
+    """A filter that an extension adds, such as the ids of tasks."""
+
+    method: str
+    """The notification that it lets through."""
+
+    async def current(self, request: Request, names: Sequence[str]) -> Mapping[str, Json]:
+        """Return, for those names of which this client may hear, the params of the notification as they are now.
+
+        Raises:
+            RequestError: The client may not use the filter.
+        """
+        ...
+
+
+class Listen:
+    """The listen streams and the resource subscriptions of all clients.
+
+    Args:
+        declared: Returns the capabilities that the server declares now, in either era.
+        filters: Filters of extensions, by their key.
+    """
+
+    def __init__(
+        self,
+        changes: Changes,
+        *,
+        declared: Callable[[], Mapping[str, Any]],
+        filters: Mapping[str, Filter] | None = None,
+    ) -> None:
+        self._changes = changes
+        self._declared = declared
+        self._filters = dict(filters or {})
+
+    def methods(self, *, modern: bool) -> Mapping[str, Method]:
+        """Return `subscriptions/listen`, or what was there before it."""
+        if modern:
+            return {"subscriptions/listen": self._listen}
+        return {"resources/subscribe": self._subscribe, "resources/unsubscribe": self._unsubscribe}
+
+    def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
+        """Return nothing: a list's own feature declares that its changes are told."""
+        return {}
+
+    async def _listen(self, request: Request) -> Json:
+        wanted = request.object("notifications")
+        if "notifications" not in request.params:
+            raise RequestError("subscriptions/listen needs the object 'notifications'", code=INVALID_PARAMS)
+        honoured, topics = self._honoured(wanted)
+        asked = {key: _names(wanted, key) for key in self._filters if key in wanted}
+        for key, names in asked.items():
+            topics += [Topic(self._filters[key].method, name) for name in names]
+        stream = self._changes.open(topics)  # before it is looked up what there is: nothing falls between
+        try:
+            for key, names in asked.items():
+                honoured[key] = await self._admit(request, stream, self._filters[key], names)
+            await self._deliver(request, stream, honoured)
+        finally:
+            self._changes.leave(stream)
+        return {"_meta": {SUBSCRIPTION_ID: request.id}}
+
+    def _honoured(self, wanted: Json) -> tuple[Json, list[Topic]]:
+        """Return what of the core's filters the server can honour, and the topics of it."""
+        declared = self._declared()
+        honoured: Json = {}
+        topics: list[Topic] = []
+        for key, (capability, topic) in LISTS.items():
+            if _flag(wanted, key) and _offers(declared, capability, "listChanged"):
+                honoured[key] = True
+                topics.append(topic)
+        uris = _names(wanted, URIS)
+        if uris and _offers(declared, "resources", "subscribe"):
+            honoured[URIS] = uris
+            topics += [Topic(UPDATED, uri) for uri in uris]
+        return honoured, topics
+
+    async def _admit(self, request: Request, stream: Stream, chosen: Filter, names: list[str]) -> list[str]:
+        """Keep on the stream only those things of which the client may hear, and tell how they are now."""
+        current = await chosen.current(request, names)
+        for name in names:
+            topic = Topic(chosen.method, name)
+            if name in current:
+                stream.put(topic, current[name], newest=False)
+            else:
+                stream.topics.discard(topic)
+        return [name for name in names if name in current]
+
+    async def _deliver(self, request: Request, stream: Stream, honoured: Json) -> None:
+        stamp = {SUBSCRIPTION_ID: request.id}
+        await request.line.notify(ACKNOWLEDGED, {"notifications": honoured, "_meta": stamp})
+        ended = False
+        while not ended:
+            await stream.wait()
+            ended = stream.ended  # before the last changes are taken
+            if not ended:
+                await anyio.sleep(self._changes.debounce)
+            for change in stream.take():
+                await request.line.notify(change.method, {**change.params, "_meta": stamp})
+
+    async def _subscribe(self, request: Request) -> Json:
+        conversation, uri = self._subscription(request)
+        topic = Topic(UPDATED, uri)
+        if len(conversation.topics) >= MOST_NAMES and topic not in conversation.topics:
+            raise RequestError(f"no more than {MOST_NAMES} resources can be subscribed to", code=INVALID_REQUEST)
+        conversation.topics.add(topic)
+        return {}
+
+    async def _unsubscribe(self, request: Request) -> Json:
+        conversation, uri = self._subscription(request)
+        conversation.topics.discard(Topic(UPDATED, uri))
+        return {}
+
+    def _subscription(self, request: Request) -> tuple[Joined, str]:
+        if not _offers(self._declared(), "resources", "subscribe"):
+            raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
+        uri = request.text("uri")
+        conversation = self._changes.conversation(request.client.conversation)
+        if conversation is None:
+            raise RequestError("updates cannot be told on this connection, which has no stream", code=INVALID_REQUEST)
+        return conversation, uri
+
+
+def _offers(declared: Mapping[str, Any], capability: str, what: str) -> bool:
+    there = declared.get(capability)
+    return isinstance(there, dict) and cast("Json", there).get(what) is True
+
+
+def _flag(wanted: Json, key: str) -> bool:
+    value = wanted.get(key, False)
+    if not isinstance(value, bool):
+        raise RequestError(f"'notifications.{key}' must be a boolean", code=INVALID_PARAMS)
+    return value
+
+
+def _names(wanted: Json, key: str) -> list[str]:
+    value: Any = wanted.get(key, [])
+    items = cast("list[Any]", value) if isinstance(value, list) else None
+    if items is None or len(items) > MOST_NAMES or not all(isinstance(item, str) for item in items):
+        raise RequestError(f"'notifications.{key}' must be at most {MOST_NAMES} strings", code=INVALID_PARAMS)
+    return list(dict.fromkeys(items))

@@ -1,0 +1,73 @@
+"""Log messages to clients: who wants which, and `logging/setLevel`.
+
+MCP has deprecated them, so nothing is declared and nothing sent unless the server's author asks for it (C12): it is
+not where a server writes its own log. Handshake-era clients set a level for their conversation and get `info` and
+above until then; modern ones name it with each request and get nothing unasked.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from toolweave.errors import RequestError
+from toolweave.serve.codes import INVALID_PARAMS, LOG_LEVEL
+from toolweave.serve.request import Json, Method, Request
+from toolweave.tools.asking import LogLevel
+
+__all__ = ["Logs"]
+
+_SEVERITY: Mapping[object, int] = {level: rank for rank, level in enumerate(get_args(LogLevel))}
+_UNASKED = _SEVERITY["info"]
+_MOST_CONVERSATIONS = 10_000
+
+
+class Logs:
+    """Sends log messages to the clients that want them, and keeps what they want.
+
+    Args:
+        enabled: Declare the capability and send; without it nothing leaves.
+    """
+
+    def __init__(self, *, enabled: bool = False) -> None:
+        self._enabled = enabled
+        self._levels: OrderedDict[str, int] = OrderedDict()
+
+    def methods(self, *, modern: bool) -> Mapping[str, Method]:
+        """Return `logging/setLevel`, which modern revisions have no more."""
+        return {"logging/setLevel": self._set_level} if self._enabled and not modern else {}
+
+    def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
+        """Return the `logging` capability, an empty object in every revision, if messages may be sent."""
+        return {"logging": {}} if self._enabled else {}
+
+    async def send(self, request: Request, level: LogLevel, data: Any, logger: str | None) -> None:
+        """Send a message on the stream of a request, if its client wants one of this severity."""
+        if not self._enabled or _SEVERITY[level] < self._least(request):
+            return
+        params: Json = {"level": level, "data": data}
+        if logger is not None:
+            params["logger"] = logger
+        await request.line.notify("notifications/message", params)
+
+    def _least(self, request: Request) -> int:
+        if request.modern:
+            return _SEVERITY.get(_hashable(request.meta.get(LOG_LEVEL)), len(_SEVERITY))
+        return self._levels.get(request.client.conversation or "", _UNASKED)
+
+    async def _set_level(self, request: Request) -> Json:
+        level = _SEVERITY.get(_hashable(request.params.get("level")))
+        if level is None:
+            raise RequestError(f"level must be one of {', '.join(get_args(LogLevel))}", code=INVALID_PARAMS)
+        conversation = request.client.conversation
+        if conversation is not None:
+            self._levels[conversation] = level
+            self._levels.move_to_end(conversation)
+            if len(self._levels) > _MOST_CONVERSATIONS:
+                self._levels.popitem(last=False)
+        return {}
+
+
+def _hashable(value: object) -> str | None:
+    return value if isinstance(value, str) else None

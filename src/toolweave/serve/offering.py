@@ -1,0 +1,127 @@
+"""What a server's author offers beside tools: resources, prompts and completions, by decorators and by sources.
+
+Knows no carrier and no tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, ParamSpec, TypeVar, Unpack, overload
+
+from toolweave.serve.calls import ExposeErrors
+from toolweave.serve.changes import Changes
+from toolweave.serve.completions import Completions
+from toolweave.serve.offers import About
+from toolweave.serve.prompts import Prompt, Promptful, Prompts, prompt
+from toolweave.serve.request import Feature
+from toolweave.serve.resources import Resource, Resourceful, Resources, ResourcesChanged, resource
+from toolweave.serve.rounds import Rounds
+
+__all__ = ["Offering", "ResourceOptions"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class ResourceOptions(About, total=False):
+    """The options of `@resource`."""
+
+    mime_type: str | None
+    size: int | None
+    annotations: Mapping[str, Any] | None
+
+
+class Offering:
+    """The part of a server that is about resources, prompts and completions.
+
+    Attributes:
+        resources: Everything that can be read; add and remove there at any time.
+        prompts: Every prompt; add and remove there at any time.
+        completions: What completes arguments of prompts and variables of templates.
+    """
+
+    resources: Resources
+    prompts: Prompts
+    completions: Completions
+
+    def _offer(
+        self,
+        resources: Resourceful,
+        prompts: Promptful,
+        *,
+        changes: Changes,
+        rounds: Rounds,
+        page_size: int | None,
+        expose_errors: ExposeErrors | None,
+    ) -> Sequence[Feature]:
+        """Begin to offer, and return the features."""
+        self.resources = Resources(resources, rounds=rounds, page_size=page_size, expose_errors=expose_errors)
+        self.prompts = Prompts(prompts, rounds=rounds, page_size=page_size, expose_errors=expose_errors)
+        self.completions = Completions(
+            rounds=rounds,
+            prompts=self.prompts.offers,
+            resources=self.resources.offers,
+            expose_errors=expose_errors,
+        )
+
+        def tell(change: ResourcesChanged) -> None:
+            if change.uri is None:
+                changes.resources_changed()
+            else:
+                changes.resource_updated(change.uri)
+
+        self.resources.subscribe(tell)
+        self.prompts.subscribe(lambda change: changes.prompts_changed())
+        return self.resources, self.prompts, self.completions
+
+    def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[Callable[P, R]], Resource[P, R]]:
+        """Offer what a function returns under a URI, or under a template of URIs, also while clients are connected.
+
+        The options are those of `toolweave.serve.resource`.
+
+        Raises:
+            SchemaError: The template and the function's parameters do not fit.
+            ValueError: The URI or the template is taken.
+        """
+        make = resource(uri, **options)
+
+        def offer(function: Callable[P, R]) -> Resource[P, R]:
+            return self.resources.registry.add(make(function))
+
+        return offer
+
+    @overload
+    def prompt(self, function: Callable[P, R], /) -> Prompt[P, R]: ...
+    @overload
+    def prompt(self, /, **options: Unpack[About]) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
+    def prompt(self, function: Any = None, /, **options: Unpack[About]) -> Any:
+        """Offer a prompt that a function writes, also while clients are connected.
+
+        The options are those of `toolweave.serve.prompt`.
+
+        Raises:
+            SchemaError: The function takes what no text can become.
+            ValueError: The name is taken.
+        """
+        if function is None:
+            return partial(self.prompt, **options)
+        return self.prompts.registry.add(prompt(**options)(function))
+
+    def completion(self, *, ref: str, argument: str) -> Callable[[F], F]:
+        """Complete an argument of a prompt, or a variable of a template, by a function (see `Completions.add`).
+
+        Args:
+            ref: `"prompt:NAME"` or `"resource:TEMPLATE"`.
+            argument: The name of the argument or variable.
+
+        Raises:
+            SchemaError: The function takes something else.
+            ValueError: The reference is of another form, or the argument is completed already.
+        """
+        return partial(self.completions.add, ref, argument)
+
+    def notify_resource_updated(self, uri: str) -> None:
+        """Tell the clients that subscribed to a resource that it is to be read again; from any thread."""
+        self.resources.updated(uri)

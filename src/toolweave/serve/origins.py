@@ -1,0 +1,105 @@
+"""Which names an endpoint answers to, and which web pages may talk to it.
+
+A page that an attacker shows in a victim's browser can reach a server on the victim's machine: by a name of its own
+that suddenly means 127.0.0.1 (DNS rebinding; it shows in `Host`), or plainly from its own origin (`Origin`). Pure
+decisions about header values; knows no request.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from toolweave.errors import ConfigError
+
+__all__ = ["Origins"]
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_REMEMBERED = 64
+
+
+class Origins:
+    """The names and origins of one endpoint.
+
+    Args:
+        bound: The address that is bound. For a loopback or wildcard one the loopback names are allowed, for any other
+            that address itself.
+        hosts: More names: `api.example` at any port, `api.example:8443` at that one; `*` for every name, where a proxy
+            in front looks at it.
+        origins: Origins whose pages may send requests: `https://app.example`, exactly.
+        cors: Origins whose pages may also read the answers.
+
+    Raises:
+        ConfigError: An origin is no `scheme://host[:port]`; `*` is none, it would open the endpoint to every page.
+    """
+
+    def __init__(
+        self, bound: str, *, hosts: Iterable[str] = (), origins: Iterable[str] = (), cors: Iterable[str] = ()
+    ) -> None:
+        self.local = _is_local(bound)
+        names = {_lower(name) for name in hosts}
+        self._every_host = "*" in names
+        self._hosts = names | (_LOOPBACK if self.local else {_bracketed(bound.lower())})
+        self._cors = frozenset(_origin(origin) for origin in cors)
+        self._origins = self._cors | {_origin(origin) for origin in origins}
+        self._seen: set[bytes] = set()
+
+    def serves(self, host: bytes | None) -> bool:
+        """Whether a request with this `Host` header is meant for us."""
+        if host in self._seen:
+            return True
+        if not host:
+            return False
+        text = host.decode("latin-1").lower()
+        good = self._every_host or text in self._hosts or _without_port(text) in self._hosts
+        if good and len(self._seen) < _REMEMBERED:
+            self._seen.add(host)
+        return good
+
+    def takes(self, origin: bytes, host: bytes) -> bool:
+        """Whether a page of this `Origin` may send a request to this `Host`, which `serves` has let through."""
+        text = origin.decode("latin-1").lower()
+        if text in self._origins:
+            return True
+        scheme, _, authority = text.partition("://")
+        if scheme not in ("http", "https"):
+            return False
+        if self.local and _without_port(authority) in _LOOPBACK:
+            return True
+        return not self._every_host and authority == host.decode("latin-1").lower()
+
+    def shares(self, origin: bytes) -> bool:
+        """Whether a page of this `Origin` may read the answer."""
+        return bool(self._cors) and origin.decode("latin-1").lower() in self._cors
+
+
+def _is_local(bound: str) -> bool:
+    if bound.lower() in ("localhost", ""):
+        return True
+    try:
+        address = ipaddress.ip_address(bound.strip("[]"))
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
+def _lower(name: str) -> str:
+    name = name.strip().lower()
+    return name.removesuffix(":*")
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address and not address.startswith("[") else address
+
+
+def _without_port(authority: str) -> str:
+    head, colon, port = authority.rpartition(":")
+    return head if colon and port.isdecimal() else authority
+
+
+def _origin(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or text != f"{parts.scheme}://{parts.netloc}":
+        raise ConfigError(f"{text!r} is no origin; expected scheme://host or scheme://host:port, without a path")
+    return text.lower()

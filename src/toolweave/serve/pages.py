@@ -1,0 +1,86 @@
+"""Pages of a list and the cursors between them.
+
+A cursor names the last items of the page it follows, so a list that changes meanwhile neither skips nor repeats what
+stayed, and any replica that offers the same list can go on. Knows nothing of what is listed.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from typing import TypeVar
+
+from toolweave.errors import RequestError
+from toolweave.serve.codes import INVALID_PARAMS
+
+__all__ = ["page"]
+
+T = TypeVar("T")
+
+_ANCHORS = 4
+_POSITION = 4  # bytes
+_NAME = 6  # bytes; of 100,000 items two look alike in one list of 50,000, and that shows only where the list changed
+_LONGEST = 4 * (_POSITION + _ANCHORS * _NAME + 2) // 3
+
+
+def page(
+    items: Sequence[T], cursor: object, size: int | None, *, key: Callable[[T], str]
+) -> tuple[Sequence[T], str | None]:
+    """Return one page of a list, and the cursor of the next page or None on the last (requirement R98).
+
+    Costs O(page) as long as the list stays as it was; once it changed, one search through it.
+
+    Args:
+        items: The whole list, as it is now.
+        cursor: The request's `cursor`; None for the first page.
+        size: Items on a page; None puts all on one.
+        key: Names an item; unique in the list.
+
+    Raises:
+        RequestError: -32602 for a cursor that no page of this list gave, or whose page is gone altogether; the
+            client then lists from the start (MCP specification, pagination).
+    """
+    start = 0 if cursor is None else _after(items, cursor, key)
+    end = len(items) if size is None else min(start + size, len(items))
+    following = None if end >= len(items) else _cursor(items, end, key)
+    return items[start:end], following
+
+
+def _cursor(items: Sequence[T], end: int, key: Callable[[T], str]) -> str:
+    anchors = (_name(key(item)) for item in reversed(items[max(0, end - _ANCHORS) : end]))
+    return urlsafe_b64encode(end.to_bytes(_POSITION, "big") + b"".join(anchors)).rstrip(b"=").decode()
+
+
+def _after(items: Sequence[T], cursor: object, key: Callable[[T], str]) -> int:
+    """Return where the page that follows begins: behind the last of the cursor's items that is still there."""
+    position, anchors = _read(cursor)
+    if 0 < position <= len(items) and _name(key(items[position - 1])) == anchors[0]:
+        return position
+    places = {_name(key(item)): place for place, item in enumerate(items)}
+    for anchor in anchors:
+        if anchor in places:
+            return places[anchor] + 1
+    raise _bad()
+
+
+def _read(cursor: object) -> tuple[int, list[bytes]]:
+    if not isinstance(cursor, str) or len(cursor) > _LONGEST:
+        raise _bad()
+    try:
+        data = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
+    except (UnicodeEncodeError, binascii.Error):
+        raise _bad() from None
+    names = data[_POSITION:]
+    if not names or len(names) % _NAME:
+        raise _bad()
+    return int.from_bytes(data[:_POSITION], "big"), [names[i : i + _NAME] for i in range(0, len(names), _NAME)]
+
+
+def _name(key: str) -> bytes:
+    return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_NAME).digest()
+
+
+def _bad() -> RequestError:
+    return RequestError("Invalid cursor: it is of no page of this list; list again from the start", code=INVALID_PARAMS)

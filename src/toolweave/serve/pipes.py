@@ -1,0 +1,251 @@
+"""Standard input and output of this process as a duplex of lines: taken from everybody else, read and written by turns.
+
+Nothing that prints can get between two messages: while they are ours, `print` goes to standard error and `input` finds
+nothing. Knows nothing of JSON and of MCP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+import threading
+from collections.abc import AsyncGenerator, Generator
+from contextlib import contextmanager, suppress
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+__all__ = ["LineReader", "LineWriter", "standard_streams"]
+
+_READ_BYTES = 256 * 1024
+_HIGH_WATER = 1024 * 1024
+_taken = threading.Lock()
+
+
+@contextmanager
+def standard_streams() -> Generator[tuple[int, int], None, None]:
+    """Take standard input and output for the block; yields private descriptors of them.
+
+    Raises:
+        RuntimeError: Another server of this process has them.
+        OSError: There are none.
+    """
+    if not _taken.acquire(blocking=False):
+        raise RuntimeError("a server of this process has standard input and output already")
+    try:
+        source = _moved(0, os.open(os.devnull, os.O_RDONLY))
+        try:
+            sink = _moved(1, os.dup(2))
+            try:
+                yield source, sink
+            finally:
+                with suppress(OSError, ValueError):
+                    sys.stdout.flush()  # what was printed belongs to standard error, not behind the last message
+                _put_back(1, sink)
+        finally:
+            _put_back(0, source)
+    finally:
+        _taken.release()
+
+
+def _moved(fd: int, other: int) -> int:
+    """Put `other` in the place of a descriptor; return a private one above the standard ones, which no child inherits."""
+    try:
+        private = _duplicate(fd)
+        os.dup2(other, fd)
+    finally:
+        os.close(other)
+    return private
+
+
+def _duplicate(fd: int) -> int:
+    if sys.platform == "win32":
+        return os.dup(fd)
+    import fcntl  # not on Windows
+
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+
+
+def _put_back(fd: int, private: int) -> None:
+    os.dup2(private, fd)
+    os.close(private)
+
+
+class LineReader:
+    """Reads lines; an async iterator that ends where the input ends.
+
+    Args:
+        fd: A pipe, a socket, a terminal or a file.
+        max_bytes: The longest line; of a longer one only `None` is told, in its place.
+    """
+
+    def __init__(self, fd: int, *, max_bytes: int) -> None:
+        self._fd = fd
+        self.max_bytes = max_bytes
+        self._loop = asyncio.get_running_loop()
+        self._polls = False
+        self._arrived: asyncio.Future[bytes] | None = None
+
+    async def lines(self) -> AsyncGenerator[bytes | None, None]:
+        """Yield the lines without their ends; blank ones are passed over."""
+        rest: list[bytes] = []
+        size = 0
+        try:
+            while data := await self._read():
+                *lines, tail = data.split(b"\n")
+                for line in lines:
+                    whole = b"".join((*rest, line)) if rest else line
+                    size += len(line)
+                    rest.clear()
+                    if size > self.max_bytes:
+                        yield None
+                    elif whole and not whole.isspace():
+                        yield whole
+                    size = 0
+                size += len(tail)
+                if size > self.max_bytes:
+                    rest.clear()  # nothing of it is kept
+                elif tail:
+                    rest.append(tail)
+            if size > self.max_bytes:
+                yield None
+            elif last := b"".join(rest).strip():
+                yield last  # a line end is not needed
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Read no more."""
+        if self._polls:
+            self._loop.remove_reader(self._fd)
+            self._polls = False
+
+    async def _read(self) -> bytes:
+        """Return what came, or nothing at the end."""
+        if not self._polls:
+            try:
+                self._loop.add_reader(self._fd, self._take)
+            except NotImplementedError:  # Windows
+                return await anyio.to_thread.run_sync(self._read_now, abandon_on_cancel=True)
+            except OSError:  # a file, which never lets one wait
+                await anyio.lowlevel.checkpoint()
+                return self._read_now()
+            self._polls = True
+        self._arrived = self._loop.create_future()
+        return await self._arrived
+
+    def _take(self) -> None:
+        if self._arrived is None or self._arrived.done():  # what came before is not worked off: let it wait in the pipe
+            self.close()
+            return
+        try:
+            self._arrived.set_result(os.read(self._fd, _READ_BYTES))
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self._arrived.set_result(b"")
+
+    def _read_now(self) -> bytes:
+        try:
+            return os.read(self._fd, _READ_BYTES)
+        except OSError:  # a broken socket or terminal has no more to say
+            return b""
+
+
+class LineWriter:
+    """Writes lines, those of one turn of the event loop at once; an `Outlet`.
+
+    Attributes:
+        closed: Set when nobody reads any more; what is written then is dropped.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self.closed = anyio.Event()
+        self._fd = fd
+        self._loop = asyncio.get_running_loop()
+        self._lines: list[bytes] = []
+        self._rest = memoryview(b"")
+        self._size = 0  # of what is not written yet
+        self._scheduled = False
+        self._full = False
+        self._drained = anyio.Event()
+        self._watched = False
+        self._blocking = True
+        mode = os.fstat(fd).st_mode
+        if sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+            self._blocking = os.get_blocking(fd)
+            os.set_blocking(fd, False)
+        if sys.platform != "win32" and stat.S_ISFIFO(mode):
+            self._loop.add_reader(fd, self._end)  # all that can be read of a writing end is that nobody reads it
+            self._watched = True
+
+    def write(self, message: bytes) -> None:
+        """Take one line: the first of a turn of the event loop goes out at once, more of them together."""
+        if self.closed.is_set():
+            return
+        self._lines.append(message)
+        self._size += len(message) + 1
+        if not self._scheduled and not self._full:
+            self._flush()
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+
+    async def room(self) -> None:
+        """Wait while too much is unread; at once when nobody reads any more."""
+        while self._size > _HIGH_WATER:
+            await self._drained.wait()
+
+    async def drained(self) -> None:
+        """Wait until everything is written or nobody reads any more; the caller bounds the wait."""
+        while self._size:
+            await self._drained.wait()
+
+    def close(self) -> None:
+        """Drop what is not written, and leave the descriptor as it was."""
+        self._end()
+        if not self._blocking or sys.platform == "win32":
+            return
+        os.set_blocking(self._fd, True)
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        full = False
+        try:
+            while self._size:
+                if not self._rest:
+                    self._rest = memoryview(b"\n".join((*self._lines, b"")))
+                    self._lines.clear()
+                written = os.write(self._fd, self._rest)
+                self._rest = self._rest[written:]
+                self._size -= written
+        except (BlockingIOError, InterruptedError):
+            full = True
+        except OSError:
+            self._end()
+            return
+        if full != self._full:
+            self._full = full
+            if full:
+                self._loop.add_writer(self._fd, self._flush)
+            else:
+                self._loop.remove_writer(self._fd)
+        if self._size <= _HIGH_WATER // 2:
+            self._wake()
+
+    def _wake(self) -> None:
+        drained, self._drained = self._drained, anyio.Event()
+        drained.set()
+
+    def _end(self) -> None:
+        if self._watched:
+            self._loop.remove_reader(self._fd)
+        if self._full:
+            self._loop.remove_writer(self._fd)
+        self._watched = self._full = False
+        self._size = 0
+        self._lines.clear()
+        self.closed.set()
+        self._wake()

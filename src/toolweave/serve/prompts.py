@@ -1,0 +1,276 @@
+"""The prompts of a server: what makes one of a function, and `prompts/list` and `prompts/get`.
+
+Knows no carrier. Who hears of changes is the business of who subscribes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
+from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, cast, overload, runtime_checkable
+
+from toolweave.errors import RequestError
+from toolweave.serve.arguments import Argument, Handler, failure
+from toolweave.serve.calls import ExposeErrors
+from toolweave.serve.codes import INVALID_PARAMS, METHOD_NOT_FOUND
+from toolweave.serve.contents import prompt_messages
+from toolweave.serve.offers import About, Listeners, Offers, described, listing
+from toolweave.serve.request import Json, Method, Request
+from toolweave.serve.rounds import Rounds
+from toolweave.tools.call import CallContext
+from toolweave.tools.toolset import Unsubscribe
+
+__all__ = ["Prompt", "PromptRegistry", "PromptSource", "Promptful", "Prompts", "PromptsChanged", "prompt"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class PromptsChanged:
+    """The list of prompts changed."""
+
+
+@runtime_checkable
+class PromptSource(Protocol):
+    """What offers prompts: those of functions, other servers. Definitions are the protocol's JSON."""
+
+    async def prompts(self) -> Sequence[Json]:
+        """Return the definitions of its prompts (`Prompt`), each with a `name` of its own."""
+        ...
+
+    async def get(self, name: str, arguments: Mapping[str, Any], ctx: CallContext) -> Json | None:
+        """Return the members of a `GetPromptResult`, or None when it has no such prompt.
+
+        Raises:
+            RequestError: -32602, the arguments are not those of the prompt.
+        """
+        ...
+
+    def subscribe(self, listener: Callable[[PromptsChanged], None]) -> Unsubscribe:
+        """Call `listener` after every change of the list, synchronously."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt(Generic[P, R]):
+    """A function that writes messages; made by `prompt`.
+
+    Attributes:
+        definition: As it is listed.
+    """
+
+    name: str
+    function: Callable[P, R]
+    definition: Json
+    handler: Handler
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself."""
+        return self.function(*args, **kwargs)
+
+    async def get(self, arguments: Mapping[str, Any], ctx: CallContext) -> Json:
+        """Return the members of a `GetPromptResult`.
+
+        Raises:
+            RequestError: -32602, the arguments are not those of the prompt.
+        """
+        bound = self.handler.bind(arguments, what=f"prompt {self.name!r}")
+        written: Json = {"messages": prompt_messages(await self.handler.call(bound, ctx))}
+        description = self.definition.get("description")
+        return written if description is None else {"description": description} | written
+
+
+@overload
+def prompt(function: Callable[P, R], /) -> Prompt[P, R]: ...
+@overload
+def prompt(function: None = None, /, **about: Unpack[About]) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
+def prompt(function: Callable[..., Any] | None = None, /, **about: Unpack[About]) -> Any:
+    """Make a prompt of a function; use as `@prompt` or `@prompt(name=...)`.
+
+    Its arguments come from the signature, with the descriptions of `Annotated` and of the docstring; clients send
+    texts, which are converted to the annotated types (a list or an object from JSON). A `CallContext` is filled in.
+    It returns a text, a content block, bytes, a `File` or the `Path` of one, a `Message`, or a list of any of these;
+    what names no role is the user's.
+
+    Args:
+        function: The function.
+        **about: `name`, `title`, `description`, `icons` and `meta`; the name and the description are the function's
+            by default.
+
+    Raises:
+        SchemaError: Naming the function and the parameter that no text can become.
+    """
+    if function is None:
+        return partial(prompt, **about)
+    handler = Handler(function)
+    definition = described(handler, {"arguments": [_argument(one) for one in handler.arguments]}, **about)
+    return Prompt(name=definition["name"], function=function, definition=definition, handler=handler)
+
+
+def _argument(argument: Argument) -> Json:
+    made: Json = {"name": argument.name, "required": argument.required}
+    return made | ({"description": argument.description} if argument.description else {})
+
+
+class PromptRegistry:
+    """Prompts of functions, which come and go while they are served; a `PromptSource`."""
+
+    def __init__(self, prompts: Iterable[Prompt[..., Any]] = ()) -> None:
+        self._prompts = Offers[Prompt[..., Any]]("prompt")
+        self._listeners = Listeners[PromptsChanged]()
+        for item in prompts:
+            self.add(item)
+
+    def add(self, item: Prompt[P, R]) -> Prompt[P, R]:
+        """Offer a prompt, and return it.
+
+        Raises:
+            ValueError: Its name is taken.
+        """
+        self._prompts.add(item.name, item)
+        self._listeners.tell(PromptsChanged())
+        return item
+
+    def remove(self, name: str) -> None:
+        """Stop offering a prompt.
+
+        Raises:
+            KeyError: There is none of this name.
+        """
+        self._prompts.remove(name)
+        self._listeners.tell(PromptsChanged())
+
+    async def prompts(self) -> Sequence[Json]:
+        """Return the definitions of all."""
+        return self._prompts.definitions
+
+    async def get(self, name: str, arguments: Mapping[str, Any], ctx: CallContext) -> Json | None:
+        """Run the function of a prompt; None when there is none."""
+        found = self._prompts.get(name)
+        return None if found is None else await found.get(arguments, ctx)
+
+    def subscribe(self, listener: Callable[[PromptsChanged], None]) -> Unsubscribe:
+        """Call `listener` after every change."""
+        return self._listeners.subscribe(listener)
+
+    def __len__(self) -> int:
+        return len(self._prompts)
+
+
+Promptful: TypeAlias = "PromptSource | Iterable[Prompt[..., Any] | PromptSource | Callable[..., Any]]"
+"""What `prompts=` of a server takes."""
+
+
+class Prompts:
+    """The feature: prompts of functions and of any other source, listed in pages and written.
+
+    Args:
+        prompts: A source, or a sequence of prompts, functions and sources.
+        rounds: Runs what writes.
+        page_size: Entries on a page of the list; None puts all on one.
+        expose_errors: As for tools: what a client is told of an unexpected exception (requirement C31).
+
+    Attributes:
+        registry: The prompts of functions; add and remove there at any time.
+
+    Raises:
+        TypeError: Something is no prompt and no source.
+        ValueError: Two prompts have one name.
+    """
+
+    def __init__(
+        self,
+        prompts: Promptful = (),
+        *,
+        rounds: Rounds,
+        page_size: int | None = 100,
+        expose_errors: ExposeErrors | None = None,
+    ) -> None:
+        self.registry = PromptRegistry()
+        self._sources: list[PromptSource] = [self.registry]
+        self._rounds = rounds
+        self._page_size = page_size
+        self._expose = expose_errors
+        self._listeners = Listeners[PromptsChanged]()
+        self._offered = False
+        self.registry.subscribe(self._listeners.tell)
+        for item in [prompts] if isinstance(prompts, PromptSource) else prompts:
+            self.add(item)
+
+    def add(self, item: Prompt[..., Any] | PromptSource | Callable[..., Any]) -> None:
+        """Offer a prompt, a function as one, or all of a source.
+
+        Raises:
+            SchemaError: A function is none that texts can call.
+            TypeError: It is none of them.
+            ValueError: Its name is taken.
+        """
+        if isinstance(item, Prompt):
+            self.registry.add(cast("Prompt[..., Any]", item))
+        elif isinstance(item, PromptSource):
+            self._sources.append(item)
+            item.subscribe(self._listeners.tell)
+            self._listeners.tell(PromptsChanged())
+        elif callable(item):
+            made: Prompt[..., Any] = prompt(item)
+            self.registry.add(made)
+        else:
+            raise TypeError(
+                f"an object of type {type(item).__name__} offers no prompts; "
+                "give a function, one decorated with @prompt, or a PromptSource"
+            )
+
+    def remove(self, name: str) -> None:
+        """Stop offering a prompt that was given as a function.
+
+        Raises:
+            KeyError: There is none of this name.
+        """
+        self.registry.remove(name)
+
+    async def offers(self, name: str) -> bool:
+        """Whether a prompt of this name is listed."""
+        for source in self._sources:
+            if any(entry["name"] == name for entry in await source.prompts()):
+                return True
+        return False
+
+    def subscribe(self, listener: Callable[[PromptsChanged], None]) -> Unsubscribe:
+        """Call `listener` after every change, synchronously: who tells clients subscribes here."""
+        return self._listeners.subscribe(listener)
+
+    def methods(self, *, modern: bool) -> Mapping[str, Method]:
+        """Return `prompts/list` and `prompts/get`."""
+        return {"prompts/list": self._list, "prompts/get": self._get}
+
+    def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
+        """Return the `prompts` capability, once there is a prompt (requirement R93)."""
+        self._offered = self._offered or len(self._sources) > 1 or len(self.registry) > 0
+        return {"prompts": {"listChanged": True}} if self._offered else {}
+
+    async def _list(self, request: Request) -> Json:
+        self._require(request)
+        lists = [source.prompts for source in self._sources]
+        return await listing("prompts", request, lists, self._page_size, key=itemgetter("name"))
+
+    async def _get(self, request: Request) -> Json:
+        self._require(request)
+        work = partial(self._answer, request, request.text("name"), request.object("arguments"))
+        return await self._rounds.run(request, work)
+
+    async def _answer(self, request: Request, name: str, arguments: Json, ctx: CallContext) -> Json:
+        for source in self._sources:
+            try:
+                found = await source.get(name, arguments, ctx)
+            except Exception as exc:  # boundary: user code
+                raise failure(f"prompt {name!r}", exc, request, expose=self._expose) from None
+            if found is not None:
+                return found
+        raise RequestError(f"Unknown prompt: {name}", code=INVALID_PARAMS, data={"name": name})
+
+    def _require(self, request: Request) -> None:
+        if not self._offered and not self.capabilities(modern=request.modern):
+            raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)

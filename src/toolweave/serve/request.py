@@ -1,0 +1,139 @@
+"""One request on its way in, who sent it, and the ways back to that client, whatever carried it.
+
+The port between what answers (`endpoint.py` and the features behind it) and what carries: `stdio`, `http` and the
+SDK's server. Knows neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, cast
+
+from toolweave.errors import RequestError
+from toolweave.serve.codes import INVALID_PARAMS, MODERN_VERSION
+
+__all__ = ["Client", "Feature", "Json", "Line", "Method", "Push", "Request"]
+
+Json: TypeAlias = dict[str, Any]
+"""A JSON object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who asks: what a client declared, in the handshake or with the request.
+
+    Attributes:
+        version: The protocol revision that holds for the request.
+        capabilities: What it declared it can do, as it came.
+        info: Its `Implementation` object as it came, or None.
+        principal: Who is behind it, where the endpoint authorizes; sealed state and tasks are bound to it.
+        conversation: Names the conversation (stdio, in process, a legacy HTTP session); None for a stateless request.
+    """
+
+    version: str
+    capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    info: Mapping[str, Any] | None = None
+    principal: str | None = None
+    conversation: str | None = None
+
+    @property
+    def modern(self) -> bool:
+        """Whether the request is of the stateless era (2026-07-28)."""
+        return self.version == MODERN_VERSION
+
+
+class Line(Protocol):
+    """The way back to the client while one of its requests runs."""
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification on the request's own stream; nothing is raised when the client is gone."""
+        ...
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
+        """Send the client a request and return its result; handshake-era revisions only.
+
+        Raises:
+            RequestError: The client refused, or cannot be asked on this transport.
+        """
+        ...
+
+    async def release(self) -> None:
+        """Close the response's stream where the client can come back for the rest (SSE polling); nothing elsewhere."""
+        ...
+
+
+@dataclass(slots=True)
+class Request:
+    """One request.
+
+    Attributes:
+        params: As they came; `{}` when there were none.
+        id: The JSON-RPC id.
+        headers: The HTTP headers, names in lower case; empty on other transports.
+    """
+
+    method: str
+    params: Mapping[str, Any]
+    client: Client
+    line: Line
+    id: int | str
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def modern(self) -> bool:
+        """Whether the request is of the stateless era (2026-07-28)."""
+        return self.client.version == MODERN_VERSION
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """The request's `_meta`; `{}` when it has none or a malformed one."""
+        meta = self.params.get("_meta")
+        return cast("Json", meta) if isinstance(meta, dict) else {}
+
+    def text(self, name: str) -> str:
+        """Return a parameter that must be a text.
+
+        Raises:
+            RequestError: It is missing, or something else (-32602).
+        """
+        value = self.params.get(name)
+        if not isinstance(value, str):
+            raise RequestError(f"{self.method} needs a parameter {name!r} that is a string", code=INVALID_PARAMS)
+        return value
+
+    def object(self, name: str) -> Json:
+        """Return a parameter that must be a JSON object when it is there; `{}` when it is not.
+
+        Raises:
+            RequestError: It is something else (-32602).
+        """
+        value = self.params.get(name)
+        if value is None and name not in self.params:
+            return {}
+        if not isinstance(value, dict):
+            raise RequestError(f"{self.method}: parameter {name!r} must be an object", code=INVALID_PARAMS)
+        return cast("Json", value)
+
+
+Method: TypeAlias = Callable[[Request], Awaitable[Json]]
+"""Answers a request with the result's members; the endpoint adds what every result of the era carries.
+
+Raises `RequestError` for a JSON-RPC error; anything else that it raises is masked as an internal error.
+"""
+
+
+Push: TypeAlias = Callable[[str, Mapping[str, Any]], None]
+"""Sends a notification, method and params, on a conversation's own stream, without waiting."""
+
+
+class Feature(Protocol):
+    """One part of what a server offers: its methods and the capabilities that it declares, by era."""
+
+    def methods(self, *, modern: bool) -> Mapping[str, Method]:
+        """Return the methods it answers in that era; read once, when the endpoint is made."""
+        ...
+
+    def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
+        """Return its members of `ServerCapabilities`, truthful for what is offered now (requirement R93)."""
+        ...

@@ -1,0 +1,279 @@
+"""Runs the work of a request with a context that reaches back to its client: questions, progress, log messages.
+
+A question to a handshake-era client is a request on the line. To a stateless client it ends the work: the result says
+what is asked, and when the client makes the request again, with answers, the work runs again from its start and finds
+them (SEP-2322). Knows neither what the work is nor what carries the request.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import anyio
+
+from toolweave.errors import ErrorKind, RequestError, ToolError
+from toolweave.serve.codes import (
+    CAPABILITIES,
+    CLIENT_INFO,
+    INVALID_PARAMS,
+    LOG_LEVEL,
+    MISSING_CAPABILITY,
+    PROTOCOL_VERSION,
+)
+from toolweave.serve.logs import Logs
+from toolweave.serve.progress import ProgressStream
+from toolweave.serve.request import Json, Request
+from toolweave.serve.seal import TTL_SECONDS, Seal
+from toolweave.tools.asking import Caller, LogLevel
+from toolweave.tools.call import CallContext, ProgressCallback
+from toolweave.tools.questions import Keys, Question, can_answer
+
+__all__ = ["ROUND_METHODS", "Rounds", "Work", "check_can"]
+
+_log = logging.getLogger("toolweave.serve")
+
+Work = Callable[[CallContext], Awaitable[Json]]
+"""What a request asks for; runs once for each round."""
+
+ROUND_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
+"""The requests that may be answered by `input_required`."""
+
+_ENVELOPE = frozenset({PROTOCOL_VERSION, CAPABILITIES, CLIENT_INFO, LOG_LEVEL, "progressToken"})
+_NOTHING: Mapping[str, Any] = {}
+_ABILITIES = frozenset({"elicitation", "sampling", "roots"})
+_ANSWERS = frozenset({"inputResponses", "requestState"})
+_UNENDED_SECONDS = 10.0
+"""How long a question waits for its work to end, where a shield keeps it alive."""
+
+
+class Rounds:
+    """Runs the work of requests; one for all requests of a server.
+
+    Args:
+        state: Dependencies for handlers, by name (requirement R95, C29).
+        seal: Seals what travels through the client between rounds.
+        logs: Sends log messages to clients.
+        patience: Seconds that a handshake-era client has to answer a question.
+    """
+
+    def __init__(
+        self,
+        *,
+        state: Mapping[str, Any] | None = None,
+        seal: Seal | None = None,
+        logs: Logs | None = None,
+        patience: float = TTL_SECONDS,
+    ) -> None:
+        self.state: Mapping[str, Any] = {} if state is None else state
+        self.seal = Seal() if seal is None else seal
+        self.logs = Logs() if logs is None else logs
+        self.patience = patience
+
+    async def run(self, request: Request, work: Work) -> Json:
+        """Run the work of a request and return its result's members, or those that ask the client for input.
+
+        Raises:
+            RequestError: The client's answers or its state are not of this request, or it lacks a capability.
+        """
+        meta = request.meta
+        caller = _Resumed(request, self) if request.modern else _Pushed(request, self)
+        token = meta.get("progressToken")
+        if type(token) is str or type(token) is int:
+            return await self._watched(request, token, caller, work)
+        ctx = CallContext(meta=_kept(meta), state=self.state, caller=caller)
+        return await (work(ctx) if caller.plain else caller.run(work, ctx))
+
+    def context(
+        self, request: Request, caller: Caller | None, on_progress: ProgressCallback | None = None
+    ) -> CallContext:
+        """Return the context of a request's work, for those who run it another way than `run` does.
+
+        Its `meta` is the request's `_meta` without what only this hop may say.
+        """
+        return CallContext(on_progress=on_progress, meta=_kept(request.meta), state=self.state, caller=caller)
+
+    def given(self, request: Request) -> Mapping[str, Any]:
+        """Return the answers that came with a request, by key; what was said in an earlier round stays said.
+
+        Raises:
+            RequestError: They are malformed, or the state is not of this request (-32602).
+        """
+        responses = request.object("inputResponses")
+        if "requestState" not in request.params:
+            return responses
+        return responses | self.seal.open(request, request.params["requestState"])
+
+    async def _watched(self, request: Request, token: int | str, caller: _Round, work: Work) -> Json:
+        """Run work whose client wants to see its progress; all of it is sent before the result is returned."""
+        result: Json = {}
+        failure: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            stream = ProgressStream(request.line, token, tasks)
+            try:
+                result = await caller.run(work, self.context(request, caller, stream.report))
+            except Exception as exc:  # boundary: kept out of the task group, which would wrap it
+                failure = exc
+            finally:
+                stream.end()
+        if failure is not None:
+            raise failure
+        return result
+
+
+def _kept(meta: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a request's `_meta` without what only this hop may say."""
+    if _ENVELOPE.issuperset(meta):
+        return _NOTHING
+    return {name: value for name, value in meta.items() if name not in _ENVELOPE}
+
+
+class _Round(Caller, Protocol):
+    @property
+    def plain(self) -> bool:
+        """Whether the work needs nothing around it."""
+        ...
+
+    async def run(self, work: Work, ctx: CallContext) -> Json: ...
+
+
+class _Pushed:
+    """The caller of a handshake-era request: a question is a request on its line."""
+
+    __slots__ = ("_request", "_rounds")
+    plain = True
+
+    def __init__(self, request: Request, rounds: Rounds) -> None:
+        self._request = request
+        self._rounds = rounds
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        return self._request.client.capabilities
+
+    async def run(self, work: Work, ctx: CallContext) -> Json:
+        return await work(ctx)
+
+    async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
+        check_can(questions, self.capabilities)
+        return [await self._put(question) for question in questions]
+
+    async def _put(self, question: Question) -> Any:
+        patience = self._rounds.patience
+        try:
+            with anyio.fail_after(patience):
+                answer = await self._request.line.ask(question.method, question.params(modern=False))
+        except RequestError as exc:
+            raise ToolError(f"the client refused {question.method}: {exc.message}", code=exc.code) from exc
+        except TimeoutError:
+            raise ToolError(
+                f"the client did not answer {question.method} within {patience:g} s", kind=ErrorKind.TIMEOUT
+            ) from None
+        return question.read(answer)
+
+    async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
+        await self._rounds.logs.send(self._request, level, data, logger)
+
+    async def release(self) -> None:
+        await self._request.line.release()
+
+
+class _Resumed:
+    """The caller of a stateless request: a question finds its answer in the request, or ends the work."""
+
+    __slots__ = ("_asked", "_given", "_keys", "_request", "_rounds", "_scope", "_used", "plain")
+
+    _asked: dict[str, Question]
+    _given: Mapping[str, Any]
+    _keys: Keys
+    _scope: anyio.CancelScope
+    _used: Json
+
+    def __init__(self, request: Request, rounds: Rounds) -> None:
+        self._request = request
+        self._rounds = rounds
+        # a client that answers nothing is asked nothing, and a round more costs it nothing
+        self.plain = _ABILITIES.isdisjoint(request.client.capabilities) and _ANSWERS.isdisjoint(request.params)
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        return self._request.client.capabilities
+
+    async def run(self, work: Work, ctx: CallContext) -> Json:
+        self._given = self._rounds.given(self._request)
+        self._asked, self._used, self._keys = {}, {}, Keys()
+        result: Json = {}
+        with anyio.CancelScope() as self._scope:
+            try:
+                result = await work(ctx)
+            except Exception:  # boundary: what the work says of being ended, as a thread's does, is no failure
+                if not self._asked:
+                    raise
+                _log.debug("%s ended for a question", self._request.method, exc_info=True)
+        return self._input_required() if self._asked else result  # however the work took its end
+
+    async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
+        request = self._request
+        if request.method not in ROUND_METHODS:
+            raise ToolError(f"{request.method} cannot ask the client for input")
+        check_can(questions, self.capabilities)
+        keys = self._keys.of(questions)
+        found: list[Any] = []
+        for key, question in zip(keys, questions, strict=True):
+            if key in self._given:
+                found.append(self._read(key, question))
+            else:
+                self._asked[key] = question
+        if len(found) < len(questions):
+            await self._end()
+        return found
+
+    def _read(self, key: str, question: Question) -> Any:
+        answer = self._given[key]
+        try:
+            read = question.read(answer)
+        except ToolError as exc:
+            raise RequestError(f"inputResponses[{key!r}]: {exc.message}", code=INVALID_PARAMS) from exc
+        self._used[key] = answer
+        return read
+
+    async def _end(self) -> None:
+        """End the work, whoever asks: the handler, one of its tasks, or a thread; never returns."""
+        self._scope.cancel()
+        await anyio.sleep(_UNENDED_SECONDS)
+        raise ToolError("a question was asked where the work cannot be ended; ask it outside of the shield")
+
+    def _input_required(self) -> Json:
+        requests = {
+            key: {"method": question.method, "params": question.params(modern=True)}
+            for key, question in self._asked.items()
+        }
+        state = self._rounds.seal.seal(self._request, self._used)
+        return {"resultType": "input_required", "inputRequests": requests, "requestState": state}
+
+    async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
+        await self._rounds.logs.send(self._request, level, data, logger)
+
+    async def release(self) -> None:
+        await self._request.line.release()
+
+
+def check_can(questions: Sequence[Question], declared: Mapping[str, Any]) -> None:
+    """Refuse to ask a client what it did not declare that it answers.
+
+    Raises:
+        RequestError: Naming the capabilities that are missing (-32021).
+    """
+    missing = [question for question in questions if not can_answer(question.needs(), declared)]
+    if not missing:
+        return
+    required: Json = {}
+    for question in missing:
+        for name, parts in question.needs().items():
+            required[name] = {**required.get(name, {}), **parts}
+    raise RequestError(
+        f"the client did not declare the capabilities for {', '.join(sorted({one.method for one in missing}))}",
+        code=MISSING_CAPABILITY,
+        data={"requiredCapabilities": required},
+    )

@@ -1,0 +1,226 @@
+"""An HTTP app on a socket: uvicorn with the bounds it lacks, and an end that lets running calls finish.
+
+The one module that imports uvicorn; import it only to serve. Knows nothing of MCP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, cast
+
+import anyio
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from toolweave.serve.http import HttpApp, HttpLimits
+
+__all__ = ["serve_http"]
+
+_log = logging.getLogger("toolweave.serve.http")
+_GRACE = 1.0
+
+
+async def serve_http(
+    app: HttpApp,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    tls: tuple[str, str] | None = None,
+    on_started: Callable[[str], object] | None = None,
+) -> None:
+    """Serve an app until SIGINT or SIGTERM, or until cancelled.
+
+    On a signal no new request is taken, streams that only wait are ended, and calls that run have
+    `HttpLimits.shutdown_seconds` to finish; a second signal ends them at once.
+
+    Args:
+        app: What `McpServer.asgi_app` returns.
+        host: The address or name to bind.
+        port: The port, 0 for a free one.
+        tls: The files of certificate and key; None for plain HTTP.
+        on_started: Called with the address, such as `http://127.0.0.1:8000`, once requests are taken.
+
+    Raises:
+        OSError: The port cannot be bound.
+    """
+    bound = _bind(host, port)
+    try:
+        url = f"{'http' if tls is None else 'https'}://{_authority(host, bound)}"
+        async with app.lifespan():
+            server = _Server(_config(app, tls), app, bound.getsockname()[0])
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_stop_on_signals, server)
+                tasks.start_soon(_tell, server, on_started, url)
+                try:
+                    await server.serve(sockets=[bound])
+                finally:
+                    tasks.cancel_scope.cancel()
+                    with anyio.CancelScope(shield=True):
+                        await server.finish(bound)
+    finally:
+        bound.close()
+
+
+def _config(app: HttpApp, tls: tuple[str, str] | None) -> uvicorn.Config:
+    limits = app.limits
+    return uvicorn.Config(
+        cast("Any", app),
+        http=partial(_Protocol, limits=limits),  # pyright: ignore[reportArgumentType] - called like the class
+        ws="none",
+        lifespan="off",  # entered around the server, so that its errors reach the caller
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=limits.connections,
+        timeout_keep_alive=limits.keep_alive_seconds,  # pyright: ignore[reportArgumentType] - any number of seconds
+        timeout_graceful_shutdown=round(limits.shutdown_seconds + 2 * _GRACE),
+        ssl_certfile=None if tls is None else tls[0],
+        ssl_keyfile=None if tls is None else tls[1],
+    )
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family, _, _, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
+    bound = socket.create_server(address[:2], family=family, backlog=2048)
+    bound.setblocking(False)
+    return bound
+
+
+def _authority(host: str, bound: socket.socket) -> str:
+    return f"{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{bound.getsockname()[1]}"
+
+
+async def _tell(server: _Server, on_started: Callable[[str], object] | None, url: str) -> None:
+    await server.ready.wait()
+    _log.info("serving MCP at %s", url)
+    if not server.app.authorizes and not ipaddress.ip_address(server.bound_address).is_loopback:
+        _log.warning("%s is open to everybody who can reach it; `auth` would ask who calls", url)
+    if on_started is not None:
+        on_started(url)
+
+
+async def _stop_on_signals(server: _Server) -> None:
+    """Ask the server to stop at the first signal, and to drop what runs at the second."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            server.force_exit = server.should_exit
+            server.should_exit = True
+            if server.force_exit:
+                server.app.abort()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server with our signals, and with an end that our app takes part in."""
+
+    def __init__(self, config: uvicorn.Config, app: HttpApp, address: str) -> None:
+        super().__init__(config)
+        self.app = app
+        self.ready = anyio.Event()
+        self._over = False
+        self.bound_address = address
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Leave signals alone: `serve_http` receives them, and returns instead of raising them again."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Tell that requests are taken."""
+        await super().startup(sockets)
+        self.ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let running calls finish, then cancel them."""
+        self._over = True
+        await self.app.drain()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._abort_in_time)
+            await super().shutdown(sockets)
+            tasks.cancel_scope.cancel()
+
+    async def finish(self, bound: socket.socket) -> None:
+        """End a server that was cancelled: what runs is cancelled, too."""
+        if self.started and not self._over:
+            self.app.abort()
+            await self.shutdown([bound])
+        with anyio.move_on_after(_GRACE):
+            while self.server_state.tasks:
+                await anyio.sleep(0.01)
+
+    async def _abort_in_time(self) -> None:
+        await anyio.sleep(self.app.limits.shutdown_seconds)
+        self.app.abort()
+
+
+class _Protocol(HttpToolsProtocol):
+    """uvicorn's HTTP/1.1 with bounds on the time and the size of a request's head (slowloris)."""
+
+    def __init__(self, *args: Any, limits: HttpLimits, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._limits = limits
+        self._in_head = False
+        self._head_bytes = 0
+        self._skip_chunk = False
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Give the first request its time."""
+        super().connection_made(transport)
+        self._in_head = True
+        self._head_timer = self.loop.call_later(self._limits.header_seconds, self._too_slow)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clock."""
+        self._disarm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the parser, then see whether a head is still unfinished."""
+        super().data_received(data)
+        if not self._in_head:
+            return
+        if self._skip_chunk:
+            self._skip_chunk = False  # a pipelined head may share its first chunk with the request before
+        else:
+            self._head_bytes += len(data)
+        if self._head_bytes > self._limits.header_bytes:
+            self._refuse(b"431 Request Header Fields Too Large")
+        elif self._head_timer is None:
+            self._head_timer = self.loop.call_later(self._limits.header_seconds, self._too_slow)
+
+    def on_message_begin(self) -> None:
+        """A head begins."""
+        self._in_head = True
+        self._head_bytes = 0
+        self._skip_chunk = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """A head is complete."""
+        self._in_head = False
+        self._disarm()
+        super().on_headers_complete()
+
+    def _disarm(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _too_slow(self) -> None:
+        self._refuse(b"408 Request Timeout")
+
+    def _refuse(self, status: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(b"HTTP/1.1 " + status + b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+            self.transport.close()

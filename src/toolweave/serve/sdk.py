@@ -1,0 +1,219 @@
+"""The official SDK's low-level `Server`, answering with our endpoint: the one server-side `import mcp`.
+
+It carries what is unusual on the way of a tool call: handshake-era HTTP sessions, authorization, every refusal of a
+malformed request, and the SDK's own loop for those who choose it. One middleware hands every request to the endpoint
+before the SDK parses it, so results travel as they were made (PROTOCOL.md 3, "fidelity").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, cast
+from uuid import uuid4
+
+from anyio.abc import TaskGroup
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware, get_access_token
+from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
+from mcp.server.auth.provider import AccessToken, principal_components
+from mcp.server.auth.routes import build_resource_metadata_url, create_protected_resource_routes
+from mcp.server.connection import Connection
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp.shared.dispatcher import DispatchContext
+from mcp.shared.exceptions import MCPError
+from pydantic import AnyHttpUrl, ConfigDict, TypeAdapter
+from starlette.middleware.authentication import AuthenticationMiddleware
+
+from toolweave.errors import RequestError
+from toolweave.serve.asgi import App, ShownHeaders
+from toolweave.serve.auth import Auth, principal_of
+from toolweave.serve.codes import CAPABILITIES, CLIENT_INFO, INVALID_PARAMS, MODERN_VERSION
+from toolweave.serve.endpoint import Endpoint
+from toolweave.serve.request import Client, Json, Push, Request
+
+__all__ = ["Conversations", "protected", "sdk_server", "serve_stdio"]
+
+_DECLARED = "toolweave.declared"
+_JOINED = "toolweave.joined"
+_CONVERSATION = "toolweave.conversation"
+_UNGATED = frozenset({"initialize", "ping"})
+
+
+class Conversations(Protocol):
+    """Who is told of changes: the handshake-era conversations that are open."""
+
+    def join(self, push: Push, *, conversation: str) -> Callable[[], None]:
+        """Tell `push` of every change from now on; returns what ends that."""
+        ...
+
+
+def sdk_server(
+    endpoint: Endpoint,
+    *,
+    conversations: Conversations | None = None,
+    lifespan: Callable[[], AbstractAsyncContextManager[TaskGroup]],
+    tool_schema: Callable[[str], Mapping[str, Any] | None] | None = None,
+) -> Server[Any]:
+    """Return an SDK server that answers with the endpoint.
+
+    Args:
+        endpoint: What answers.
+        conversations: Told of every handshake-era conversation; None pushes nothing.
+        lifespan: Entered once by whatever runs the SDK's server; yields a task group for what is told to clients.
+        tool_schema: The input schema of a tool by name, for the check of mirrored arguments (`x-mcp-header`).
+    """
+    info = endpoint.info
+    server: Server[Any] = Server(
+        str(info["name"]),
+        version=str(info["version"]),
+        lifespan=lambda _: lifespan(),
+        get_tool_input_schema=tool_schema,
+    )
+    server.middleware[:] = [_Bridge(endpoint, conversations)]
+    return server
+
+
+class _Bridge:
+    """The middleware: every request to the endpoint, nothing of it to the SDK's own handlers."""
+
+    def __init__(self, endpoint: Endpoint, conversations: Conversations | None) -> None:
+        self._endpoint = endpoint
+        self._conversations = conversations
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        outbound, connection = _parts(ctx)
+        if ctx.request_id is None:
+            if ctx.method == "notifications/initialized":
+                self._join(connection, ctx.lifespan_context)
+            return await call_next(ctx)
+        if ctx.protocol_version != MODERN_VERSION:
+            if ctx.method == "initialize":
+                connection.state[_DECLARED] = dict(ctx.params or {})
+            elif ctx.method not in _UNGATED and not connection.initialize_accepted:
+                raise MCPError(code=INVALID_PARAMS, message=f"{ctx.method} before initialize")
+        request = Request(
+            method=ctx.method,
+            params=ctx.params or {},
+            client=_client(ctx, connection),
+            line=_Line(outbound, ctx),
+            id=ctx.request_id,
+            headers={} if ctx.request is None else ShownHeaders(ctx.request.scope["headers"]),
+        )
+        try:
+            return await self._endpoint.answer(request)
+        except RequestError as exc:
+            raise MCPError(code=exc.code, message=exc.message, data=exc.data) from None
+
+    def _join(self, connection: Connection, tasks: TaskGroup) -> None:
+        if self._conversations is None or not connection.has_standalone_channel or _JOINED in connection.state:
+            return
+        connection.state[_JOINED] = True
+
+        def push(method: str, params: Mapping[str, Any]) -> None:
+            tasks.start_soon(connection.notify, method, params)
+
+        connection.exit_stack.callback(self._conversations.join(push, conversation=_conversation(connection)))
+
+
+class _Line:
+    """The way back through the SDK's dispatcher."""
+
+    def __init__(self, outbound: DispatchContext[Any], ctx: ServerRequestContext[Any, Any]) -> None:
+        self._outbound = outbound
+        self._ctx = ctx
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        await self._outbound.notify(method, params)
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
+        try:
+            return await self._outbound.send_raw_request(method, params)
+        except MCPError as exc:
+            raise RequestError(exc.message, code=exc.code, data=exc.data) from None
+
+    async def release(self) -> None:
+        if self._ctx.close_sse_stream is not None:
+            await self._ctx.close_sse_stream()
+
+
+def _parts(ctx: ServerRequestContext[Any, Any]) -> tuple[DispatchContext[Any], Connection]:
+    """Return what the SDK keeps private of a request: its own channel, and its connection."""
+    session = ctx.session
+    return session._request_outbound, session._connection  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
+
+
+def _conversation(connection: Connection) -> str:
+    return connection.state.setdefault(_CONVERSATION, uuid4().hex)
+
+
+def _client(ctx: ServerRequestContext[Any, Any], connection: Connection) -> Client:
+    if ctx.protocol_version == MODERN_VERSION:
+        meta = cast("Json", (ctx.params or {}).get("_meta") or {})
+        declared, info, conversation = meta.get(CAPABILITIES), meta.get(CLIENT_INFO), None
+    else:
+        handshake = connection.state.get(_DECLARED, {})
+        declared, info = handshake.get("capabilities"), handshake.get("clientInfo")
+        conversation = _conversation(connection) if connection.has_standalone_channel else None
+    return Client(
+        version=ctx.protocol_version,
+        capabilities=cast("Json", declared) if isinstance(declared, dict) else {},
+        info=cast("Json", info) if isinstance(info, dict) else None,
+        principal=_principal(),
+        conversation=conversation,
+    )
+
+
+def _principal() -> str | None:
+    token = get_access_token()
+    if token is None:
+        return None
+    return principal_of(*principal_components(token))
+
+
+class _Verifier:
+    """Our `Auth` as the SDK's `TokenVerifier`."""
+
+    def __init__(self, auth: Auth) -> None:
+        self._auth = auth
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        identity = await self._auth.identify(token)
+        if identity is None:
+            return None
+        return AccessToken(
+            token="",  # nobody behind this needs it, so nobody can pass it on
+            client_id=identity.client_id,
+            scopes=list(identity.scopes),
+            expires_at=identity.expires_at,
+            subject=identity.subject,
+            claims=None if identity.issuer is None else {"iss": identity.issuer},
+        )
+
+
+_url = TypeAdapter(AnyHttpUrl, config=ConfigDict(url_preserve_empty_path=True)).validate_python
+"""A URL as it is written: issuers are compared by text (RFC 9207)."""
+
+
+def protected(app: App, auth: Auth) -> tuple[App, dict[str, App]]:
+    """Put the authorization before an app; return it, and the public metadata of RFC 9728 by path."""
+    metadata_url, public = None, dict[str, App]()
+    if auth.resource is not None:
+        resource = _url(auth.resource)
+        metadata_url = build_resource_metadata_url(resource)
+        routes = create_protected_resource_routes(
+            resource_url=resource,
+            authorization_servers=[_url(server) for server in auth.authorization_servers],
+            scopes_supported=list(auth.required_scopes) or None,
+        )
+        public = {route.path: cast("App", route) for route in routes}
+    required = RequireAuthMiddleware(AuthContextMiddleware(cast("Any", app)), list(auth.required_scopes), metadata_url)
+    authorized = AuthenticationMiddleware(cast("Any", required), backend=BearerAuthBackend(_Verifier(auth)))
+    return cast("App", authorized), public
+
+
+async def serve_stdio(server: Server[Any]) -> None:
+    """Serve one client over standard input and output with the SDK's own loop."""
+    async with stdio_server() as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())

@@ -1,0 +1,178 @@
+"""The ways to serve an endpoint: over stdio, over HTTP, in process, and each as the process's main job.
+
+Imports a carrier when it is used, so that a server over stdio loads nothing of HTTP. Knows nothing of what is offered.
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+import anyio.abc
+
+from toolweave.serve.blocking import run_blocking
+from toolweave.serve.changes import Changes
+from toolweave.serve.endpoint import Endpoint
+from toolweave.serve.inprocess import ClientEnd, Visits, in_process
+
+if TYPE_CHECKING:
+    from toolweave.serve.http import HttpApp, HttpOptions
+
+__all__ = ["Served"]
+
+
+class Served(ABC):
+    """What can be served.
+
+    Attributes:
+        endpoint: What answers requests; carriers bring them to it.
+        changes: Everybody who is told of changes.
+    """
+
+    endpoint: Endpoint
+    changes: Changes
+
+    def __init__(self) -> None:
+        self._visits = Visits(self._visit)
+
+    @abstractmethod
+    def running(self) -> AbstractAsyncContextManager[anyio.abc.TaskGroup]:
+        """Enter what the server needs while it is served; a carrier does this once, any number may."""
+
+    @abstractmethod
+    def tool_schema(self, name: str) -> Mapping[str, Any] | None:
+        """Return the input schema of a tool that is offered under this name, or None."""
+
+    # stdio
+
+    async def serve_stdio(self, *, engine: Literal["auto", "sdk"] = "auto") -> None:
+        """Serve one client over standard input and output, until it ends the conversation or a signal does.
+
+        Nothing else may write to standard output; `print` goes to standard error meanwhile.
+
+        Args:
+            engine: `"sdk"` lets the official SDK's loop carry the messages.
+
+        Raises:
+            RuntimeError: A server of this process serves them already.
+        """
+        await self._serve_stdio(engine=engine, owns_process=False)
+
+    def run_stdio(self, *, engine: Literal["auto", "sdk"] = "auto") -> None:
+        """Serve over standard input and output as the process's main job; returns when the client is gone.
+
+        Raises:
+            RuntimeError: Called inside an event loop; use `await serve_stdio()` there.
+        """
+        run_blocking(functools.partial(self._serve_stdio, engine=engine, owns_process=True), instead="serve_stdio")
+
+    async def _serve_stdio(self, *, engine: str, owns_process: bool) -> None:
+        if engine == "sdk":
+            from toolweave.serve.sdk import serve_stdio as sdk_stdio  # the SDK is for those who ask for it
+
+            await sdk_stdio(self.sdk_server())
+            return
+        from toolweave.serve.stdio import serve_stdio
+
+        await serve_stdio(
+            self.endpoint,
+            lifespan=self.running,
+            conversations=self.changes,
+            closing=self.changes.close,
+            owns_process=owns_process,
+        )
+
+    # HTTP
+
+    def asgi_app(self, *, host: str = "127.0.0.1", **options: Unpack[HttpOptions]) -> HttpApp:
+        """Return the server as an ASGI app, whose lifespan enters toolsets that are not open (requirement C21).
+
+        Args:
+            host: The address that will be bound; it decides which Host headers are right.
+            **options: See `HttpOptions`; `path` is `/mcp` by default.
+
+        Raises:
+            ConfigError: An option is wrong.
+        """
+        from toolweave.serve.http import http_app
+
+        return http_app(
+            self.endpoint,
+            self.sdk_server,
+            host=host,
+            tool_schema=self.tool_schema,
+            on_drain=[self.changes.close],
+            options=options,
+        )
+
+    async def serve_http(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        *,
+        tls: tuple[str, str] | None = None,
+        on_started: Callable[[str], object] | None = None,
+        **options: Unpack[HttpOptions],
+    ) -> None:
+        """Serve over HTTP until SIGINT or SIGTERM, or until cancelled; calls that run may finish.
+
+        Args:
+            host: The address or name to bind.
+            port: The port, 0 for a free one.
+            tls: The files of certificate and key; None for plain HTTP.
+            on_started: Called with the address, such as `http://127.0.0.1:8000`, once requests are taken.
+            **options: See `HttpOptions`; `path` is `/mcp` by default.
+
+        Raises:
+            ConfigError: An option is wrong.
+            OSError: The port cannot be bound.
+        """
+        from toolweave.serve.run import serve_http
+
+        app = self.asgi_app(host=host, **options)
+        await serve_http(app, host=host, port=port, tls=tls, on_started=on_started)
+
+    def run_http(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        *,
+        tls: tuple[str, str] | None = None,
+        on_started: Callable[[str], object] | None = None,
+        **options: Unpack[HttpOptions],
+    ) -> None:
+        """Serve over HTTP as the process's main job, until SIGINT or SIGTERM; see `serve_http`.
+
+        Raises:
+            RuntimeError: Called inside an event loop; use `await serve_http()` there.
+        """
+        serve = functools.partial(self.serve_http, host, port, tls=tls, on_started=on_started, **options)
+        run_blocking(serve, instead="serve_http")
+
+    # in process
+
+    async def __aenter__(self) -> ClientEnd:
+        """Begin a conversation in this process, for `connect_mcp(server)`; each task may have one."""
+        return await self._visits.enter()
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return await self._visits.leave(exc_type, exc, traceback)
+
+    @asynccontextmanager
+    async def _visit(self) -> AsyncGenerator[ClientEnd, None]:
+        async with self.running(), in_process(self.endpoint, conversations=self.changes) as channel:
+            yield channel
+
+    def sdk_server(self) -> Any:
+        """Return the official SDK's low-level `Server` in front of this one, for what is built on that."""
+        from toolweave.serve.sdk import sdk_server
+
+        return sdk_server(
+            self.endpoint, conversations=self.changes, lifespan=self.running, tool_schema=self.tool_schema
+        )

@@ -1,0 +1,309 @@
+"""A server as its author sees it: what it offers, and the ways to serve it.
+
+Puts the endpoint, its features and the carriers together; what each does stands in its own module.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload, runtime_checkable
+
+import anyio
+import anyio.abc
+
+from toolweave.serve.calls import ExposeErrors, Tools
+from toolweave.serve.changes import Changes
+from toolweave.serve.endpoint import Endpoint
+from toolweave.serve.listen import Listen
+from toolweave.serve.logs import Logs
+from toolweave.serve.offering import Offering
+from toolweave.serve.prompts import Promptful
+from toolweave.serve.request import Feature, Json
+from toolweave.serve.resources import Resourceful
+from toolweave.serve.rounds import Rounds
+from toolweave.serve.seal import Seal
+from toolweave.serve.served import Served
+from toolweave.serve.tasks import TaskRule, Tasks, TaskSupport
+from toolweave.state import Store
+from toolweave.tools import (
+    Alias,
+    FunctionTool,
+    Tool,
+    ToolRegistry,
+    Toolset,
+    ToolSource,
+    filtered,
+    renamed,
+    tool,
+)
+from toolweave.tools.sources import with_registry
+
+__all__ = ["AgentLike", "McpServer", "create_mcp_server"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The settings of a server that are values; see `create_mcp_server`."""
+
+    instructions: str | None = None
+    state: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    page_size: int | None = 100
+    expose_errors: ExposeErrors | None = None
+    ttl_ms: int = 0
+    cache_scope: str = "private"
+    tasks: Mapping[str, TaskSupport | TaskRule] = field(default_factory=dict[str, Any])
+    store: Store | None = None
+    logging: bool = False
+    request_state_keys: Sequence[str | bytes] | None = field(default=None, repr=False)
+
+
+@runtime_checkable
+class AgentLike(Protocol):
+    """An agent, as a server knows it: a name, and itself as a tool (requirement R85)."""
+
+    @property
+    def name(self) -> str:
+        """The agent's name."""
+        ...
+
+    def as_tool(self) -> Tool:
+        """Return the tool that runs the agent on one `message`."""
+        ...
+
+
+def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of its own
+    *,
+    name: str,
+    version: str,
+    title: str | None = None,
+    instructions: str | None = None,
+    website_url: str | None = None,
+    icons: Sequence[Mapping[str, Any]] = (),
+    tools: ToolSource = (),
+    agents: Iterable[AgentLike] = (),
+    resources: Resourceful = (),
+    prompts: Promptful = (),
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    state: Mapping[str, Any] | None = None,
+    page_size: int | None = 100,
+    expose_errors: ExposeErrors | None = None,
+    ttl_ms: int = 0,
+    cache_scope: Literal["private", "public"] = "private",
+    tasks: Mapping[str, TaskSupport | TaskRule] | None = None,
+    store: Store | None = None,
+    logging: bool = False,
+    request_state_keys: Sequence[str | bytes] | None = None,
+) -> McpServer:
+    """Return an MCP server that offers tools and agents, in every protocol revision (requirement R83).
+
+    Args:
+        name: Its name, for programs.
+        version: Its own version.
+        title: Its name for people.
+        instructions: What it tells models about itself.
+        website_url: Where people read about it.
+        icons: Icon objects of the specification.
+        tools: Functions, tools, a registry, a connection, a hub, any other toolset, or a sequence of these.
+        agents: Each is offered as the tool `agent_<name>` (requirement C22).
+        resources: What `@resource` made, a `ResourceSource` such as `directory(PATH)`, or a sequence of these.
+        prompts: Functions, what `@prompt` made, a `PromptSource`, or a sequence of these.
+        include: Offers only these tools, by their own names; it wins over `exclude` (requirement R33).
+        exclude: Leaves these tools out.
+        state: Dependencies for handlers: `ctx.state` (requirements R95, C29).
+        page_size: Entries on a page of a list; None puts all on one.
+        expose_errors: Whether a client reads the message of an unexpected exception; by default it does over stdio
+            and in process, and over HTTP it is masked. Stack traces are in the log only (R104, C31).
+        ttl_ms: How long clients may keep lists, in milliseconds.
+        cache_scope: `"public"` when every caller is offered the same.
+        tasks: The tools whose calls become tasks, by name: `"optional"` makes plain calls of clients without tasks,
+            `"required"` refuses them, a `TaskRule` says more.
+        store: Keeps tasks; by default in this process, for an hour.
+        logging: Send what handlers say by `ctx.log`, and declare that; MCP has deprecated it (C12).
+        request_state_keys: Secrets of at least 32 bytes that seal what travels through clients while a handler waits
+            for their input, the newest first; by default made up for this process, so replicas must share some.
+
+    Raises:
+        SchemaError: Naming the tool, the schema and the JSON pointer at fault (requirement R96).
+        DuplicateToolError: Two local tools have one name.
+        TypeError: Something offers no tools.
+    """
+    info: Json = {"name": name, "version": version}
+    optional = {"title": title, "websiteUrl": website_url, "icons": list(icons) or None}
+    info.update((key, value) for key, value in optional.items() if value is not None)
+    registry, toolset = with_registry(tools)
+    for agent in agents:
+        registry.add(_agent_tool(agent))
+    included, excluded = frozenset(include), frozenset(exclude)
+    if included or excluded:
+        toolset = filtered(toolset, included, excluded)
+    options = Options(
+        instructions=instructions,
+        state=state or {},
+        page_size=page_size,
+        expose_errors=expose_errors,
+        ttl_ms=ttl_ms,
+        cache_scope=cache_scope,
+        tasks=tasks or {},
+        store=store,
+        logging=logging,
+        request_state_keys=request_state_keys,
+    )
+    return McpServer(info, registry, toolset, options, resources=resources, prompts=prompts)
+
+
+def _agent_tool(agent: AgentLike) -> Tool:
+    if not isinstance(agent, AgentLike):  # pyright: ignore[reportUnnecessaryIsInstance]  # strangers pass anything
+        raise TypeError(f"agents= takes what has a name and as_tool(), not {type(agent).__name__}")
+    made = agent.as_tool()
+    if made.name != agent.name:
+        return made  # its author named it
+    return Tool(*_named(made, f"agent_{agent.name}"))
+
+
+def _named(made: Tool, name: str) -> tuple[Any, Toolset]:
+    other = renamed(made.toolset, {made.name: name})
+    return other.snapshot().by_name[name], other
+
+
+class McpServer(Offering, Served):
+    """What `create_mcp_server` returns: what is offered, and the ways to serve it.
+
+    Attributes:
+        tools: Everything that is offered as a tool.
+        endpoint: What answers requests; carriers bring them to it.
+        changes: Everybody who is told of changes.
+    """
+
+    def __init__(
+        self,
+        info: Mapping[str, Any],
+        registry: ToolRegistry,
+        toolset: Toolset,
+        options: Options,
+        *,
+        resources: Resourceful = (),
+        prompts: Promptful = (),
+    ) -> None:
+        super().__init__()
+        self.name = str(info["name"])
+        self.tools = toolset
+        self.changes = Changes()
+        self._registry = registry
+        logs = Logs(enabled=options.logging)
+        self._rounds = Rounds(state=options.state, seal=Seal(options.request_state_keys), logs=logs)
+        self._store = options.store
+        self._tasks = Tasks(options.tasks, rounds=self._rounds, changes=self.changes, store=options.store)
+        self._calls = Tools(
+            toolset,
+            rounds=self._rounds,
+            tasks=self._tasks,
+            page_size=options.page_size,
+            expose_errors=options.expose_errors,
+        )
+        features: list[Feature] = [
+            self._calls,
+            *self._offer(
+                resources,
+                prompts,
+                changes=self.changes,
+                rounds=self._rounds,
+                page_size=options.page_size,
+                expose_errors=options.expose_errors,
+            ),
+            self._tasks,
+            logs,
+            Listen(self.changes, declared=self._declared, filters={"taskIds": self._tasks}),
+        ]
+        self.endpoint = Endpoint(
+            info,
+            instructions=options.instructions,
+            features=features,
+            ttl_ms=options.ttl_ms,
+            cache_scope=options.cache_scope,
+        )
+        for spec in toolset.snapshot():
+            self._calls.admit(spec)
+        self.changes.watch(toolset)
+
+    def _declared(self) -> Json:
+        return self.endpoint.capabilities(modern=True)
+
+    # what it offers
+
+    @overload
+    def tool(self, item: Callable[P, R], /) -> FunctionTool[P, R]: ...
+    @overload
+    def tool(self, item: Tool, /) -> Tool: ...
+    @overload
+    def tool(self, /, **options: Any) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+    def tool(self, item: Any = None, /, **options: Any) -> Any:
+        """Offer a tool, also while clients are connected; also a decorator, with the options of `@tool`.
+
+        Raises:
+            SchemaError: The signature or a schema is wrong; names the tool and the JSON pointer.
+            DuplicateToolError: The name is taken.
+        """
+        if item is None:
+            return functools.partial(self._add, options)
+        return self._add(options, item)
+
+    def _add(self, options: Mapping[str, Any], item: Any) -> Tool:
+        function: Any = item
+        made: Tool = item if isinstance(item, Tool) and not options else tool(**options)(function)
+        self._calls.admit(made.spec)
+        return self._registry.add(made)
+
+    def remove_tool(self, name: str) -> None:
+        """Stop offering a tool that was given as a function or a tool.
+
+        Raises:
+            KeyError: There is none of this name.
+        """
+        self._registry.remove(name)
+
+    def alias(self, old: str, new: str, *, deprecated: str | bool | None = True, sunset: date | None = None) -> Alias:
+        """Let a tool be called by an old name too, unlisted; uses are counted, the first is warned of (R102).
+
+        Raises:
+            DuplicateToolError: The old name is taken.
+            KeyError: There is no tool `new`.
+        """
+        return self._registry.alias(old, new, deprecated=deprecated, sunset=sunset)
+
+    @property
+    def aliases(self) -> Mapping[str, Alias]:
+        """The old names, with the number of their uses."""
+        return self._registry.aliases
+
+    # while it is served
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[anyio.abc.TaskGroup, None]:
+        """Enter what the server needs while it is served; a carrier does this once, any number may.
+
+        Toolsets that are not open are entered; the task group ends with the block.
+        """
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.tools)
+            if self._store is not None:
+                await stack.enter_async_context(self._store)
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(tasks.cancel_scope.cancel)
+            stack.enter_context(self._tasks.within(tasks))
+            yield tasks
+
+    def tool_schema(self, name: str) -> Mapping[str, Any] | None:
+        """Return the input schema of a tool that is offered under this name, or None."""
+        spec = self._calls.find(name)
+        return None if spec is None else spec.input_schema
+
+    def __repr__(self) -> str:
+        return f"<McpServer {self.name!r}, {len(self.tools.snapshot())} tools>"

@@ -1,0 +1,155 @@
+"""A server over standard input and output: our own loop for every era, without the SDK (start-up is what counts here).
+
+One line is one message. The end of the input, SIGTERM and SIGINT end it in bounded time: what runs is cancelled, what
+is due is written. Knows no method; `conversation.py` has the protocol and `pipes.py` the descriptors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext, suppress
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from toolweave.serve.codes import INVALID_REQUEST
+from toolweave.serve.conversation import Conversation, Conversations
+from toolweave.serve.endpoint import Endpoint
+from toolweave.serve.jsonrpc import MAX_MESSAGE_BYTES, encode_error
+from toolweave.serve.pipes import LineReader, LineWriter, standard_streams
+
+__all__ = ["DRAIN_SECONDS", "serve_stdio"]
+
+_log = logging.getLogger("toolweave.serve")
+
+DRAIN_SECONDS = 1.0
+"""How long requests may still run when the end has begun; clients wait about twice as long before they kill."""
+_WRITE_SECONDS = 0.5
+_LAST_SECONDS = 2.0
+
+
+async def serve_stdio(
+    endpoint: Endpoint,
+    *,
+    lifespan: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
+    conversations: Conversations | None = None,
+    closing: Callable[[], None] = lambda: None,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+    owns_process: bool = False,
+) -> None:
+    """Serve one client over standard input and output, until it ends the conversation or a signal does.
+
+    Args:
+        endpoint: What answers.
+        lifespan: What is entered while it serves; what that prints does no harm any more.
+        conversations: Told of a handshake-era conversation.
+        closing: Called when the end begins, so that streams of changes can end in good order.
+        max_message_bytes: A longer line is refused.
+        owns_process: The process does nothing else: it exits even if a function that blocks a thread does not let go.
+
+    Raises:
+        RuntimeError: A server of this process serves them already.
+        OSError: The process has no standard input or output.
+    """
+    with standard_streams() as (source, sink), _last_resort(owns_process) as start_clock:
+        reader = LineReader(source, max_bytes=max_message_bytes)
+        writer = LineWriter(sink)
+        try:
+            async with lifespan(), anyio.create_task_group() as tasks:
+                conversation = Conversation(endpoint, writer, tasks, conversations=conversations)
+                try:
+                    await _converse(reader, writer, conversation, tasks, closing)
+                finally:
+                    start_clock()
+                    conversation.end()
+                    tasks.cancel_scope.cancel()
+        finally:
+            with anyio.move_on_after(_WRITE_SECONDS, shield=True):
+                await writer.drained()
+            writer.close()
+
+
+async def _converse(
+    reader: LineReader,
+    writer: LineWriter,
+    conversation: Conversation,
+    tasks: anyio.abc.TaskGroup,
+    closing: Callable[[], None],
+) -> None:
+    """Take lines until the input ends, a signal comes or nobody reads the output; then let requests finish."""
+    current = anyio.CancelScope()
+
+    def stop() -> None:
+        current.cancel()
+
+    async def stop_when_unread() -> None:
+        await writer.closed.wait()
+        stop()
+
+    tasks.start_soon(stop_when_unread)
+    with _signals(stop):
+        with current:
+            await _read(reader, writer, conversation)
+        closing()
+        if not writer.closed.is_set():
+            with anyio.move_on_after(DRAIN_SECONDS) as current:  # which a second signal cuts short
+                await conversation.drain()
+
+
+async def _read(reader: LineReader, writer: LineWriter, conversation: Conversation) -> None:
+    async with aclosing(reader.lines()) as lines:
+        async for line in lines:
+            if line is None:
+                refusal = f"Invalid request: the message is longer than {reader.max_bytes} bytes"
+                writer.write(encode_error(None, INVALID_REQUEST, refusal))
+            else:
+                await conversation.take(line)
+
+
+@contextmanager
+def _signals(stop: Callable[[], None]) -> Generator[None, None, None]:
+    """Call `stop` for SIGTERM and SIGINT instead of what is done else; only the main thread is sent them."""
+    loop = asyncio.get_running_loop()
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            handler = signal.getsignal(number)
+            if handler is signal.SIG_IGN:
+                continue  # as `nohup` and shells in the background want it
+            with suppress(NotImplementedError):  # Windows, where asyncio ends the program by itself
+                loop.add_signal_handler(number, stop)
+                before[number] = handler
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+@contextmanager
+def _last_resort(owns_process: bool) -> Generator[Callable[[], None], None, None]:
+    """Yield what starts the clock after which the process exits if the block has not ended."""
+    clock = threading.Timer(_LAST_SECONDS, _exit)
+    clock.daemon = True
+
+    def start() -> None:
+        if owns_process and clock.ident is None:
+            clock.start()
+
+    try:
+        yield start
+    finally:
+        clock.cancel()
+
+
+def _exit() -> None:
+    _log.error("a function that was called does not let go of its thread; the process exits without it")
+    logging.shutdown()
+    os._exit(1)

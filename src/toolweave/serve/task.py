@@ -1,0 +1,210 @@
+"""One task: what it says of itself, the questions that it waits with, and its end.
+
+Knows neither the work nor who may see it; that is `tasks.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import anyio
+
+from toolweave.errors import RequestError, ToolError
+from toolweave.serve.codes import INVALID_PARAMS
+from toolweave.serve.request import Json
+from toolweave.serve.rounds import check_can
+from toolweave.tools.asking import LogLevel
+from toolweave.tools.call import Progress
+from toolweave.tools.questions import Keys, Question
+
+__all__ = ["ENDED", "Task", "TaskCaller"]
+
+ENDED = frozenset({"completed", "failed", "cancelled"})
+"""The statuses that are final."""
+_SHOWN_WHEN = {"result": "completed", "error": "failed", "inputRequests": "input_required"}
+
+
+class Task:
+    """A task that runs here.
+
+    Args:
+        id: Its name; nobody can guess it.
+        ttl_ms: Milliseconds from its creation until it is forgotten.
+        poll_ms: How often clients should look, in milliseconds.
+        now: Tells the time in seconds since the epoch.
+        changed: Called after every change that clients can see.
+    """
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - the field's name
+        *,
+        ttl_ms: int,
+        poll_ms: int,
+        now: Callable[[], float],
+        changed: Callable[[Task], None],
+    ) -> None:
+        self.id = id
+        self.scope = anyio.CancelScope()
+        self.questions: dict[str, Question] = {}
+        self._answers: dict[str, Any] = {}
+        self._keys = Keys()
+        self._used: set[str] = set()
+        self._now = now
+        self._changed = changed
+        self._news = anyio.Event()
+        self.expires_at = now() + ttl_ms / 1000
+        made = self._stamp()
+        self._shown: Json = {"taskId": id, "status": "working", "createdAt": made, "lastUpdatedAt": made}
+        self._shown |= {"ttlMs": ttl_ms, "pollIntervalMs": poll_ms}
+
+    @property
+    def status(self) -> str:
+        """`working`, `input_required`, `completed`, `failed` or `cancelled`."""
+        return self._shown["status"]
+
+    @property
+    def ended(self) -> bool:
+        """Whether the status is final."""
+        return self.status in ENDED
+
+    def show(self) -> Json:
+        """Return all that a client may see of it, as the extension writes it (`DetailedTask`)."""
+        return dict(self._shown)
+
+    def progress(self, progress: Progress) -> None:
+        """Take what the handler reports as the message of the status."""
+        if self.ended:
+            return
+        total = "" if progress.total is None else f"/{progress.total:g}"
+        self._update(statusMessage=progress.message or f"{progress.progress:g}{total}")
+
+    def end(self, status: str, message: str | None = None, result: Json | None = None) -> bool:
+        """Reach `completed`, with its `result`, or `cancelled`; return False if it has ended already."""
+        if self.ended:
+            return False
+        self.questions.clear()
+        self._update(status=status, statusMessage=message, result=result)
+        return True
+
+    def fail(self, error: RequestError, *, anew: bool = False) -> None:
+        """Fail with a JSON-RPC error, unless it has ended; with `anew` also then, for nobody has read the end yet."""
+        if not self.ended or anew:
+            made = {"code": error.code, "message": error.message}
+            made |= {} if error.data is None else {"data": error.data}
+            self.questions.clear()
+            self._update(status="failed", statusMessage=error.message, error=made)
+
+    async def ask(self, questions: Sequence[Question], given: Mapping[str, Any]) -> list[Any]:
+        """Wait with questions until the client answered all of them, save those that `given` answers by key."""
+        keys = [self._unused(key) for key in self._keys.of(questions)]
+        for key, question in zip(keys, questions, strict=True):
+            try:
+                self._answers[key] = question.read(given[key])
+            except (KeyError, ToolError):  # not given, or no answer to it
+                self.questions[key] = question
+        if self.questions:
+            self._require()
+        while not all(key in self._answers for key in keys):
+            await self.change()
+        answers = [self._answers.pop(key) for key in keys]
+        for answer in answers:
+            if isinstance(answer, ToolError):
+                raise answer
+        return answers
+
+    def answer(self, answers: Mapping[str, Any]) -> None:
+        """Take answers of the client; what was not asked, or is answered, is ignored.
+
+        Raises:
+            RequestError: One is no answer to its question; none was taken.
+        """
+        try:
+            read = {key: self.questions[key].read(value) for key, value in answers.items() if key in self.questions}
+        except ToolError as exc:
+            raise RequestError(exc.message, code=INVALID_PARAMS) from None
+        if read:
+            self._answers.update(read)
+            for key in read:
+                del self.questions[key]
+            self._require()
+
+    def refuse(self, key: str, error: ToolError) -> None:
+        """Take that the client refuses to answer a question: the handler gets the error."""
+        if self.questions.pop(key, None) is not None:
+            self._answers[key] = error
+            self._require()
+
+    async def change(self) -> None:
+        """Wait for the next change."""
+        await self._news.wait()
+
+    def _unused(self, wished: str) -> str:
+        """Return a key that this task never used; clients remember what they have answered."""
+        key, count = wished, 1
+        while key in self._used:
+            count += 1
+            key = f"{wished}-{count}"
+        self._used.add(key)
+        return key
+
+    def _require(self) -> None:
+        if self.questions:
+            requests = {
+                key: {"method": question.method, "params": question.params(modern=True)}
+                for key, question in self.questions.items()
+            }
+            self._update(status="input_required", statusMessage=None, inputRequests=requests)
+        else:
+            self._update(status="working", statusMessage=None)
+
+    def _update(self, **members: Any) -> None:
+        shown = {**self._shown, **members, "lastUpdatedAt": self._stamp()}
+        self._shown = {
+            name: value
+            for name, value in shown.items()
+            if value is not None and _SHOWN_WHEN.get(name, shown["status"]) == shown["status"]
+        }
+        news, self._news = self._news, anyio.Event()
+        news.set()
+        self._changed(self)
+
+    def _stamp(self) -> str:
+        return datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class TaskCaller:
+    """The way from a handler that runs as a task to its client: questions wait in the task.
+
+    Args:
+        capabilities: What the client declared with the call.
+        given: Answers that came with the call, by key.
+    """
+
+    def __init__(self, task: Task, capabilities: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+        self._task = task
+        self._capabilities = capabilities
+        self._given = given
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the client declared with the call."""
+        return self._capabilities
+
+    async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
+        """Wait with the questions until the client has answered all of them.
+
+        Raises:
+            RequestError: The client did not declare what a question needs.
+            ToolError: It refused.
+        """
+        check_can(questions, self._capabilities)
+        return await self._task.ask(questions, self._given)
+
+    async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:  # data is any JSON value
+        """Do nothing: a task has no stream for log messages."""
+
+    async def release(self) -> None:
+        """Do nothing: a task has no stream."""

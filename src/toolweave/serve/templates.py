@@ -1,0 +1,157 @@
+"""URI templates (RFC 6570, `{name}` and `{+name}`): which URIs one stands for, and what its variables are then.
+
+Matching takes linear time whatever the URI, and a value that could leave a directory matches nothing. Knows no
+resource and no file.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from toolweave.errors import SchemaError
+
+__all__ = ["Template", "is_template", "leaves_directory"]
+
+_EXPRESSION = re.compile(r"\{([^{}]*)\}")
+_VARIABLE = re.compile(r"(\+?)([A-Za-z_][A-Za-z0-9_]{0,99})")
+_LONGEST = 8192
+"""Characters of a URI; a longer one is of no resource, and no HTTP server would take it as a header."""
+_ENCODINGS = 4
+"""How often a value may be percent-encoded; no honest one is more than twice."""
+
+
+def is_template(uri: str) -> bool:
+    """Whether it has variables."""
+    return "{" in uri or "}" in uri
+
+
+@dataclass(frozen=True, slots=True)
+class _Variable:
+    name: str
+    whole: bool  # `{+name}`: may contain slashes
+
+
+class Template:
+    """A URI template.
+
+    Attributes:
+        text: The template as it was given.
+        variables: The names of its variables, in order.
+    """
+
+    __slots__ = ("_literals", "_variables", "text", "variables")
+
+    def __init__(self, text: str) -> None:
+        """Read a template.
+
+        Raises:
+            SchemaError: It is no template that can be matched; names it and says why.
+        """
+        self.text = text
+        parts = _EXPRESSION.split(text)
+        self._literals = tuple(parts[::2])
+        self._variables = tuple(_variable(text, part) for part in parts[1::2])
+        self.variables = tuple(variable.name for variable in self._variables)
+        self._check()
+
+    def _check(self) -> None:
+        if any("{" in literal or "}" in literal for literal in self._literals):
+            raise SchemaError(f"URI template {self.text!r} has a brace without its partner")
+        if not self.variables:
+            raise SchemaError(f"URI template {self.text!r} has no variable")
+        if len(set(self.variables)) < len(self.variables):
+            raise SchemaError(f"URI template {self.text!r} names a variable twice")
+        if not all(self._literals[1:-1]):
+            raise SchemaError(f"URI template {self.text!r} has two variables with nothing between them")
+        if sum(variable.whole for variable in self._variables) > 1:
+            raise SchemaError(f"URI template {self.text!r} has two variables of the form {{+name}}; one is possible")
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """Return the decoded values of the variables, or None for a URI that the template does not stand for.
+
+        A value is never empty. Nor does it leave a directory that it is used in: it has no `..` as a segment, no
+        leading slash, no drive, no backslash and no control character, also not when it is decoded once more. Only
+        `{+name}` has slashes.
+        """
+        if len(uri) > _LONGEST:
+            return None
+        raw = self._split(uri)
+        if raw is None:
+            return None
+        values: dict[str, str] = {}
+        for variable, text in zip(self._variables, raw, strict=True):
+            value = _value(text, whole=variable.whole)
+            if value is None:
+                return None
+            values[variable.name] = value
+        return values
+
+    def _split(self, uri: str) -> list[str] | None:
+        """Return the text that each variable stands for.
+
+        Before a `{+name}` each literal is sought from the left, behind it from the right, so that it gets what is
+        left; as no other variable has slashes, this finds a match if there is one, and looks at nothing twice.
+        """
+        literals = self._literals
+        if not uri.startswith(literals[0]) or not uri.endswith(literals[-1]):
+            return None
+        start, end = len(literals[0]), len(uri) - len(literals[-1])
+        whole = next((at for at, variable in enumerate(self._variables) if variable.whole), len(self._variables) - 1)
+        before: list[str] = []
+        for literal in literals[1 : whole + 1]:
+            found = uri.find(literal, start + 1, end)
+            if found < 0:
+                return None
+            before.append(uri[start:found])
+            start = found + len(literal)
+        behind: list[str] = []
+        for literal in reversed(literals[whole + 1 : -1]):
+            found = uri.rfind(literal, start, end - 1)
+            if found < 0:
+                return None
+            behind.append(uri[found + len(literal) : end])
+            end = found
+        return [*before, uri[start:end], *reversed(behind)] if start < end else None
+
+    def __repr__(self) -> str:
+        return f"Template({self.text!r})"
+
+
+def leaves_directory(path: str) -> bool:
+    """Whether a relative path could name something outside the directory it is used in, on any system."""
+    if path[:1] in {"/", "\\"} or (path[1:2] == ":" and path[0].isalpha()):
+        return True
+    return any(part.startswith("..") and not part.strip(". ") for part in path.replace("\\", "/").split("/"))
+
+
+def _variable(text: str, expression: str) -> _Variable:
+    found = _VARIABLE.fullmatch(expression)
+    if found is None:
+        raise SchemaError(f"URI template {text!r}: {{{expression}}} is not supported; write {{name}} or {{+name}}")
+    return _Variable(found[2], bool(found[1]))
+
+
+def _value(text: str, *, whole: bool) -> str | None:
+    """Return the decoded value, or None when it is not one that a handler may see."""
+    if "/" in text and not whole:
+        return None
+    try:
+        value = decoded = unquote(text, errors="strict")
+        for _ in range(_ENCODINGS):
+            if _smuggles(decoded, whole=whole):
+                return None
+            again = unquote(decoded, errors="strict")
+            if again == decoded:
+                return value
+            decoded = again
+    except UnicodeDecodeError:
+        return None
+    return None
+
+
+def _smuggles(value: str, *, whole: bool) -> bool:
+    if any(char < " " or char == "\x7f" for char in value) or "\\" in value:
+        return True
+    return ("/" in value and not whole) or leaves_directory(value)

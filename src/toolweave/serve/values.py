@@ -1,0 +1,125 @@
+"""A `ToolResult` as the JSON of a `tools/call` result, for each era; a foreign result travels as it came."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from toolweave.errors import ToolError
+from toolweave.serve.codes import SERVER_INFO
+from toolweave.serve.request import Json
+from toolweave.tools import (
+    AudioContent,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    ToolResult,
+)
+
+__all__ = ["ERROR_META", "block", "call_result"]
+
+ERROR_META = "toolweave/error"
+"""The member of an error result's `_meta` that carries its code for programs (requirement R92)."""
+
+_CODES = {
+    "invalid_input": "INVALID_INPUT",
+    "timeout": "TIMEOUT",
+    "not_found": "RESOURCE_NOT_FOUND",
+}
+
+
+def call_result(result: ToolResult, *, modern: bool, typed: bool = False) -> Json:
+    """Return the members of a `CallToolResult` (requirements C4, C16, C18).
+
+    Structured content goes out when the tool declares an output schema (`typed`), or when it is an object.
+    """
+    raw = result.raw
+    made: Json
+    if isinstance(raw, dict):
+        made = _foreign(cast("Json", raw))
+    else:
+        made = {"content": [block(one) for one in result.content]}
+        if isinstance(result.structured_content, dict) or (typed and not result.is_error):
+            made["structuredContent"] = result.structured_content  # pyright: ignore[reportUnknownMemberType]
+        if result.meta:
+            made["_meta"] = dict(result.meta)
+    if "structuredContent" in made:
+        _mirror(made)
+        if not modern and not isinstance(made["structuredContent"], dict):
+            del made["structuredContent"]  # handshake-era clients know objects only; the text carries it
+    if result.is_error:
+        made["isError"] = True
+        if not isinstance(raw, dict):
+            made["_meta"] = {**made.get("_meta", {}), ERROR_META: _error(result.require_error())}
+    return made
+
+
+def block(content: ContentBlock) -> Json:
+    """Return one content block as JSON; one that came from a wire as it came."""
+    if content.raw:
+        return dict(content.raw)
+    if type(content) is TextContent:
+        made: Json = {"type": "text", "text": content.text}
+    elif isinstance(content, (ImageContent, AudioContent)):
+        made = {"type": content.type, "data": content.data, "mimeType": content.mime_type}
+    elif isinstance(content, ResourceLink):
+        made = _link(content)
+    elif isinstance(content, EmbeddedResource):
+        made = {"type": "resource", "resource": _resource(content)}
+    else:
+        made = {"type": "text", "text": content.render()}
+    if content.annotations is not None:
+        made["annotations"] = content.annotations
+    if content.meta:
+        made["_meta"] = content.meta
+    return made
+
+
+def _link(link: ResourceLink) -> Json:
+    made: Json = {"type": "resource_link", "uri": link.uri, "name": link.name or link.uri}
+    optional = {
+        "title": link.title,
+        "description": link.description,
+        "mimeType": link.mime_type,
+        "size": link.size,
+    }
+    return made | {name: value for name, value in optional.items() if value is not None}
+
+
+def _resource(embedded: EmbeddedResource) -> Json:
+    made: Json = {"uri": embedded.uri}
+    if embedded.mime_type is not None:
+        made["mimeType"] = embedded.mime_type
+    if embedded.blob is not None:
+        return made | {"blob": embedded.blob}
+    return made | {"text": embedded.text or ""}
+
+
+def _foreign(raw: Json) -> Json:
+    """Return an upstream's result without what only that hop may say."""
+    made = {name: value for name, value in raw.items() if name != "resultType"}
+    meta = made.get("_meta")
+    if isinstance(meta, dict) and SERVER_INFO in meta:
+        left = {name: value for name, value in cast("Json", meta).items() if name != SERVER_INFO}
+        if left:
+            made["_meta"] = left
+        else:
+            del made["_meta"]
+    made.setdefault("content", [])
+    return made
+
+
+def _mirror(made: Json) -> None:
+    """Give structured content its text for clients that read only text (requirement C18)."""
+    if not made["content"]:
+        made["content"] = [{"type": "text", "text": json.dumps(made["structuredContent"], ensure_ascii=False)}]
+
+
+def _error(error: ToolError) -> Mapping[str, Any]:
+    told: Json = {"code": _CODES.get(error.kind.value, "EXECUTION_FAILED"), "kind": error.kind.value}
+    if error.retryable:
+        told["retryable"] = True
+    return told | ({} if error.data is None else {"details": error.data})

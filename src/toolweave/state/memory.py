@@ -1,0 +1,182 @@
+"""The store of a process: bounded, and gone with it.
+
+The default where nothing is to outlive the process, and the measure for stores that do.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import threading
+import time
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from toolweave.errors import StoreError
+from toolweave.state.store import Document
+
+__all__ = ["MemoryStore"]
+
+
+@dataclass(slots=True)
+class _Entry:
+    text: str
+    revision: int
+    expires_at: float | None
+
+    def size(self, key: str) -> int:
+        return len(self.text) + len(key)
+
+
+@dataclass(slots=True)
+class _Collection:
+    entries: dict[str, _Entry] = field(default_factory=dict[str, _Entry])
+    keys: list[str] = field(default_factory=list[str])  # sorted
+
+
+class MemoryStore:
+    """A `Store` in memory; safe to use from any thread.
+
+    A full store refuses to write: it never drops what it promised to keep.
+
+    Args:
+        most_documents: How many it holds.
+        most_bytes: How much JSON it holds, keys included, in bytes.
+        clock: Tells the time in seconds, for ttl.
+    """
+
+    def __init__(
+        self,
+        *,
+        most_documents: int = 100_000,
+        most_bytes: int = 256 * 1024 * 1024,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._most_documents = most_documents
+        self._most_bytes = most_bytes
+        self._clock = clock
+        self._collections: dict[str, _Collection] = {}
+        self._expiring: list[tuple[float, int, str, str]] = []  # a heap; what was written again is skipped
+        self._documents = 0
+        self._bytes = 0
+        self._revision = 0
+        self._lock = threading.Lock()
+
+    async def get(self, collection: str, key: str) -> Document | None:
+        """Return a document, or None when there is none."""
+        with self._lock:
+            self._expire()
+            entry = self._entry(collection, key)
+        return None if entry is None else _document(key, entry)
+
+    async def put(
+        self, collection: str, key: str, value: Any, *, ttl: float | None = None, expect: int | None = None
+    ) -> int | None:
+        """Write a document; return its new revision, or None when `expect` did not hold.
+
+        Raises:
+            StoreError: The store is full, or the value is no JSON.
+        """
+        text = _dump(collection, key, value)
+        with self._lock:
+            now = self._expire()
+            old = self._entry(collection, key)
+            if expect is not None and expect != (0 if old is None else old.revision):
+                return None
+            entry = _Entry(text, self._revision + 1, None if ttl is None else now + ttl)
+            grown = entry.size(key) - (0 if old is None else old.size(key))
+            if (old is None and self._documents >= self._most_documents) or self._bytes + grown > self._most_bytes:
+                raise StoreError(
+                    f"no room for {key!r}: the store holds {self._documents} documents, {self._bytes} bytes",
+                    collection=collection,
+                )
+            self._write(collection, key, entry, new=old is None)
+            self._bytes += grown
+            return entry.revision
+
+    async def delete(self, collection: str, key: str, *, expect: int | None = None) -> bool:
+        """Delete a document, with `expect` only if it has this revision; return whether one was deleted."""
+        with self._lock:
+            self._expire()
+            entry = self._entry(collection, key)
+            if entry is None or (expect is not None and expect != entry.revision):
+                return False
+            self._remove(collection, key, entry)
+            return True
+
+    async def scan(self, collection: str, *, prefix: str = "", after: str = "", limit: int = 100) -> Sequence[Document]:
+        """Return documents by key, a page at a time."""
+        with self._lock:
+            self._expire()
+            kept = self._collections.get(collection)
+            if kept is None:
+                return []
+            start = max(bisect_left(kept.keys, prefix), bisect_right(kept.keys, after) if after else 0)
+            chosen = [key for key in kept.keys[start : start + max(0, limit)] if key.startswith(prefix)]
+            found = [(key, kept.entries[key]) for key in chosen]
+        return [_document(key, entry) for key, entry in found]
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Keep what there is: it is gone with the object."""
+
+    def __repr__(self) -> str:
+        return f"<MemoryStore, {self._documents} documents, {self._bytes} bytes>"
+
+    def _entry(self, collection: str, key: str) -> _Entry | None:
+        kept = self._collections.get(collection)
+        return None if kept is None else kept.entries.get(key)
+
+    def _write(self, collection: str, key: str, entry: _Entry, *, new: bool) -> None:
+        kept = self._collections.setdefault(collection, _Collection())
+        kept.entries[key] = entry
+        self._revision = entry.revision
+        if new:
+            insort(kept.keys, key)
+            self._documents += 1
+        if entry.expires_at is not None:
+            heapq.heappush(self._expiring, (entry.expires_at, entry.revision, collection, key))
+
+    def _remove(self, collection: str, key: str, entry: _Entry) -> None:
+        kept = self._collections[collection]
+        del kept.entries[key]
+        del kept.keys[bisect_left(kept.keys, key)]
+        if not kept.entries:
+            del self._collections[collection]
+        self._documents -= 1
+        self._bytes -= entry.size(key)
+
+    def _expire(self) -> float:
+        """Drop what is past its ttl and return the time."""
+        now = self._clock()
+        while self._expiring and self._expiring[0][0] <= now:
+            _, revision, collection, key = heapq.heappop(self._expiring)
+            entry = self._entry(collection, key)
+            if entry is not None and entry.revision == revision:
+                self._remove(collection, key, entry)
+        if len(self._expiring) > 64 + 2 * self._documents:  # documents that are written again and again
+            self._expiring = [one for one in self._expiring if self._is_current(one)]
+            heapq.heapify(self._expiring)
+        return now
+
+    def _is_current(self, due: tuple[float, int, str, str]) -> bool:
+        entry = self._entry(due[2], due[3])
+        return entry is not None and entry.revision == due[1]
+
+
+def _dump(collection: str, key: str, value: Any) -> str:
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise StoreError(f"{key!r} is no JSON: {exc}", collection=collection) from None
+
+
+def _document(key: str, entry: _Entry) -> Document:
+    return Document(key=key, value=json.loads(entry.text), revision=entry.revision, expires_at=entry.expires_at)

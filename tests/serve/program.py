@@ -1,0 +1,91 @@
+"""A server process for the tests of stdio: `python -m tests.serve.program [--engine auto|sdk]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import Any
+
+import anyio
+
+from toolweave.serve import McpServer, create_mcp_server
+from toolweave.tools import CallContext
+
+__all__ = ["program"]
+
+
+def program(*, expose_errors: Any = None) -> McpServer:
+    """Return the server."""
+    server = create_mcp_server(name="program", version="1", expose_errors=expose_errors)
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    @server.tool
+    async def echo(text: str) -> str:
+        """Return the text."""
+        return text
+
+    @server.tool
+    async def chatter(text: str) -> str:
+        """Print in every way there is."""
+        print(text)
+        print(text, file=sys.__stdout__, flush=True)
+        with open(1, "w", closefd=False) as stdout:
+            stdout.write(text)
+        return input() if text == "input" else text
+
+    @server.tool
+    async def fail(text: str) -> str:
+        """Raise."""
+        raise RuntimeError(text)
+
+    @server.tool
+    async def grow(name: str) -> str:
+        """Offer one more tool."""
+
+        @server.tool(name=name)
+        async def more() -> str:
+            """Do nothing."""
+            return name
+
+        return name
+
+    @server.tool
+    async def roots(ctx: CallContext) -> list[str]:
+        """Ask for the client's roots."""
+        return [str(root.uri) for root in await ctx.list_roots()]
+
+    _offer_slow(server)
+    return server
+
+
+def _offer_slow(server: McpServer) -> None:
+    @server.tool
+    async def wait(ctx: CallContext) -> str:
+        """Say that it runs, then never end."""
+        await ctx.progress(0)
+        await anyio.sleep_forever()
+        return ""
+
+    @server.tool
+    async def nap(seconds: float, ctx: CallContext) -> str:
+        """Say that it runs, then end after a while."""
+        await ctx.progress(0)
+        await anyio.sleep(seconds)
+        return "rested"
+
+    @server.tool
+    def block(seconds: float) -> str:
+        """Hold a thread."""
+        time.sleep(seconds)
+        return "held"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--engine", default="auto", choices=("auto", "sdk"))
+    program().run_stdio(engine=parser.parse_args().engine)

@@ -1,0 +1,54 @@
+"""Servers on a real socket, in the test's own event loop: uvicorn as `serve_http` runs it, on a free port."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Protocol, Unpack
+
+import anyio
+from anyio.abc import TaskStatus
+
+from toolweave.serve.http import HttpApp, HttpLimits, HttpOptions
+from toolweave.serve.run import serve_http
+
+__all__ = ["Served", "served_app", "served_http"]
+
+STOPPING = HttpLimits(shutdown_seconds=2)
+"""What a test that is over waits for calls that still run."""
+
+
+class Served(Protocol):
+    """What has an ASGI app: an `McpServer`."""
+
+    def asgi_app(self, *, host: str = "127.0.0.1", **options: Unpack[HttpOptions]) -> HttpApp:
+        """Return the app."""
+        ...
+
+
+@asynccontextmanager
+async def served_app(app: HttpApp) -> AsyncGenerator[str]:
+    """Serve an app for the block; yield its address without a path, such as `http://127.0.0.1:40123`."""
+
+    async def serve(*, task_status: TaskStatus[str]) -> None:
+        await serve_http(app, port=0, on_started=task_status.started)
+
+    async with anyio.create_task_group() as tasks:
+        with anyio.fail_after(30):
+            url = await tasks.start(serve)
+        try:
+            yield url
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def served_http(server: Served, **options: Unpack[HttpOptions]) -> AsyncGenerator[str]:
+    """Serve an `McpServer` for the block; yield the URL of its MCP endpoint.
+
+    Options are those of `McpServer.asgi_app`.
+    """
+    options.setdefault("limits", STOPPING)
+    app = server.asgi_app(**options)
+    async with served_app(app) as url:
+        yield url + app.path

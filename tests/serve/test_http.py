@@ -1,0 +1,337 @@
+"""One endpoint over HTTP: what is answered, and that nobody can tell which of the two ways answered it."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
+
+from tests.connect.targets import Json
+from tests.serve.exchanges import (
+    Answer,
+    call,
+    call_body,
+    events,
+    exchange,
+    handshake,
+    modern_headers,
+)
+from tests.serve.offered import Doings, doing_server
+from tests.serve.serving import served_http
+from toolweave import connect_mcp, tool
+from toolweave.errors import ConfigError
+from toolweave.serve import create_mcp_server
+from toolweave.serve.exchange import HTTP_STATUS
+from toolweave.serve.http import HttpLimits, HttpOptions, _Settings
+from toolweave.serve.lane import recognised
+
+pytestmark = pytest.mark.anyio
+LANES = pytest.mark.parametrize("lane", [True, False], ids=["short lane", "the SDK's app"])
+HEAD = {name.lower().encode(): value.encode() for name, value in modern_headers("add").items()}
+GOOD = json.loads(call_body("add", {"a": 1, "b": 2}))
+
+
+def altered(**members: Any) -> bytes:
+    return json.dumps({**GOOD, **members}).encode()
+
+
+def with_params(**params: Any) -> bytes:
+    return altered(params={**GOOD["params"], **params})
+
+
+def with_meta(*without: str, **meta: Any) -> bytes:
+    kept = {key: value for key, value in GOOD["params"]["_meta"].items() if key.rpartition("/")[2] not in without}
+    return with_params(_meta={**kept, **meta})
+
+
+@pytest.mark.requirement("C4", "R91")
+@LANES
+async def test_a_modern_call_is_answered_with_the_result_itself_in_one_json_body(lane: bool) -> None:
+    async with served_http(doing_server(), lane=lane) as url:
+        answer = await call(url, "add", {"a": 2, "b": 3})
+
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    assert answer.json() == {
+        "jsonrpc": "2.0",
+        "id": 7,
+        "result": {
+            "content": [{"type": "text", "text": "5"}],
+            "resultType": "complete",
+            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "doing", "version": "1.2.3"}},
+        },
+    }
+
+
+@pytest.mark.requirement("C14")
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(call_body("add", {"a": 1, "b": "x"}), id="wrong argument"),
+        pytest.param(call_body("add", {"a": 1}), id="missing argument"),
+        pytest.param(call_body("nobody"), id="unknown tool"),
+        pytest.param(call_body("refuse"), id="tool error"),
+        pytest.param(call_body("crash"), id="crash"),
+        pytest.param(call_body("echo", {"value": [1, None, "ä\u2028", 1.5, 2**70]}), id="values"),
+        pytest.param(call_body("steps", meta={"progressToken": "p"}), id="progress"),
+        pytest.param(call_body("steps"), id="progress that nobody asked for"),
+        pytest.param(with_params(arguments=None), id="arguments null"),
+        pytest.param(with_params(arguments=[1]), id="arguments a list"),
+        pytest.param(with_params(name=5), id="name a number"),
+        pytest.param(with_params(_meta=None), id="no meta"),
+        pytest.param(with_meta("protocolVersion"), id="no version"),
+        pytest.param(with_meta("clientCapabilities"), id="no capabilities"),
+        pytest.param(with_meta("clientInfo"), id="no client info"),
+        pytest.param(with_meta(**{"io.modelcontextprotocol/protocolVersion": "2027-01-01"}), id="other version"),
+        pytest.param(altered(method="tools/list"), id="another method"),
+        pytest.param(altered(id=None), id="id null"),
+        pytest.param(altered(id=True), id="id true"),
+        pytest.param(altered(jsonrpc="1.0"), id="jsonrpc 1.0"),
+        pytest.param(altered(extra=1), id="extra member"),
+        pytest.param(b"[" + call_body("add", {"a": 1, "b": 2}) + b"]", id="a batch"),
+        pytest.param(b"{", id="no JSON"),
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"\xff\xfe", id="no UTF-8"),
+        pytest.param(b"[" * 100_000, id="deep"),
+    ],
+)
+async def test_both_ways_answer_alike(body: bytes) -> None:
+    try:
+        name = json.loads(body)["params"]["name"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        name = "add"
+    head = modern_headers(str(name))
+    async with served_http(doing_server()) as short, served_http(doing_server(), lane=False) as long:
+        answers = [await exchange(url, headers=head, body=body) for url in (short, long)]
+
+    assert comparable(answers[0]) == comparable(answers[1])
+
+
+def comparable(answer: Answer) -> object:
+    kind = answer.headers.get("content-type", "")
+    said = events(answer.body) if kind == "text/event-stream" else json.loads(answer.body or b"null")
+    return answer.status, kind, said
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param({"Mcp-Name": "other"}, id="another name"),
+        pytest.param({"Mcp-Name": "-"}, id="no name"),
+        pytest.param({"Mcp-Method": "tools/list"}, id="another method"),
+        pytest.param({"Mcp-Method": "-"}, id="no method"),
+        pytest.param({"MCP-Protocol-Version": "2027-01-01"}, id="another version"),
+        pytest.param({"Accept": "-"}, id="no accept"),
+        pytest.param({"Accept": "application/json"}, id="accepts JSON only"),
+        pytest.param({"Accept": "*/*"}, id="accepts everything"),
+        pytest.param({"Accept": "text/event-stream;q=0.5 , application/json;q=0.9"}, id="accepts both with weights"),
+        pytest.param({"Mcp-Name": "=?base64?YWRk?="}, id="base64"),
+        pytest.param({"Mcp-Name": "=?base64?YWR?="}, id="broken base64"),
+        pytest.param({"Mcp-Name": "=?base64?YWRk"}, id="unfinished base64"),
+        pytest.param({"X-Twice": "1\r\nMcp-Name: add"}, id="the name twice"),
+        pytest.param({"Mcp-Param-A": "1"}, id="a mirrored argument that nobody declared"),
+    ],
+)
+async def test_both_ways_judge_headers_alike(headers: dict[str, str]) -> None:
+    async with served_http(doing_server()) as short, served_http(doing_server(), lane=False) as long:
+        answers = [await call(url, "add", {"a": 1, "b": 2}, headers=headers) for url in (short, long)]
+
+    assert comparable(answers[0]) == comparable(answers[1])
+
+
+@pytest.mark.parametrize("name", ["add", "grüße", "=?base64?YWRk?=", " padded "])
+async def test_a_name_in_base64_is_the_name(name: str) -> None:
+    encoded = f"=?base64?{base64.b64encode(name.encode()).decode()}?="
+
+    found = recognised({**HEAD, b"mcp-name": encoded.encode()}, call_body(name))
+
+    assert found is not None
+    assert found.params["name"] == name
+
+
+async def test_what_is_right_in_every_respect_is_recognised() -> None:
+    found = recognised(HEAD, json.dumps(GOOD).encode())
+
+    assert found is not None
+    assert found.id == 7
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        altered(id=True),
+        altered(id=None),
+        altered(jsonrpc="1.0"),
+        altered(method="tools/list"),
+        altered(params=[]),
+        altered(more=1),
+        with_params(name=None),
+        with_params(name="other"),
+        with_params(arguments=[]),
+        with_params(arguments=None),
+        with_params(inputResponses=[]),
+        with_params(requestState=1),
+        with_params(_meta=[]),
+        with_meta("protocolVersion"),
+        with_meta("clientCapabilities"),
+        with_meta(**{"io.modelcontextprotocol/clientInfo": {"name": "x"}}),
+        with_meta(**{"io.modelcontextprotocol/clientInfo": "x"}),
+        with_meta(**{"io.modelcontextprotocol/logLevel": "loud"}),
+        with_meta(progressToken=1.5),
+        with_meta(progressToken=True),
+        b"[]",
+        b"",
+        b"\xff",
+        b"[" * 100_000,
+    ],
+)
+async def test_whatever_is_doubtful_is_left_to_the_sdk(body: bytes) -> None:
+    assert recognised(HEAD, body) is None
+
+
+async def test_a_tool_that_mirrors_arguments_has_its_headers_checked() -> None:
+    @tool(input_schema={"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}})
+    def place(region: str) -> str:
+        """Say where."""
+        return region
+
+    async with served_http(create_mcp_server(name="s", version="1", tools=[place])) as url:
+        missing = await call(url, "place", {"region": "eu"})
+        wrong = await call(url, "place", {"region": "eu"}, headers={"Mcp-Param-Region": "us"})
+        right = await call(url, "place", {"region": "eu"}, headers={"Mcp-Param-Region": "eu"})
+
+    assert [one.status for one in (missing, wrong, right)] == [400, 400, 200]
+    assert [one.json()["error"]["code"] for one in (missing, wrong)] == [-32020, -32020]
+
+
+@pytest.mark.requirement("R83", "C21")
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"])
+async def test_one_endpoint_serves_every_revision(version: str) -> None:
+    async with served_http(doing_server()) as url, connect_mcp({"url": url, "protocol": version}) as connection:
+        result = await connection.call_tool("add", {"a": 20, "b": 22})
+
+        assert result.text == "42"
+
+
+@pytest.mark.requirement("C21")
+async def test_a_stateless_endpoint_gives_handshake_era_clients_no_session() -> None:
+    body = json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": GOOD["params"]}).encode()
+    async with (
+        served_http(doing_server(), stateless=True) as first,
+        served_http(doing_server(), stateless=True) as other,
+    ):
+        answer, session = await handshake(first)
+        elsewhere = await exchange(other, headers=session, body=body)
+
+    assert answer.status == 200
+    assert "mcp-session-id" not in answer.headers
+    assert events(elsewhere.body)[-1]["result"]["content"] == [{"type": "text", "text": "3"}]
+
+
+async def test_with_json_response_no_answer_is_a_stream() -> None:
+    async with served_http(doing_server(), json_response=True) as url:
+        modern = await call(url, "steps", meta={"progressToken": 1})
+        legacy, _ = await handshake(url)
+
+    assert modern.headers["content-type"] == legacy.headers["content-type"] == "application/json"
+    assert modern.json()["result"]["content"] == [{"type": "text", "text": "done"}]
+
+
+async def test_the_health_path_says_ok_and_nothing_of_the_server() -> None:
+    async with served_http(doing_server()) as url:
+        health = url.removesuffix("/mcp") + "/healthz"
+        answers = [await exchange(health, "GET", headers={"Host": host}) for host in ("10.0.0.7:8000", "-")]
+        posted = await exchange(health, body=b"{}")
+
+    assert (answers[0].status, answers[0].body) == (200, b"ok")
+    assert posted.status == 405
+    assert "doing" not in repr(answers)
+
+
+async def test_other_paths_do_not_exist() -> None:
+    async with served_http(doing_server(), path="/api/mcp") as url:
+        statuses = [
+            (await exchange(url, path=path)).status for path in ("/mcp", "/", "/api", "/api/mcp/x", "//api/mcp")
+        ]
+        found = await exchange(
+            url, path="/api/mcp/", headers=modern_headers("add"), body=call_body("add", {"a": 1, "b": 1})
+        )
+
+    assert statuses == [404] * 5
+    assert found.status == 200
+
+
+async def test_middleware_stands_behind_the_guard_and_before_the_endpoint() -> None:
+    seen: list[str] = []
+
+    def noting(name: str) -> Any:
+        def wrap(app: Any) -> Any:
+            async def noted(scope: Any, receive: Any, send: Any) -> None:
+                seen.append(name)
+                await app(scope, receive, send)
+
+            return noted
+
+        return wrap
+
+    async with served_http(doing_server(), middleware=[noting("outer"), noting("inner")]) as url:
+        await call(url, "add", {"a": 1, "b": 1}, headers={"Host": "evil.example"})
+        assert seen == []
+        await call(url, "add", {"a": 1, "b": 1})
+
+    assert seen == ["outer", "inner"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"path": "mcp"},
+        {"path": "/healthz"},
+        {"cors_origins": ["*"]},
+        {"allowed_origins": ["https://app.example/"]},
+        {"allowed_origins": ["app.example"]},
+    ],
+)
+async def test_a_wrong_option_is_refused_before_anything_is_served(options: Any) -> None:
+    with pytest.raises(ConfigError):
+        doing_server().asgi_app(**options)
+
+
+@pytest.mark.parametrize("name", ["body_bytes", "connections", "header_seconds", "sessions"])
+async def test_a_limit_of_nothing_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        HttpLimits(**{name: 0})
+
+
+async def test_the_calls_of_one_connection_are_answered_in_turn() -> None:
+    doings = Doings()
+    async with served_http(doing_server(doings)) as url, connect_mcp({"url": url}) as connection:
+        for number in range(20):
+            assert (await connection.call_tool("add", {"a": number, "b": 1})).text == str(number + 1)
+
+    assert doings.calls == 20
+
+
+async def test_errors_have_the_http_status_that_the_sdk_gives_them() -> None:
+    assert dict(ERROR_CODE_HTTP_STATUS) == HTTP_STATUS
+
+
+async def test_the_options_and_their_defaults_name_the_same_things() -> None:
+    assert HttpOptions.__annotations__.keys() == {field.name for field in dataclasses.fields(_Settings)}
+
+
+async def test_a_websocket_is_closed() -> None:
+    sent: list[Json] = []
+
+    async def nothing() -> Json:
+        raise AssertionError
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await doing_server().asgi_app()({"type": "websocket", "path": "/mcp"}, nothing, send)
+
+    assert sent == [{"type": "websocket.close", "code": 1000}]

@@ -1,0 +1,367 @@
+"""How an endpoint begins and ends: its lifespan, alone and below another app; signals, and calls that still run."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+import anyio.abc
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from tests.connect.targets import eventually
+from tests.serve.exchanges import call, call_body, connected, events, exchange, handshake, head, modern_headers
+from tests.serve.offered import Doings, doing_server
+from tests.serve.serving import served_http
+from toolweave import tool
+from toolweave.serve import create_mcp_server
+from toolweave.serve.http import HttpLimits
+from toolweave.serve.run import serve_http
+from toolweave.tools import ToolRegistry
+
+pytestmark = pytest.mark.anyio
+PROGRAM = Path(__file__).with_name("http_process.py")
+
+
+class Watched(ToolRegistry):
+    """A registry that knows whether it is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = 0
+
+    async def __aenter__(self) -> Self:
+        self.open += 1
+        return await super().__aenter__()
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.open -= 1
+        await super().__aexit__(exc_type, exc, traceback)
+
+
+def watched_server() -> tuple[Any, Watched]:
+    registry = Watched()
+
+    @tool
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    registry.add(add)
+    return create_mcp_server(name="s", version="1", tools=registry), registry
+
+
+@pytest.mark.requirement("C21")
+async def test_the_lifespan_of_the_app_opens_the_toolset_and_closes_it() -> None:
+    server, registry = watched_server()
+
+    async with served_http(server) as url:
+        during = registry.open
+        answer = await call(url, "add", {"a": 1, "b": 2})
+
+    assert (during, registry.open) == (1, 0)
+    assert answer.status == 200
+
+
+@pytest.mark.requirement("C21")
+async def test_an_app_answers_the_lifespan_protocol_of_any_asgi_server() -> None:
+    server, registry = watched_server()
+    app = server.asgi_app()
+    said: list[Any] = []
+    told_to_stop = anyio.Event()
+    started = anyio.Event()
+    messages = iter(["lifespan.startup", "lifespan.shutdown"])
+
+    async def receive() -> Any:
+        kind = next(messages)
+        if kind == "lifespan.shutdown":
+            await told_to_stop.wait()
+        return {"type": kind}
+
+    async def send(message: Any) -> None:
+        said.append(message["type"])
+        started.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(app, {"type": "lifespan"}, receive, send)
+        with anyio.fail_after(30):
+            await started.wait()
+        assert registry.open == 1
+        told_to_stop.set()
+
+    assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert registry.open == 0
+
+
+async def test_a_start_that_fails_is_told_to_the_asgi_server() -> None:
+    said: list[Any] = []
+
+    class Broken(ToolRegistry):
+        async def __aenter__(self) -> Self:
+            raise OSError("no disk")
+
+    async def receive() -> Any:
+        return {"type": "lifespan.startup"}
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    app = create_mcp_server(name="s", version="1", tools=Broken()).asgi_app()
+    with pytest.raises(OSError, match="no disk"):
+        await app({"type": "lifespan"}, receive, send)
+
+    assert said == [{"type": "lifespan.startup.failed", "message": "OSError: no disk"}]
+
+
+@pytest.mark.requirement("C21")
+async def test_below_another_app_the_outer_lifespan_enters_it_and_the_path_is_below_the_mount() -> None:
+    server, registry = watched_server()
+    inner = server.asgi_app()
+    outer = Starlette(routes=[Mount("/tools", app=inner)], lifespan=inner.lifespan)
+
+    async with running(outer) as url:
+        answer = await call(url + "/tools/mcp", "add", {"a": 1, "b": 2})
+        health = await exchange(url + "/tools/healthz", "GET")
+        opened = registry.open
+
+    assert (answer.status, health.body, opened, registry.open) == (200, b"ok", 1, 0)
+
+
+@asynccontextmanager
+async def running(app: Any) -> AsyncGenerator[str]:
+    """Serve any ASGI app with uvicorn as it comes."""
+    import uvicorn
+
+    here = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(app, log_config=None, lifespan="on", ws="none", timeout_graceful_shutdown=5)
+    server = uvicorn.Server(config)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.serve, [here])
+        await eventually(lambda: server.started, 30)
+        yield f"http://127.0.0.1:{here.getsockname()[1]}"
+        server.should_exit = True
+
+
+async def test_a_request_without_the_lifespan_says_what_is_missing() -> None:
+    app = doing_server().asgi_app()
+
+    async def nothing(*_: Any) -> Any:
+        raise AssertionError
+
+    with pytest.raises(RuntimeError, match=r"mcp_app\.lifespan\(\)"):
+        await app({"type": "http", "method": "GET", "path": "/mcp", "headers": []}, nothing, nothing)
+
+
+async def test_an_app_can_be_entered_again_but_not_twice_at_once() -> None:
+    app = doing_server().asgi_app()
+    for _ in range(2):
+        async with app.lifespan():
+            with pytest.raises(RuntimeError, match="already"):
+                async with app.lifespan():
+                    raise AssertionError
+
+
+async def test_a_port_that_is_taken_is_an_error_of_the_caller() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
+        await serve_http(doing_server().asgi_app(), port=taken.getsockname()[1])
+
+
+async def test_a_server_that_is_cancelled_cancels_its_calls_and_frees_its_port() -> None:
+    doings = Doings()
+    app = doing_server(doings).asgi_app()
+    url = ""
+
+    async def serve(*, task_status: anyio.abc.TaskStatus[str]) -> None:
+        await serve_http(app, port=0, on_started=task_status.started)
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            url = await tasks.start(serve)
+            tasks.start_soon(ignored_call, url + "/mcp")
+            await doings.started.wait()
+            tasks.cancel_scope.cancel()
+
+    assert doings.cancelled.is_set()
+    with socket.create_server(("127.0.0.1", int(url.rpartition(":")[2])), reuse_port=False):
+        pass
+
+
+async def ignored_call(url: str) -> None:
+    await call(url, "wait")
+
+
+@asynccontextmanager
+async def process(folder: Path, **options: Any) -> AsyncGenerator[tuple[str, anyio.abc.Process]]:
+    command = [sys.executable, str(PROGRAM), json.dumps({"folder": str(folder), **options})]
+    environment = {"PYTHONPATH": str(PROGRAM.parents[2])}
+    async with await anyio.open_process(
+        command, stderr=None, env={**dict(__import__("os").environ), **environment}
+    ) as one:
+        assert one.stdout is not None
+        try:
+            with anyio.fail_after(60):
+                yield (await one.stdout.receive()).decode().split()[0] + "/mcp", one
+        finally:
+            if one.returncode is None:
+                one.kill()
+
+
+async def begin_hold(stream: anyio.abc.SocketStream, url: str) -> bytes:
+    body = call_body("hold", meta={"progressToken": 1})
+    await stream.send(head(url, headers={**modern_headers("hold"), "Content-Length": str(len(body))}) + body)
+    said = b""
+    while b"notifications/progress" not in said:
+        said += await stream.receive()
+    return said
+
+
+async def rest(stream: anyio.abc.SocketStream) -> bytes:
+    return b"".join([chunk async for chunk in stream])
+
+
+def refuses(url: str) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", int(url.split(":")[2].split("/")[0])), timeout=1).close()
+    except OSError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_signal_lets_running_calls_finish_and_takes_no_new_ones(number: signal.Signals, tmp_path: Path) -> None:
+    async with process(tmp_path) as (url, server), connected(url) as stream:
+        with anyio.fail_after(60):
+            await begin_hold(stream, url)
+            server.send_signal(number)
+            await eventually(lambda: refuses(url), 30)
+            (tmp_path / "release").touch()
+            said = await rest(stream)
+            code = await server.wait()
+
+    assert b"held" in said
+    assert code == 0
+
+
+async def test_a_signal_ends_listening_streams_with_their_result(tmp_path: Path) -> None:
+    body = call_body("", method="subscriptions/listen", notifications={"toolsListChanged": True})
+    headers = {**modern_headers("", "subscriptions/listen"), "Content-Length": str(len(body))}
+    async with process(tmp_path) as (url, server), connected(url) as stream:
+        with anyio.fail_after(60):
+            await stream.send(head(url, headers=headers) + body)
+            said = b""
+            while b"acknowledged" not in said:
+                said += await stream.receive()
+            server.send_signal(signal.SIGTERM)
+            said = await rest(stream)
+            code = await server.wait()
+
+    assert b'"result"' in said
+    assert said.endswith(b"0\r\n\r\n")
+    assert code == 0
+
+
+async def test_a_signal_ends_the_streams_of_handshake_era_sessions_properly(tmp_path: Path) -> None:
+    async with process(tmp_path) as (url, server), connected(url) as stream:
+        with anyio.fail_after(60):
+            _, session = await handshake(url)
+            await stream.send(head(url, "GET", session))
+            said = b""
+            while b"text/event-stream" not in said:
+                said += await stream.receive()
+            server.send_signal(signal.SIGTERM)
+            said = await rest(stream)
+            code = await server.wait()
+
+    assert said.endswith(b"0\r\n\r\n")
+    assert code == 0
+
+
+async def test_calls_that_do_not_finish_in_time_are_broken_off(tmp_path: Path) -> None:
+    async with process(tmp_path, limits={"shutdown_seconds": 0.2}) as (url, server), connected(url) as stream:
+        with anyio.fail_after(60):
+            await begin_hold(stream, url)
+            server.send_signal(signal.SIGTERM)
+            said = await rest(stream)
+            code = await server.wait()
+
+    assert b"held" not in said
+    assert code == 0
+
+
+async def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
+    async with process(tmp_path, limits={"shutdown_seconds": 300}) as (url, server), connected(url) as stream:
+        with anyio.fail_after(60):
+            await begin_hold(stream, url)
+            server.send_signal(signal.SIGINT)
+            await eventually(lambda: refuses(url), 30)
+            server.send_signal(signal.SIGINT)
+            await rest(stream)
+            code = await server.wait()
+
+    assert code == 0
+
+
+@pytest.mark.requirement("C21")
+async def test_replicas_with_the_same_keys_answer_each_others_rounds(tmp_path: Path) -> None:
+    keys = ["11" * 32]
+    abilities: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+    async with process(tmp_path, keys=keys) as (one, _), process(tmp_path, keys=keys) as (other, _):
+        asked = (await call(one, "confirm", meta=abilities)).json()["result"]
+        name = next(iter(asked["inputRequests"]))
+        answered = {name: {"action": "accept", "content": {"name": "Ada"}}}
+        again: Any = {"inputResponses": answered, "requestState": asked["requestState"]}
+        done = (await call(other, "confirm", meta=abilities, **again)).json()
+
+    assert asked["resultType"] == "input_required"
+    assert done["result"]["content"] == [{"type": "text", "text": "hello Ada"}]
+
+
+async def test_a_replica_with_other_keys_does_not(tmp_path: Path) -> None:
+    abilities: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+    async with process(tmp_path, keys=["11" * 32]) as (one, _), process(tmp_path, keys=["22" * 32]) as (other, _):
+        asked = (await call(one, "confirm", meta=abilities)).json()["result"]
+        name = next(iter(asked["inputRequests"]))
+        again: Any = {
+            "inputResponses": {name: {"action": "accept", "content": {"name": "Ada"}}},
+            "requestState": asked["requestState"],
+        }
+        refused = (await call(other, "confirm", meta=abilities, **again)).json()
+
+    assert refused["error"]["code"] == -32602
+
+
+async def test_the_limits_of_the_app_hold_below_any_server() -> None:
+    limits = HttpLimits(body_seconds=0.2)
+    async with running(doing_server().asgi_app(limits=limits)) as url, connected(url) as stream:
+        with anyio.fail_after(30):
+            await stream.send(head(url + "/mcp", headers={**modern_headers("add"), "Content-Length": "100"}) + b"{")
+            said = await rest(stream)
+
+    assert b" 408 " in said
+    assert not events(said)
+
+
+@pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("0.0.0.0", True)])
+async def test_an_open_endpoint_that_others_can_reach_is_warned_of(
+    host: str, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def serve(*, task_status: anyio.abc.TaskStatus[str]) -> None:
+        await doing_server().serve_http(host, 0, on_started=task_status.started)
+
+    async with anyio.create_task_group() as tasks:
+        with anyio.fail_after(30):
+            await tasks.start(serve)
+        tasks.cancel_scope.cancel()
+
+    assert ("open to everybody" in caplog.text) is warned

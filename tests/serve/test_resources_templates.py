@@ -1,0 +1,211 @@
+"""URI templates: what they match, and what no value of theirs can do."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolweave import SchemaError
+from toolweave.serve.templates import Template, leaves_directory
+
+pytestmark = [pytest.mark.requirement("R101")]
+
+
+@pytest.mark.parametrize(
+    ("template", "uri", "values"),
+    [
+        ("a://{x}", "a://1", {"x": "1"}),
+        ("a://{x}", "a://", None),
+        ("a://{x}", "a://1/2", None),
+        ("a://{x}", "b://1", None),
+        ("a://{x}", "a://caf%C3%A9%20%E2%82%AC", {"x": "café €"}),
+        ("a://{x}", "a://100%25", {"x": "100%"}),
+        ("a://{x}", "a://50%", {"x": "50%"}),
+        ("a://{x}", "a://?q=1#f", {"x": "?q=1#f"}),
+        ("a://{x}/end", "a://1/end", {"x": "1"}),
+        ("a://{x}/end", "a:///end", None),
+        ("a://{x}/end", "a://1/ends", None),
+        ("a://{x}/{y}", "a://1/2", {"x": "1", "y": "2"}),
+        ("a://{x}/{y}", "a://1/", None),
+        ("a://{x}-{y}", "a://1-2-3", {"x": "1", "y": "2-3"}),
+        ("a://{x}--{y}", "a://---2", {"x": "-", "y": "2"}),
+        ("a://{x}/b{y}", "a://1/b/b", None),
+        ("{x}:{y}", "a:b", {"x": "a", "y": "b"}),
+        ("a://{+x}", "a://1/2/3", {"x": "1/2/3"}),
+        ("a://{+x}", "a://", None),
+        ("a://{+x}/x/{y}", "a://1/x/2/x/3", {"x": "1/x/2", "y": "3"}),
+        ("a://{x}/{+y}/{z}", "a://1/2/3/4", {"x": "1", "y": "2/3", "z": "4"}),
+        ("a://{x}/{+y}/{z}", "a://1/2/3", {"x": "1", "y": "2", "z": "3"}),
+        ("a://{x}/{+y}/{z}", "a://1/2", None),
+        ("a://{+x}.txt", "a://b/c.txt", {"x": "b/c"}),
+        ("a://{+x}.txt", "a://.txt", None),
+        ("aba{x}aba", "ababa", None),
+        ("a://{+url}", "a://https://example.org/x", {"url": "https://example.org/x"}),
+    ],
+)
+def test_a_template_matches_what_it_stands_for(template: str, uri: str, values: dict[str, str] | None) -> None:
+    assert Template(template).match(uri) == values
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("a://{x", "brace"),
+        ("a://x}", "brace"),
+        ("a://{{x}}", "brace"),
+        ("a://x", "no variable"),
+        ("a://{}", "not supported"),
+        ("a://{?x}", "not supported"),
+        ("a://{x,y}", "not supported"),
+        ("a://{x*}", "not supported"),
+        ("a://{#x}", "not supported"),
+        ("a://{1}", "not supported"),
+        ("a://{x}/{x}", "twice"),
+        ("a://{x}{y}", "between"),
+        ("a://{+x}/{+y}", "one is possible"),
+    ],
+)
+def test_a_template_that_cannot_be_matched_is_refused_by_name(template: str, said: str) -> None:
+    with pytest.raises(SchemaError, match=said) as refused:
+        Template(template)
+    assert template in str(refused.value)
+
+
+OUT = [
+    "..",
+    "../secret",
+    "a/../../secret",
+    "a/..",
+    "/etc/passwd",
+    "//etc/passwd",
+    "..\\secret",
+    "a\\b",
+    "\\\\server\\share",
+    "C:/windows",
+    "c:windows",
+    "a\0b",
+    "a\nb",
+    "a\x7f",
+    ".. /secret",
+    "..../secret",
+    "... /secret",
+]
+
+
+def encoded(text: str, times: int) -> str:
+    """Percent-encode every character, again and again."""
+    for _ in range(times):
+        text = "".join(f"%{byte:02X}" for byte in text.encode())
+    return text
+
+
+@pytest.mark.parametrize("form", ["{x}", "{+x}"])
+@pytest.mark.parametrize("times", [0, 1, 2, 3])
+@pytest.mark.parametrize("path", OUT, ids=ascii)
+def test_no_encoding_of_a_way_out_of_a_directory_matches(path: str, times: int, form: str) -> None:
+    template = Template(f"files://{form}")
+
+    assert template.match("files://" + encoded(path, times)) is None
+    assert template.match("files://" + quote(path, safe="/")) is None
+    assert template.match("files://" + quote(quote(path, safe=""), safe="")) is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["%C0%AE%C0%AE", "%C0%AE%C0%AE/x", "%ff", "%E2%82", "a%2Fb", "a%5Cb", "a%252Fb", "%25252e" * 2, "%00", "%2500"],
+)
+def test_broken_and_hidden_characters_match_no_plain_variable(value: str) -> None:
+    assert Template("files://{x}").match(f"files://{value}") is None
+
+
+def test_what_only_looks_like_a_way_out_is_a_value() -> None:
+    for text in ("a..b", "..a", "a..", ".hidden", "a.b.c", "~root", "ab:c", "$HOME", "-rf", "file.txt"):
+        assert Template("a://{x}").match(f"a://{text}") == {"x": text}
+        assert not leaves_directory(text)
+    assert Template("a://{+x}").match("a://a/./b//c/") == {"x": "a/./b//c/"}
+
+
+def test_more_layers_of_encoding_than_anybody_has_a_use_for_match_nothing() -> None:
+    assert Template("a://{x}").match("a://" + encoded("é", 2)) == {"x": "%C3%A9"}
+    assert Template("a://{x}").match("a://%" + "25" * 8 + "41") is None
+
+
+def test_a_uri_longer_than_any_server_takes_matches_nothing() -> None:
+    template = Template("a://{x}")
+
+    assert template.match("a://" + "x" * 8188) is not None
+    assert template.match("a://" + "x" * 8189) is None
+
+
+class Counted(str):
+    """A text that counts how often it is searched, and how far it could be looked through each time."""
+
+    __slots__ = ("looked_at",)
+
+    def __init__(self, _text: str) -> None:
+        self.looked_at = 0
+
+    def find(self, *args: object) -> int:  # type: ignore[override]
+        found = super().find(*args)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+        self.looked_at += (len(self) if found < 0 else found) - int(str(args[1]))
+        return found
+
+
+def test_the_worst_of_uris_is_looked_at_once() -> None:
+    template = Template("a://" + "-".join(f"{{v{number}}}" for number in range(20)) + "!")
+    uri = Counted("a://" + "-" * 8000 + "!")
+
+    template.match(uri)
+
+    assert uri.looked_at <= len(uri)
+
+
+def reference(literals: list[str], whole: int, uri: str) -> bool:
+    """Match as a backtracking expression would, values undecoded; variable number `whole` has slashes."""
+    pattern = re.escape(literals[0])
+    for number, literal in enumerate(literals[1:]):
+        pattern += (".+" if number == whole else "[^/]+") + re.escape(literal)
+    return re.fullmatch(pattern, uri, re.DOTALL) is not None
+
+
+TEXT = st.text("ab/-", min_size=1, max_size=4)
+
+
+@given(
+    literals=st.lists(TEXT, min_size=2, max_size=4),
+    whole=st.integers(-1, 2),
+    uri=st.text("ab/-", max_size=14),
+)
+def test_a_uri_matches_exactly_when_some_split_of_it_does(literals: list[str], whole: int, uri: str) -> None:
+    names = [f"{'+' if number == whole else ''}v{number}" for number in range(len(literals) - 1)]
+    text = literals[0] + "".join(f"{{{name}}}{literal}" for name, literal in zip(names, literals[1:], strict=True))
+    template = Template(text)
+
+    raw = template._split(uri)
+    matched = raw is not None and all(
+        "/" not in part or name.startswith("+") for name, part in zip(names, raw, strict=True)
+    )
+
+    assert matched == reference(literals, whole, uri)
+
+
+@given(st.text(max_size=30))
+def test_every_honest_value_comes_back_from_its_encoding(value: str) -> None:
+    found = Template("a://{x}/b").match(f"a://{quote(value, safe='', errors='surrogatepass')}/b")
+
+    assert found in ({"x": value}, None)
+    if value.isalnum() and value.isascii():
+        assert found == {"x": value}
+
+
+@given(st.text(max_size=60))
+def test_no_uri_at_all_gives_a_value_that_leaves_a_directory(uri: str) -> None:
+    for text in ("{+x}", "a{x}", "{x}/{+y}"):
+        for value in (Template(text).match(uri) or {}).values():
+            assert value
+            assert "\0" not in value
+            assert not leaves_directory(value)
