@@ -82,6 +82,9 @@ class Caller:
             return await use(line)
         except (AuthRequiredError, ConnectionLostError) as exc:
             raise await self._final(line, exc) from None
+        except ProtocolError as exc:
+            exc.mask(self._config.redact)
+            raise
 
     async def request(self, method: str, params: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
         """Make one request other than a tool call, within `timeout` or the server's `timeout.read`."""
@@ -122,14 +125,16 @@ class Caller:
             "name": spec.original_name if spec is not None else name,
             "arguments": dict(arguments),
         }
-        if self._limiter is None:
+        limiter = self._limiter
+        if limiter is not None:
+            await self._take_turn(limiter, params["name"], ctx)
+        try:
             raw = await self._send(line, params, spec, ctx)
-        else:
-            await self._take_turn(self._limiter, params["name"], ctx)
-            try:
-                raw = await self._send(line, params, spec, ctx)
-            finally:
-                self._limiter.release()
+        except (AuthRequiredError, ConnectionLostError, ProtocolError) as exc:
+            raw = await self._send_again(line, params, spec, ctx, exc)
+        finally:
+            if limiter is not None:
+                limiter.release()
         result = tool_result(raw, server=self._config.name)
         return self._check_result(spec, result) if spec is not None and spec.output_schema is not None else result
 
@@ -157,26 +162,30 @@ class Caller:
             seconds=seconds,
         )
 
-    async def _send(
-        self, line: Line, params: dict[str, Any], spec: ToolSpec | None, ctx: CallContext
+    async def _send_again(
+        self,
+        line: Line,
+        params: dict[str, Any],
+        spec: ToolSpec | None,
+        ctx: CallContext,
+        failed: AuthRequiredError | ConnectionLostError | ProtocolError,
     ) -> Mapping[str, Any]:
-        try:
-            return await self._send_once(line, params, spec, ctx)
-        except (AuthRequiredError, ConnectionLostError) as exc:
-            line = await self._another(line, exc, repeatable=_repeatable(spec))
-        except ProtocolError as exc:
-            exc.mask(self._config.redact)
-            if exc.code != HEADER_MISMATCH or spec is None:
-                raise
+        """Make a call once more whose first attempt failed so that this is safe; raise what is for good."""
+        if isinstance(failed, ProtocolError):
+            failed.mask(self._config.redact)
+            if failed.code != HEADER_MISMATCH or spec is None:
+                raise failed
             # the schema that says what is mirrored into headers is out of date, and nothing has been done (SEP-2243)
             await self.list_tools(await self.line())
             spec = self._catalog.find(spec.name) or spec
+        else:
+            line = await self._another(line, failed, repeatable=_repeatable(spec))
         try:
-            return await self._send_once(line, params, spec, ctx)
+            return await self._send(line, params, spec, ctx)
         except (AuthRequiredError, ConnectionLostError) as exc:
             raise await self._final(line, exc) from None
 
-    async def _send_once(
+    async def _send(
         self, line: Line, params: dict[str, Any], spec: ToolSpec | None, ctx: CallContext
     ) -> Mapping[str, Any]:
         seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
@@ -187,10 +196,14 @@ class Caller:
         if wants_task(spec, line.session.agreement):
             params = {**params, "task": {}}
         elif ctx.on_progress is None and total is None and not peer.may_answer:
+            session, meta = line.session, ctx.meta
             with self._deadlines.within(seconds) as deadline:
-                first = await line.session.request(
-                    "tools/call", params, meta=ctx.meta, schema=schema, deadline=deadline.at
-                )
+                try:
+                    first = await session.attempt("tools/call", params, meta=meta, schema=schema)
+                except ProtocolError as exc:
+                    first = await session.again(
+                        exc, "tools/call", params, meta=meta, schema=schema, deadline=deadline.at
+                    )
             if first is None:
                 await anyio.lowlevel.checkpoint_if_cancelled()  # a caller who leaves at this very moment goes first
                 raise self.too_slow(f"the call of tool {params['name']!r}", seconds)

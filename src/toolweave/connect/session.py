@@ -245,12 +245,39 @@ class Session:
 
         `deadline` on the event loop's clock says how long the caller waits, beside the cancel scopes it is in.
         """
-        stamped = params or {}
-        if meta:  # the caller's own keys go first: the envelope is not theirs to replace
-            stamped = {**stamped, "_meta": {**meta, **self._meta}}
-        elif self._meta:
-            stamped = {**stamped, "_meta": self._meta}
+        stamped = self._stamped(params, meta)
         return ask(self.wire, method, stamped, schema=schema, request_id=request_id, deadline=deadline)
+
+    def attempt(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        meta: Mapping[str, Any] | None = None,
+        schema: Mapping[str, Any] | None = None,
+    ) -> Coroutine[Any, Any, dict[str, Any]]:
+        """Send a request once, without a layer around the wire: the way of a tool call; see `again`."""
+        return self.wire.request(method, self._stamped(params, meta), schema=schema)
+
+    def again(
+        self,
+        refused: ProtocolError,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        meta: Mapping[str, Any] | None = None,
+        schema: Mapping[str, Any] | None = None,
+        deadline: float = math.inf,
+    ) -> Coroutine[Any, Any, dict[str, Any]]:
+        """Send a request again whose attempt was refused for now, as `request` does; raise what is for good."""
+        return _ask_again(self.wire, refused, method, self._stamped(params, meta), schema, None, deadline)
+
+    def _stamped(self, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        if meta:  # the caller's own keys go first: the envelope is not theirs to replace
+            return {**(params or {}), "_meta": {**meta, **self._meta}}
+        if self._meta:
+            return {**(params or {}), "_meta": self._meta}
+        return params or {}
 
 
 async def ask(
@@ -266,16 +293,32 @@ async def ask(
 
     A wait that would pass the caller's deadline is not begun: the server's answer is raised at once.
     """
+    try:
+        return await wire.request(method, params, schema=schema, request_id=request_id)
+    except ProtocolError as exc:
+        return await _ask_again(wire, exc, method, params, schema, request_id, deadline)
+
+
+async def _ask_again(
+    wire: Wire,
+    refused: ProtocolError,
+    method: str,
+    params: Mapping[str, Any],
+    schema: Mapping[str, Any] | None,
+    request_id: str | None,
+    deadline: float,
+) -> dict[str, Any]:
     for _ in range(_REPEATS):
+        seconds = _retry_after(refused)
+        if seconds is None or anyio.current_time() + seconds >= min(deadline, anyio.current_effective_deadline()):
+            break
+        _log.info("server %r: %s; sent again in %g s", refused.server, refused.message, seconds)
+        await anyio.sleep(seconds)
         try:
             return await wire.request(method, params, schema=schema, request_id=request_id)
         except ProtocolError as exc:
-            seconds = _retry_after(exc)
-            if seconds is None or anyio.current_time() + seconds >= min(deadline, anyio.current_effective_deadline()):
-                raise
-            _log.info("server %r: %s; sent again in %g s", exc.server, exc.message, seconds)
-        await anyio.sleep(seconds)
-    return await wire.request(method, params, schema=schema, request_id=request_id)
+            refused = exc
+    raise refused
 
 
 def _retry_after(exc: ProtocolError) -> float | None:
