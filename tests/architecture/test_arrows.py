@@ -15,15 +15,16 @@ from tests.architecture.source import PACKAGE, Module, modules
 ARROWS: dict[str, set[str]] = {
     # room: the rooms it may import beside itself and `errors`
     "errors": set(),
+    "sse": set(),
     "schema": set(),
     "config": set(),
     "state": set(),
     "components": set(),
     "tools": {"schema"},
-    "models": {"tools", "schema"},
+    "models": {"tools", "schema", "sse"},
     "export": {"tools", "schema"},
     "agent": {"models", "tools", "schema", "state"},
-    "connect": {"config", "tools", "schema"},
+    "connect": {"config", "tools", "schema", "sse"},
     "hub": {"connect", "config", "tools", "state"},
     "serve": {"tools", "schema", "config", "state"},
     "gateway": {"hub", "serve", "config", "tools", "state"},

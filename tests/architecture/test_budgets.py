@@ -14,10 +14,16 @@ PARAMETERS = 8
 LINES = 400
 LINES_AT_MOST = 600
 
-LONG_MODULES: dict[str, int] = {}
+LONG_MODULES: dict[str, int] = {
+    "toolweave.errors": 441,  # the whole tree in one place; nearly all of it says what each error means
+}
 """Modules over LINES with their exact length, each with the reason beside it."""
 
-MANY_PARAMETERS: dict[str, int] = {}
+MANY_PARAMETERS: dict[str, int] = {
+    "toolweave.serve.server.create_mcp_server": 21,  # keyword-only: what a server is, in one call
+    "toolweave.tools.function.tool": 9,  # keyword-only: the members of a tool's definition
+    "toolweave.tools.spec.__init__": 12,  # keyword-only: the members of a tool's definition
+}
 """Functions over PARAMETERS with their exact number, each with the reason beside it."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -91,7 +91,17 @@ def look(*statements: str, how: str = ONE) -> list[Seen]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("name", ["toolweave", "toolweave.tools", "toolweave.config", "toolweave.schema"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "toolweave",
+        "toolweave.tools",
+        "toolweave.config",
+        "toolweave.schema",
+        "toolweave.serve",
+        "toolweave.serve.server",
+    ],
+)
 def test_importing_loads_neither_the_sdk_nor_pydantic_nor_an_http_library(name: str) -> None:
     (seen,) = look(f"import {name}")
 

@@ -41,6 +41,25 @@ Each scenario runs by itself, with default settings, and the client has to end w
 
 """
 
+OTHERS = """## Clients and servers of others
+
+Beside the suite, continuous integration lets the clients of others use a server of ours (`tests/reference/notes.py`),
+over stdio and HTTP: they list, call, get progress, read a resource, get a prompt and answer a question. Their versions
+are pinned in `tests/reference/package.json` and `tests/reference/fastmcp.txt`.
+
+| client | 2025-11-25 | 2026-07-28 |
+| --- | --- | --- |
+| Python SDK (`mcp`) | pass | pass |
+| FastMCP | pass | pass |
+| TypeScript SDK 1 (`@modelcontextprotocol/sdk`) | pass | - |
+| TypeScript SDK 2 (`@modelcontextprotocol/client`) | pass | pass |
+| Inspector (`@modelcontextprotocol/inspector --cli`), with `--strict` | pass | pass |
+
+The Inspector also starts what `toolweave serve --install` writes for Claude Desktop, Cursor and VS Code, out of these
+editors' own files. The other way round, our client uses the reference servers from npm and PyPI.
+
+"""
+
 ClientVerdicts = Callable[[Scenario, str], str]
 ServerVerdicts = Callable[[Scenario], str]
 
@@ -80,7 +99,7 @@ def tally(scenarios: Iterable[Scenario], verdict: ServerVerdicts) -> str:
 def page(client: Sequence[Scenario], by_engine: ClientVerdicts, server: Sequence[Scenario], of: ServerVerdicts) -> str:
     """Return the whole page."""
     served = SERVER + tally(server, of) + server_table(server, of)
-    return INTRODUCTION + served + "\n" + CLIENT + client_table(client, by_engine)
+    return INTRODUCTION + served + "\n" + OTHERS + CLIENT + client_table(client, by_engine)
 
 
 def _order(leg: tuple[str, str]) -> tuple[str, bool, str]:

@@ -18,9 +18,10 @@ from tests.connect.proxying import certificate
 from tests.connect.scripted import Exchange, Handler, listening
 from tests.connect.targets import Json, eventually
 from toolweave.connect.wire.exchange import NoAnswer, Socket
-from toolweave.connect.wire.headers import argument_headers, encode_value, find_refusal, mirrored_arguments
+from toolweave.connect.wire.headers import argument_headers, encode_value
 from toolweave.connect.wire.http1 import HttpClient
-from toolweave.connect.wire.sse import Event, EventParser
+from toolweave.schema.mirrored import mirrored_arguments, mirroring_problem
+from toolweave.sse import Event, EventParser
 
 pytestmark = pytest.mark.anyio
 
@@ -396,7 +397,7 @@ ARGUMENTS = st.recursive(
 
 @given(st.recursive(LEAF, deeper, max_leaves=6), ARGUMENTS)
 def test_schemas_and_arguments_are_mirrored_as_the_official_sdk_does(schema: Any, arguments: Any) -> None:
-    ours, theirs = find_refusal(schema), inbound.find_invalid_x_mcp_header(schema)
+    ours, theirs = mirroring_problem(schema), inbound.find_invalid_x_mcp_header(schema)
     assert (ours is None) == (theirs is None)
     if ours is None and isinstance(arguments, dict):
         named = cast("Json", arguments)
@@ -425,7 +426,7 @@ def test_a_number_with_more_digits_than_python_writes_is_not_mirrored() -> None:
     ],
 )
 def test_a_schema_that_is_refused_is_told_why(properties: Json, words: str) -> None:
-    assert words in str(find_refusal({"type": "object", "properties": properties}))
+    assert words in str(mirroring_problem({"type": "object", "properties": properties}))
 
 
 async def test_a_client_that_is_closed_sends_nothing_of_what_waits_for_a_connection() -> None:

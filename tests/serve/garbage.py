@@ -39,6 +39,7 @@ def mixed(*parts: tuple[int, st.SearchStrategy[Any]]) -> st.SearchStrategy[Any]:
     return st.sampled_from([part for weight, part in parts for _ in range(weight)]).flatmap(lambda part: part)
 
 
+_junk = st.binary(max_size=40)
 odd = st.sampled_from(ODD) | st.text(max_size=8) | st.integers()
 ids = st.one_of(st.integers(0, 40), st.sampled_from(["a", "b", "1", "", 2**53, -7, 2**70]), st.uuids().map(str))
 _arguments = mixed(
@@ -54,27 +55,25 @@ _meta = mixed(
     (2, st.fixed_dictionaries({"progressToken": odd, LOG_LEVEL: odd}).map(lambda more: ENVELOPE | more)),
     (1, odd),
 )
-_params = st.fixed_dictionaries(
-    {},
-    optional={
-        "name": st.sampled_from(TOOLS) | odd,
-        "arguments": _arguments,
-        "cursor": odd,
-        "uri": st.sampled_from(["notes://1", "file:///etc/passwd", "", "::"]) | odd,
-        "requestId": ids | odd,
-        "protocolVersion": st.sampled_from(["2024-11-05", "2025-06-18", LEGACY, MODERN, "9"]) | odd,
-        "capabilities": st.just({}) | odd,
-        "clientInfo": odd,
-        "level": st.sampled_from(["debug", "emergency"]) | odd,
-        "notifications": st.just({"toolsListChanged": True}) | odd,
-        "ref": odd,
-        "argument": odd,
-        "inputResponses": odd,
-        "requestState": odd,
-        "taskId": odd,
-        "task": odd,
-    },
-)
+_MEMBERS: dict[str, st.SearchStrategy[Any]] = {
+    "name": st.sampled_from(TOOLS) | odd,
+    "arguments": _arguments,
+    "cursor": odd,
+    "uri": st.sampled_from(["notes://1", "file:///etc/passwd", "", "::"]) | odd,
+    "requestId": ids | odd,
+    "protocolVersion": st.sampled_from(["2024-11-05", "2025-06-18", LEGACY, MODERN, "9"]) | odd,
+    "capabilities": odd,
+    "clientInfo": odd,
+    "level": st.sampled_from(["debug", "emergency"]) | odd,
+    "notifications": st.just({"toolsListChanged": True}) | odd,
+    "ref": odd,
+    "argument": odd,
+    "inputResponses": odd,
+    "requestState": odd,
+    "taskId": odd,
+    "task": odd,
+}
+_params = st.fixed_dictionaries({}, optional=_MEMBERS)
 
 
 def _enveloped(modern: bool) -> st.SearchStrategy[Any]:
@@ -96,7 +95,7 @@ def messages(*, modern: bool, methods: tuple[str, ...] = METHODS) -> st.SearchSt
         {"jsonrpc": st.just("2.0"), "method": st.sampled_from(NOTES)}, optional={"params": params}
     )
     answer = st.fixed_dictionaries({"jsonrpc": version, "id": ids | odd}, optional={"result": odd, "error": odd})
-    poisoned = st.builds(lambda message, value: message | {"params": {"x": value}}, strange, st.sampled_from(NO_JSON))
+    poisoned = st.tuples(strange, st.sampled_from(NO_JSON)).map(lambda pair: pair[0] | {"params": {"x": pair[1]}})
     call = st.builds(_call, ids, _arguments, st.sampled_from(TOOLS), st.just(modern))
     one = mixed((4, request), (4, call), (2, strange), (1, note), (1, answer))
     return mixed((16, one), (2, st.lists(one, max_size=4)), (1, poisoned), (1, odd))
@@ -112,15 +111,21 @@ def as_text(value: Any, *, ascii_only: bool = True) -> bytes:
     return json.dumps(value, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
 
 
+def _cut(text: bytes, share: float) -> bytes:
+    return text[: int(len(text) * share)]
+
+
+def _deep(depth: int, closed: int) -> bytes:
+    return b'{"jsonrpc":"2.0","id":1,"method":"ping","params":' + b'{"a":' * depth + b"1" + b"}" * closed
+
+
 def texts(*, modern: bool, methods: tuple[str, ...] = METHODS) -> st.SearchStrategy[bytes]:
     """Return single lines: messages as text, whole, cut, doubled, deep and broken."""
-    whole = st.builds(lambda value, plain: as_text(value, ascii_only=plain), messages(modern=modern, methods=methods),
-                      st.booleans())  # fmt: skip
-    cut = st.builds(lambda text, share: text[: int(len(text) * share)], whole, st.floats(0, 1))
-    doubled = whole.map(lambda text: text + text)
+    whole = st.tuples(messages(modern=modern, methods=methods), st.booleans()).map(
+        lambda pair: as_text(pair[0], ascii_only=pair[1])
+    )
+    cut = st.tuples(whole, st.floats(0, 1)).map(lambda pair: _cut(*pair))
     twice = whole.map(lambda text: text[:-1] + b',"id":"twice","id":3}')  # one member more than once
-    deep = st.builds(lambda depth, end: b'{"jsonrpc":"2.0","id":1,"method":"ping","params":' + b'{"a":' * depth + end,
-                     st.sampled_from([10, 150, 500, 5000]), st.sampled_from([b"", b"1" + b"}" * 11]))  # fmt: skip
-    junk = st.binary(max_size=40)
-    text = mixed((16, whole), (1, cut), (1, doubled), (1, twice), (1, deep), (1, junk))
+    deep = st.sampled_from([_deep(10, 11), _deep(150, 151), _deep(300, 301), _deep(5000, 0), _deep(5000, 5001)])
+    text = mixed((16, whole), (1, cut), (1, whole.map(lambda text: text * 2)), (1, twice), (1, deep), (1, _junk))
     return text.map(lambda text: text.replace(b"\n", b" "))

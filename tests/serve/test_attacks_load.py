@@ -240,6 +240,23 @@ async def test_a_client_that_drips_its_headers_is_dropped_all_the_same() -> None
                         await stream.receive()
 
 
+async def test_headers_that_never_end_are_refused_once_they_are_too_large() -> None:
+    limits = HttpLimits(header_seconds=300, **HOUSEHOLD)
+    async with served_http(doing_server(), limits=limits) as url, connected(url) as stream:
+        with anyio.fail_after(60):
+            sent = 0
+            try:
+                await stream.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-A: ")
+                while sent < 10_000_000:
+                    await stream.send(b"x" * 10_000)
+                    sent += 10_000
+            except anyio.BrokenResourceError:
+                pass
+            assert await alive(url)
+
+    assert sent < 10_000_000
+
+
 async def test_slow_headers_get_through_where_they_have_the_time() -> None:
     body = call_body("add", {"a": 1, "b": 2})
     request = head("http://localhost/mcp", headers={**modern_headers("add"), "Content-Length": str(len(body))}) + body

@@ -487,3 +487,44 @@ async def test_a_result_of_an_upstream_server_passes_with_everything_that_this_v
     assert raw["structuredContent"] == {"a": None}
     assert raw["_meta"]["trace"] == "t"
     assert raw["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "sums"
+
+
+@pytest.mark.requirement("R96")
+def test_an_argument_that_no_header_can_mirror_is_refused_at_registration() -> None:
+    where = {"type": "number", "x-mcp-header": "Region"}
+
+    @tool(input_schema={"type": "object", "properties": {"where": where}})
+    def region(arguments: Mapping[str, Any]) -> None:
+        del arguments
+
+    with pytest.raises(SchemaError, match="tool 'region': inputSchema: property 'where': x-mcp-header") as caught:
+        serve(region)
+
+    assert caught.value.pointer == "/properties/where"
+
+
+@pytest.mark.requirement("R100")
+@EACH_CARRIER
+async def test_behaviour_hints_reach_the_client_as_they_are(carrier: str, era: str) -> None:
+    @tool(annotations={"readOnlyHint": True, "destructiveHint": False, "vendorHint": "x"})
+    def look() -> None: ...
+
+    async with connected(serve(look), carrier, era) as connection:
+        (listed,) = await connection.list_tools()
+
+    assert listed.annotations == {"readOnlyHint": True, "destructiveHint": False, "vendorHint": "x"}
+
+
+@pytest.mark.requirement("D23")
+async def test_a_foreign_tool_is_listed_with_the_schema_that_its_server_gave_it() -> None:
+    registry = ToolRegistry()
+    async with connected(serve(add)) as upstream:
+        for one in await upstream.list_tools(prefix="up"):
+            registry.add(one)
+        async with connected(serve(registry)) as connection:
+            (listed,) = await connection.list_tools()
+            result = await listed.execute({"a": 1, "b": 2})
+
+    assert listed.name == "up_add"
+    assert listed.parameters["required"] == ["a", "b"]
+    assert result.text == "3"

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from tests.serve.raw import LEGACY, MODERN, Json, Raw, raw_client
+from toolweave import RequestError
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.serve.codes import CAPABILITIES, PROTOCOL_VERSION
 from toolweave.serve.conversation import Conversation
@@ -322,33 +323,83 @@ async def test_a_request_that_is_cancelled_before_it_began_is_not_answered() -> 
     assert desk.running == 0
 
 
+class Kept:
+    """An outlet that keeps what is written, and has room while `open` is set."""
+
+    def __init__(self) -> None:
+        self.written: list[Json] = []
+        self.open = anyio.Event()
+
+    def write(self, message: bytes) -> None:
+        self.written.append(json.loads(message))
+
+    async def room(self) -> None:
+        await self.open.wait()
+
+
+async def nothing() -> bytes:
+    return b""
+
+
 async def test_more_requests_at_once_than_the_bound_are_refused() -> None:
-    desk = Desk()
-    written: list[Json] = []
-
-    class Kept:
-        def write(self, message: bytes) -> None:
-            written.append(json.loads(message))
-
-        async def room(self) -> None:
-            return
-
-    async def nothing() -> bytes:
-        return b""
-
+    desk, kept = Desk(), Kept()
+    kept.open.set()
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             endpoint = Endpoint({"name": "desk", "version": "1"}, features=[desk])
-            conversation = Conversation(endpoint, Kept(), tasks, max_requests=3)
+            conversation = Conversation(endpoint, kept, tasks, max_requests=3)
             raw = Raw(conversation.take, nothing)
             raw.version = MODERN
             for number in range(5):
                 await raw.send(raw.request("desk/wait", id=number))
-            assert [(one["id"], one["error"]["code"]) for one in written] == [(3, -32603), (4, -32603)]
+            assert [(one["id"], one["error"]["code"]) for one in kept.written] == [(3, -32603), (4, -32603)]
             desk.let_go.set()
             await conversation.drain()
 
-    assert [one["id"] for one in written[2:]] == [0, 1, 2]
+    assert [one["id"] for one in kept.written[2:]] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("text", [b"no json", b'{"jsonrpc":"2.0","id":1,"method":"ping"}'])
+async def test_nothing_more_is_read_of_a_client_that_does_not_read(text: bytes) -> None:
+    kept = Kept()
+    taken = anyio.Event()
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            conversation = Conversation(Endpoint({"name": "desk", "version": "1"}), kept, tasks)
+
+            async def read() -> None:
+                await conversation.take(text)
+                taken.set()
+
+            tasks.start_soon(read)
+            await anyio.wait_all_tasks_blocked()
+            assert len(kept.written) == 1
+            assert not taken.is_set()
+            kept.open.set()
+            await taken.wait()
+
+
+async def test_a_question_to_a_client_that_is_gone_fails_and_nothing_more_is_written() -> None:
+    kept = Kept()
+    kept.open.set()
+    refused: list[str] = []
+    async with anyio.create_task_group() as tasks:
+        conversation = Conversation(Endpoint({"name": "desk", "version": "1"}), kept, tasks)
+
+        async def ask() -> None:
+            try:
+                await conversation.ask("roots/list", {})
+            except RequestError as exc:
+                refused.append(exc.message)
+
+        tasks.start_soon(ask)
+        await anyio.wait_all_tasks_blocked()
+        conversation.end()
+        await ask()
+        await conversation.notify("notifications/message", {})
+
+    assert refused == ["the conversation ended before the client answered"] * 2
+    assert [one["method"] for one in kept.written] == ["roots/list"]
 
 
 async def test_leaving_cancels_what_runs() -> None:

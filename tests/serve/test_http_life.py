@@ -204,10 +204,7 @@ async def ignored_call(url: str) -> None:
 @asynccontextmanager
 async def process(folder: Path, **options: Any) -> AsyncGenerator[tuple[str, anyio.abc.Process]]:
     command = [sys.executable, str(PROGRAM), json.dumps({"folder": str(folder), **options})]
-    environment = {"PYTHONPATH": str(PROGRAM.parents[2])}
-    async with await anyio.open_process(
-        command, stderr=None, env={**dict(__import__("os").environ), **environment}
-    ) as one:
+    async with await anyio.open_process(command, stderr=None) as one:
         assert one.stdout is not None
         try:
             with anyio.fail_after(60):
@@ -256,7 +253,7 @@ async def test_a_signal_lets_running_calls_finish_and_takes_no_new_ones(number: 
 async def test_a_signal_ends_listening_streams_with_their_result(tmp_path: Path) -> None:
     body = call_body("", method="subscriptions/listen", notifications={"toolsListChanged": True})
     headers = {**modern_headers("", "subscriptions/listen"), "Content-Length": str(len(body))}
-    async with process(tmp_path) as (url, server), connected(url) as stream:
+    async with process(tmp_path, limits={"shutdown_seconds": 300}) as (url, server), connected(url) as stream:
         with anyio.fail_after(60):
             await stream.send(head(url, headers=headers) + body)
             said = b""
@@ -272,7 +269,7 @@ async def test_a_signal_ends_listening_streams_with_their_result(tmp_path: Path)
 
 
 async def test_a_signal_ends_the_streams_of_handshake_era_sessions_properly(tmp_path: Path) -> None:
-    async with process(tmp_path) as (url, server), connected(url) as stream:
+    async with process(tmp_path, limits={"shutdown_seconds": 300}) as (url, server), connected(url) as stream:
         with anyio.fail_after(60):
             _, session = await handshake(url)
             await stream.send(head(url, "GET", session))
@@ -296,6 +293,7 @@ async def test_calls_that_do_not_finish_in_time_are_broken_off(tmp_path: Path) -
             code = await server.wait()
 
     assert b"held" not in said
+    assert said.endswith(b"0\r\n\r\n"), "a stream ends as streams do"
     assert code == 0
 
 
@@ -306,9 +304,10 @@ async def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
             server.send_signal(signal.SIGINT)
             await eventually(lambda: refuses(url), 30)
             server.send_signal(signal.SIGINT)
-            await rest(stream)
+            said = await rest(stream)
             code = await server.wait()
 
+    assert said.endswith(b"0\r\n\r\n")
     assert code == 0
 
 

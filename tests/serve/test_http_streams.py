@@ -89,7 +89,12 @@ async def test_with_json_response_too_a_client_that_goes_away_cancels_its_call()
 
 async def test_a_client_that_goes_away_does_not_cancel_its_handshake_era_call() -> None:
     doings = Doings()
-    message: dict[str, Any] = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "wait", "arguments": {}}}
+    message: dict[str, Any] = {
+        "jsonrpc": "2.0",
+        "id": 2,
+        "method": "tools/call",
+        "params": {"name": "wait", "arguments": {}},
+    }
     body = json.dumps(message).encode()
     async with served_http(doing_server(doings)) as url:
         _, session = await handshake(url)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -134,6 +135,40 @@ async def test_a_message_beyond_the_bound_is_refused_without_being_kept() -> Non
 
     assert (refusal["id"], refusal["error"]["code"]) == (None, -32600)
     assert "longer than" in refusal["error"]["message"]
+
+
+async def test_sockets_serve_as_standard_streams_as_node_makes_them() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, anyio.fail_after(60):
+        with theirs:
+            end = theirs.fileno()
+            process = await anyio.open_process(PROGRAM, stdin=end, stdout=end, stderr=None)
+        ours.sendall(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+        await anyio.wait_readable(ours)
+        assert json.loads(ours.recv(1000)) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+        ours.shutdown(socket.SHUT_WR)
+        assert await process.wait() == 0
+        assert ours.recv(1000) == b""
+
+
+@EACH_ERA
+async def test_it_serves_on_uvloop_too(version: str) -> None:
+    code = (
+        "import uvloop\n"
+        "from tests.serve.program import program\n"
+        "uvloop.run(program().serve_stdio())\n"
+    )  # fmt: skip
+    with anyio.fail_after(60):
+        async with await anyio.open_process([sys.executable, "-c", code], stderr=None) as process:
+            piped = Piped(process)
+            await piped.shake_hands(version)
+            text = "x" * 1_000_000
+            for _ in range(3):
+                assert (await piped.call("echo", text=text))["result"]["content"][0]["text"] == text
+            await started(piped, "wait")
+            await piped.hang_up()
+            assert len(await rest_of(piped)) == 1
+            assert await process.wait() == 0
 
 
 # the end

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolweave.serve.auth import BearerAuth, Identity, JwtAuth
     from toolweave.serve.completions import Completed
     from toolweave.serve.contents import Message
     from toolweave.serve.files import directory
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AgentLike",
+    "BearerAuth",
     "Completed",
     "EventStore",
+    "Identity",
+    "JwtAuth",
     "McpServer",
     "MemoryEventStore",
     "Message",
@@ -40,8 +44,11 @@ __all__ = [
 
 _HOMES = {
     "AgentLike": "server",
+    "BearerAuth": "auth",
     "Completed": "completions",
     "EventStore": "replay",
+    "Identity": "auth",
+    "JwtAuth": "auth",
     "McpServer": "server",
     "MemoryEventStore": "replay",
     "Message": "contents",

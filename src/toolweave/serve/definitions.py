@@ -10,6 +10,7 @@ from typing import Any
 
 from toolweave.errors import SchemaError
 from toolweave.schema import Validator
+from toolweave.schema.mirrored import mirroring_problem
 from toolweave.serve.request import Json
 from toolweave.tools import ToolSpec
 
@@ -27,6 +28,9 @@ def check_definition(spec: ToolSpec) -> tuple[Validator, Validator | None]:
     if spec.input_schema.get("type") != "object":
         raise SchemaError(f"tool {spec.name!r}: inputSchema must have type 'object' at its root", pointer="/type")
     arguments = _compiled(spec, "inputSchema", spec.input_schema)
+    wrong = mirroring_problem(spec.input_schema)
+    if wrong is not None:
+        raise SchemaError(f"tool {spec.name!r}: inputSchema: {wrong[0]}", pointer=wrong[1])
     return arguments, None if spec.output_schema is None else _compiled(spec, "outputSchema", spec.output_schema)
 
 

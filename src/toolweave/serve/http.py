@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 import anyio
 from anyio.abc import TaskGroup
 
 from toolweave.errors import ConfigError
+from toolweave.schema.mirrored import mirrored_arguments
 from toolweave.serve.asgi import App, Receive, Scope, Send
 from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.exchange import Bounds
@@ -309,7 +310,7 @@ class _Build:
         settings, limits = self.settings, self.settings.limits
         return Lane(
             self._endpoint,
-            beyond,
+            _from_now_on(beyond) if self._replays is None else beyond,
             tasks,
             mirrors=self._mirrors,
             principal=None if settings.auth is None else settings.auth.principal,
@@ -337,6 +338,16 @@ class _Build:
         )
 
 
+def _from_now_on(app: App) -> App:
+    """Give a client that comes back for events, where none are kept, a new stream; the SDK's app would not answer."""
+
+    async def forgetful(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [header for header in scope["headers"] if header[0] != b"last-event-id"]
+        await app(scope if len(headers) == len(scope["headers"]) else {**scope, "headers": headers}, receive, send)
+
+    return forgetful
+
+
 def _always(name: str) -> bool:
     return True
 
@@ -357,20 +368,5 @@ class _Mirrors:
             return False
         known = self._known.get(name)
         if known is None or known[0] is not schema:
-            known = self._known[name] = (schema, _has_mark(schema))
+            known = self._known[name] = (schema, bool(mirrored_arguments(schema)))
         return known[1]
-
-
-def _has_mark(schema: object) -> bool:
-    """Whether `x-mcp-header` stands anywhere in a schema; more than needed is no harm, the SDK looks closely."""
-    open_: list[object] = [schema]
-    while open_:
-        node = open_.pop()
-        if isinstance(node, Mapping):
-            members = cast("Mapping[str, object]", node)
-            if "x-mcp-header" in members:
-                return True
-            open_ += members.values()
-        elif isinstance(node, list):
-            open_ += cast("Iterable[object]", node)
-    return False

@@ -36,7 +36,7 @@ __all__ = ["Lane", "LaneCall", "recognised"]
 
 _ROUTED = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
 _VERSION = MODERN_VERSION.encode()
-_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")  # what comes may not be hashable
+_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")  # no set: `[]` has no hash
 _MEANT = "=?base64?"
 
 

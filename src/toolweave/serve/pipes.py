@@ -52,7 +52,7 @@ def standard_streams() -> Generator[tuple[int, int], None, None]:
 
 
 def _moved(fd: int, other: int) -> int:
-    """Put `other` in the place of a descriptor; return a private one above the standard ones, which no child inherits."""
+    """Put `other` in the place of a descriptor; return a private one above the standard ones, which children lack."""
     try:
         private = _duplicate(fd)
         os.dup2(other, fd)

@@ -91,6 +91,7 @@ def _config(app: HttpApp, tls: tuple[str, str] | None) -> uvicorn.Config:
 def _bind(host: str, port: int) -> socket.socket:
     family, _, _, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
     bound = socket.create_server(address[:2], family=family, backlog=2048)
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio sets it only on its own sockets
     bound.setblocking(False)
     return bound
 

@@ -4,42 +4,24 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from toolweave.connect.shapes import as_array, as_object
 from toolweave.connect.wire.head import Headers
+from toolweave.schema.mirrored import Mirrored, mirrored_arguments
 
-__all__ = ["ModernHeaders", "argument_headers", "encode_value", "find_refusal", "mirrored_arguments"]
+__all__ = ["ModernHeaders", "argument_headers", "encode_value"]
 
-_ANNOTATION = "x-mcp-header"
-_PREFIX = "mcp-param-"
 _NAME_OF = {
     "tools/call": "name",
     "prompts/get": "name",
     "resources/read": "uri",
     **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"),
 }
-_MIRRORED_TYPES = ("boolean", "integer", "string")
 _PLAIN = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 _ENCODED = re.compile(r"=\?base64\?.*\?=")
-_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-
-# keywords whose values hold schemas; what stands in `const`, `default`, `enum` and `examples` is data
-_ONE_SCHEMA = (
-    *("additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then"),
-    *("unevaluatedItems", "unevaluatedProperties"),
-)
-_MANY_SCHEMAS = ("allOf", "anyOf", "oneOf", "prefixItems")
-_NAMED_SCHEMAS = ("$defs", "definitions", "dependentSchemas", "patternProperties")
-
 _MAX_ALIKE = 1_000
 _MAX_MIRRORED = 10_000
-
-_Path = tuple[str, ...]
-"""The property names from the root to a property."""
-_Mirrored = tuple[tuple[_Path, str], ...]
-"""The path and the header name of each argument to be mirrored."""
 
 
 def encode_value(value: str) -> str:
@@ -55,7 +37,7 @@ class ModernHeaders:
 
     def __init__(self) -> None:
         self._alike: dict[tuple[str, str, str | None], Headers] = {}
-        self._mirrored: dict[int, tuple[Mapping[str, Any], _Mirrored]] = {}
+        self._mirrored: dict[int, tuple[Mapping[str, Any], Mirrored]] = {}
 
     def of(
         self, method: str, params: Mapping[str, Any], revision: str, schema: Mapping[str, Any] | None
@@ -74,7 +56,7 @@ class ModernHeaders:
         mirrored = self._mirrored_by(schema) if schema is not None else None
         return headers | argument_headers(mirrored, params.get("arguments")) if mirrored else headers
 
-    def _mirrored_by(self, schema: Mapping[str, Any]) -> _Mirrored:
+    def _mirrored_by(self, schema: Mapping[str, Any]) -> Mirrored:
         known = self._mirrored.get(id(schema))
         if known is None or known[0] is not schema:
             if len(self._mirrored) >= _MAX_MIRRORED:  # schemas of lists long gone
@@ -83,16 +65,7 @@ class ModernHeaders:
         return known[1]
 
 
-def mirrored_arguments(schema: Mapping[str, Any]) -> _Mirrored:
-    """Return the path and the header name of each argument to be mirrored."""
-    return tuple(
-        (path, _PREFIX + name.lower())
-        for path, part in _schemas(schema)
-        if path and isinstance(name := part.get(_ANNOTATION), str)
-    )
-
-
-def argument_headers(mirrored: _Mirrored, arguments: Any) -> dict[str, str]:
+def argument_headers(mirrored: Mirrored, arguments: Any) -> dict[str, str]:
     """Return the headers for the arguments of one call; what is absent or null has none."""
     headers: dict[str, str] = {}
     for path, name in mirrored:
@@ -105,25 +78,6 @@ def argument_headers(mirrored: _Mirrored, arguments: Any) -> dict[str, str]:
     return headers
 
 
-def find_refusal(schema: Mapping[str, Any]) -> str | None:
-    """Return why a tool with this input schema must not be offered over HTTP, or None."""
-    taken: dict[str, str] = {}
-    for path, part in _schemas(schema):
-        if _ANNOTATION not in part:
-            continue
-        if not path:
-            return f"{_ANNOTATION} stands where no chain of properties leads"
-        where, name, kind = ".".join(path), part[_ANNOTATION], part.get("type")
-        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-            return f"property {where!r}: {_ANNOTATION} is no header name"
-        if kind not in _MIRRORED_TYPES:
-            return f"property {where!r}: {_ANNOTATION} needs a type of {', '.join(_MIRRORED_TYPES)}"
-        if name.lower() in taken:
-            return f"property {where!r}: {_ANNOTATION} {name!r} is the header of property {taken[name.lower()]!r} too"
-        taken[name.lower()] = where
-    return None
-
-
 def _rendered(value: Any) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -131,26 +85,3 @@ def _rendered(value: Any) -> str | None:
         return str(value) if isinstance(value, (str, int, float)) else None
     except ValueError:  # more digits than Python writes
         return None
-
-
-def _schemas(root: Any) -> Iterator[tuple[_Path | None, Mapping[str, Any]]]:
-    """Yield every schema within a schema with its path, which is None off the chain of properties."""
-    waiting: list[tuple[_Path | None, Any]] = [((), root)]
-    while waiting:
-        path, value = waiting.pop()
-        part = as_object(value)
-        if part is None:
-            continue
-        yield path, part
-        for name, inner in (as_object(part.get("properties")) or {}).items():
-            waiting.append(((*path, name) if path is not None else None, inner))
-        waiting.extend((None, inner) for inner in _off_the_chain(part))
-
-
-def _off_the_chain(part: Mapping[str, Any]) -> Iterator[Any]:
-    for keyword in _ONE_SCHEMA:
-        yield part.get(keyword)
-    for keyword in _MANY_SCHEMAS:
-        yield from as_array(part.get(keyword)) or ()
-    for keyword in _NAMED_SCHEMAS:
-        yield from (as_object(part.get(keyword)) or {}).values()

@@ -32,12 +32,13 @@ from toolweave.connect.shapes import as_object, as_text
 from toolweave.connect.wire.answers import invalid, request_text, result_of
 from toolweave.connect.wire.endpoint import EVENTS, JSON, Endpoint
 from toolweave.connect.wire.head import Headers
-from toolweave.connect.wire.headers import ModernHeaders, find_refusal
+from toolweave.connect.wire.headers import ModernHeaders
 from toolweave.connect.wire.http1 import NoAnswer, Response
 from toolweave.connect.wire.incoming import Incoming
 from toolweave.connect.wire.jsonrpc import BOM, Message, answer_id, decode, encode_notification, without_deep_entries
 from toolweave.connect.wire.streams import EventStreams
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
+from toolweave.schema.mirrored import mirroring_problem
 
 __all__ = ["HttpWire", "http_wire"]
 
@@ -152,7 +153,8 @@ class HttpWire:
 
     def refusal(self, schema: Mapping[str, Any]) -> str | None:
         """Return why a tool with this input schema must not be offered over HTTP (SEP-2243), or None."""
-        return find_refusal(schema)
+        found = mirroring_problem(schema)
+        return None if found is None else found[0]
 
     async def end(self) -> None:
         """Mark the conversation as over and end the session on the server; bounded."""

@@ -17,8 +17,8 @@ from toolweave.connect.fault import HttpSettings, http_error, too_large, unasked
 from toolweave.connect.wire.endpoint import EVENTS, Endpoint
 from toolweave.connect.wire.http1 import NoAnswer, Response
 from toolweave.connect.wire.jsonrpc import answer_id
-from toolweave.connect.wire.sse import EventParser
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
+from toolweave.sse import EventParser
 
 __all__ = ["EventStreams", "delay"]
 

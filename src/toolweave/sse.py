@@ -1,13 +1,12 @@
-"""Server-sent events out of bytes that arrive in any pieces. Pure: no I/O."""
+"""Server-sent events out of bytes that arrive in any pieces. Pure: no I/O, and no word of who sends them or why."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from toolweave.connect.wire.jsonrpc import BOM
-
 __all__ = ["Event", "EventParser"]
 
+_BOM = b"\xef\xbb\xbf"
 _MAX_RETRY_DIGITS = 9
 
 
@@ -88,7 +87,7 @@ class EventParser:
     def _take_line(self, line: bytes) -> Event | None:
         if self._at_start:
             self._at_start = False
-            line = line.removeprefix(BOM)
+            line = line.removeprefix(_BOM)
         if not line:
             return self._end_event()
         if line.startswith(b"data: "):  # what most lines are, and the long ones: copied once

@@ -1,0 +1,88 @@
+"""Arguments that a tool's input schema wants mirrored into HTTP headers: `x-mcp-header` (SEP-2243). Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+__all__ = ["Mirrored", "mirrored_arguments", "mirroring_problem"]
+
+_ANNOTATION = "x-mcp-header"
+_PREFIX = "mcp-param-"
+_TYPES = ("boolean", "integer", "string")
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+# keywords whose values hold schemas; what stands in `const`, `default`, `enum` and `examples` is data
+_ONE_SCHEMA = (
+    *("additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then"),
+    *("unevaluatedItems", "unevaluatedProperties"),
+)
+_MANY_SCHEMAS = ("allOf", "anyOf", "oneOf", "prefixItems")
+_NAMED_SCHEMAS = ("$defs", "definitions", "dependentSchemas", "patternProperties")
+
+_Path = tuple[str, ...]
+"""The property names from the root to a property."""
+Mirrored = tuple[tuple[_Path, str], ...]
+"""The path and the header name of each argument to be mirrored."""
+
+
+def mirrored_arguments(schema: Mapping[str, Any]) -> Mirrored:
+    """Return the path and the header name of each argument to be mirrored."""
+    return tuple(
+        (path, _PREFIX + name.lower())
+        for path, part in _schemas(schema)
+        if path and isinstance(name := part.get(_ANNOTATION), str)
+    )
+
+
+def mirroring_problem(schema: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return why a tool with this input schema must not be offered over HTTP, and where as a JSON pointer; or None."""
+    taken: dict[str, str] = {}
+    for path, part in _schemas(schema):
+        if _ANNOTATION not in part:
+            continue
+        if not path:
+            return f"{_ANNOTATION} stands where no chain of properties leads", ""
+        where, name, kind = ".".join(path), part[_ANNOTATION], part.get("type")
+        pointer = "".join(f"/properties/{step.replace('~', '~0').replace('/', '~1')}" for step in path)
+        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+            return f"property {where!r}: {_ANNOTATION} is no header name", pointer
+        if kind not in _TYPES:
+            return f"property {where!r}: {_ANNOTATION} needs a type of {', '.join(_TYPES)}", pointer
+        if name.lower() in taken:
+            other = taken[name.lower()]
+            return f"property {where!r}: {_ANNOTATION} {name!r} is the header of property {other!r} too", pointer
+        taken[name.lower()] = where
+    return None
+
+
+def _schemas(root: Any) -> Iterator[tuple[_Path | None, Mapping[str, Any]]]:
+    """Yield every schema within a schema with its path, which is None off the chain of properties."""
+    waiting: list[tuple[_Path | None, Any]] = [((), root)]
+    while waiting:
+        path, value = waiting.pop()
+        if not isinstance(value, (dict, Mapping)):
+            continue
+        part = cast("Mapping[str, Any]", value)
+        yield path, part
+        for name, inner in _members(part.get("properties")):
+            waiting.append(((*path, name) if path is not None else None, inner))
+        waiting.extend((None, inner) for inner in _off_the_chain(part))
+
+
+def _off_the_chain(part: Mapping[str, Any]) -> Iterator[Any]:
+    for keyword in _ONE_SCHEMA:
+        yield part.get(keyword)
+    for keyword in _MANY_SCHEMAS:
+        several = part.get(keyword)
+        if isinstance(several, list):
+            yield from cast("list[Any]", several)
+    for keyword in _NAMED_SCHEMAS:
+        for _, inner in _members(part.get(keyword)):
+            yield inner
+
+
+def _members(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, (dict, Mapping)):
+        yield from cast("Mapping[str, Any]", value).items()
