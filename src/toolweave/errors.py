@@ -9,6 +9,7 @@
     ├── RequestError                    a request to our own server is answered with a JSON-RPC error
     ├── StoreError                      a store cannot keep a document
     ├── ModelError                      a language model could not answer
+    ├── RunError                        an agent's run ended before its work was done
     ├── ToolError                       one tool call failed; also a value: `ToolResult.error`
     │   └── ToolExecutionError          raised by `Tool.call`, carries the `ToolResult`
     └── ServerError                     something between us and one MCP server
@@ -40,6 +41,7 @@ __all__ = [
     "ProtocolError",
     "RequestError",
     "RequestTimeoutError",
+    "RunError",
     "SchemaError",
     "ServerError",
     "StoreError",
@@ -71,6 +73,8 @@ class ErrorKind(StrEnum):
     """The call was cancelled."""
     CLOSED = "closed"
     """The connection or toolset is closed."""
+    DENIED = "denied"
+    """Whoever had to allow the call did not."""
     AUTH_REQUIRED = "auth_required"
     """The server wants (other) credentials."""
     PROTOCOL = "protocol"
@@ -265,6 +269,20 @@ class ModelError(ToolweaveError):
     def retryable(self) -> bool:
         """Whether the same request may succeed later."""
         return self.kind in ("rate_limited", "overloaded", "unreachable", "timeout")
+
+
+class RunError(ToolweaveError):
+    """An agent's run ended before its work was done; raised only where that was asked for (`RunResult.check`).
+
+    Attributes:
+        run_id: The run.
+        reason: Its `stop_reason`.
+    """
+
+    def __init__(self, message: str, *, run_id: str, reason: str) -> None:
+        super().__init__(f"run {run_id!r} {message}")
+        self.run_id = run_id
+        self.reason = reason
 
 
 class ServerError(ToolweaveError):

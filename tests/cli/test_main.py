@@ -32,7 +32,7 @@ from toolweave.errors import (
 
 Cli = Callable[..., Done]
 
-VERBS = ["tools", "call", "resources", "prompts", "status", "doctor", "init", "demo"]
+VERBS = ["tools", "call", "resources", "prompts", "status", "doctor", "serve", "init", "demo"]
 
 
 def test_help_names_every_verb_in_full(cli: Cli) -> None:
@@ -187,6 +187,7 @@ KINDS = {
     ErrorKind.PROTOCOL: 1,
     ErrorKind.TOO_LARGE: 1,
     ErrorKind.CANCELLED: 1,
+    ErrorKind.DENIED: 1,
     ErrorKind.NOT_FOUND: 2,
     ErrorKind.TIMEOUT: 3,
     ErrorKind.NOT_SENT: 3,

@@ -44,7 +44,7 @@ def test_a_json_block_is_json(block: Block) -> None:
 
 @pytest.mark.parametrize(("block", "command", "output"), CONSOLE)
 def test_a_command_prints_what_the_page_shows(block: Block, command: str, output: str, tmp_path: Path) -> None:
-    for example in SNIPPETS.glob("*.json"):
+    for example in (*SNIPPETS.glob("*.json"), *SNIPPETS.glob("serve*.py")):
         shutil.copy(example, tmp_path)
     assert re.match(r"(\w+=\S+ )*toolweave ", command), f"{block.where}: only `toolweave` is run here"
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])

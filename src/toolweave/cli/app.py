@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from toolweave.cli.commands import call, demo, doctor, init, prompts, resources, status, tools
+from toolweave.cli.commands import call, demo, doctor, init, prompts, resources, serve, status, tools
 from toolweave.cli.exits import CommandError, ExitCode, exit_code_of, is_expected
-from toolweave.cli.options import takes_target
+from toolweave.cli.options import takes, takes_target
 
 __all__ = ["app", "run_app"]
 
-_HELP = """Use the tools of any MCP server, from a terminal.
+_HELP = """Use the tools of any MCP server, from a terminal, and serve your own.
 
 Servers come from ./mcp.json, .mcp.json, .vscode/mcp.json, [tool.toolweave] in pyproject.toml, then your
 editors' files; or name files with --config, or one server with --url URL or after --.
@@ -52,6 +52,7 @@ for _verb in (tools, call, resources, prompts, status, doctor):
     _name = _verb.__name__.rpartition(".")[2]
     _usage = "[OPTIONS]" if _verb in (call, prompts) else _AD_HOC
     app.command(_name, epilog=_epilog(_verb.EXAMPLES), options_metavar=_usage)(takes_target(getattr(_verb, _name)))
+app.command("serve", epilog=_epilog(serve.EXAMPLES))(takes(serve.serve, "options", serve.ServeOptions, serve.DEFAULTS))
 app.command("init", epilog=_epilog(init.EXAMPLES))(_exits(init.init))
 app.command("demo", epilog=_epilog(demo.EXAMPLES))(_exits(demo.demo))
 

@@ -6,7 +6,7 @@ Only reads them; `targets.py` turns them into server entries.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -15,7 +15,7 @@ import typer
 
 from toolweave.cli.exits import ExitCode
 
-__all__ = ["JsonOption", "StrictOption", "Target", "takes_target"]
+__all__ = ["JsonOption", "StrictOption", "Target", "takes", "takes_target"]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a view for people.")]
 StrictOption = Annotated[bool, typer.Option("--strict", help="Exit with 3 when any server fails.")]
@@ -92,20 +92,30 @@ _DEFAULTS: dict[str, Any] = {  # what each option is when it is not given
 
 def takes_target(function: Callable[..., ExitCode]) -> Callable[..., None]:
     """Give a command the shared options; it receives them as `target` and returns its exit code."""
-    hints = get_type_hints(Target, include_extras=True)
-    own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "target"]
+    return takes(function, "target", Target, _DEFAULTS)
+
+
+def takes(
+    function: Callable[..., ExitCode], name: str, group: Callable[..., Any], defaults: Mapping[str, Any]
+) -> Callable[..., None]:
+    """Give a command the options that are a dataclass's fields; it receives them as one value, by `name`.
+
+    `defaults` are what the options are when they are not given; the field `command` gets the words after `--`.
+    """
+    hints = get_type_hints(group, include_extras=True)
+    own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != name]
     shared = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
-        for name, default in _DEFAULTS.items()
+        inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[option])
+        for option, default in defaults.items()
     ]
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     parameters = [context, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), *shared]
 
     def command(**values: Any) -> None:  # any option's value
         ctx: typer.Context = values.pop("ctx")
-        options = {name: values.pop(name) for name in _DEFAULTS}
-        target = Target(**options, command=tuple(ctx.obj or ()))
-        raise typer.Exit(int(function(target=target, **values)))
+        options = {option: values.pop(option) for option in defaults}
+        value = group(**options, command=tuple(ctx.obj or ()))
+        raise typer.Exit(int(function(**{name: value}, **values)))
 
     command.__name__, command.__doc__ = function.__name__, function.__doc__
     command.__annotations__ = {p.name: p.annotation for p in parameters}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 __all__ = [
+    "announce",
     "answer",
     "answer_bytes",
     "answer_json",
@@ -65,6 +66,16 @@ def note(text: str) -> None:
     _write(sys.stderr, safe_text(text, multiline=True) + "\n")
 
 
+def announce(name: str, *details: str) -> None:
+    """Write a line about what runs now to standard error, in colours where it is a terminal."""
+    from toolweave.cli.render.views import heading  # rich is slow to import, and few commands announce
+
+    console = _console(sys.stderr)
+    with console.capture() as capture:
+        console.print(heading(name, *details))
+    _write(sys.stderr, capture.get().strip("\n") + "\n")
+
+
 def complain(error: Exception, *, label: str = "error") -> None:
     """Write an error and what to do about it to standard error."""
     # what a server said may have lines of its own: indented, they cannot pass for ours
@@ -84,9 +95,12 @@ def wide(stream: TextIO | None = None) -> bool:
 
 
 @contextmanager
-def errors_to_screen(*, verbose: bool) -> Generator[None]:
-    """Show the log on standard error while the block runs: warnings, or everything worth telling."""
-    handler = _ScreenHandler()
+def errors_to_screen(*, verbose: bool, failures: bool = False) -> Generator[None]:
+    """Show the log on standard error while the block runs: warnings, or everything worth telling.
+
+    Servers that failed are left to the views, unless `failures`.
+    """
+    handler = _ScreenHandler(failures=failures)
     logger = logging.getLogger("toolweave")
     before = logger.level
     logging.root.addHandler(handler)  # other libraries warn too, and their words are no safer
@@ -99,9 +113,13 @@ def errors_to_screen(*, verbose: bool) -> Generator[None]:
 
 
 class _ScreenHandler(logging.Handler):
+    def __init__(self, *, failures: bool) -> None:
+        super().__init__()
+        self._failures = failures
+
     def filter(self, record: logging.LogRecord) -> bool:
         # servers that failed are shown by the views, with what to do about it
-        failure = record.name == "toolweave.hub" and isinstance(record.args, tuple)
+        failure = not self._failures and record.name == "toolweave.hub" and isinstance(record.args, tuple)
         return not (failure and any(isinstance(value, Exception) for value in record.args or ()))
 
     def emit(self, record: logging.LogRecord) -> None:

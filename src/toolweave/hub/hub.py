@@ -18,6 +18,7 @@ from toolweave.connect.connection import McpConnection
 from toolweave.connect.state import ConnectionState, StateChanged
 from toolweave.errors import AuthRequiredError, ConnectionClosedError, DuplicateToolError, ErrorKind, ToolError
 from toolweave.hub.fanout import for_each
+from toolweave.hub.hooks import Hooks
 from toolweave.hub.naming import Named, name_tools
 from toolweave.hub.refusal import missing_tool
 from toolweave.hub.starts import Starts, Wait, check_wait
@@ -36,7 +37,7 @@ _FAILED = frozenset({ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED})
 _OVER = _FAILED | {ConnectionState.CLOSED}
 
 
-class Hub:
+class Hub(Hooks):
     """Many connections as one `Toolset` (requirements R18-R22, C3).
 
     Made by `connect_mcp_servers`. Iterating `snapshot()` gives the definitions of all servers' tools.
@@ -57,13 +58,13 @@ class Hub:
         if on_error not in ("skip", "raise"):
             raise ValueError(f"on_error must be 'skip' or 'raise', not {on_error!r}")
         check_wait(wait)
+        super().__init__()
         self.warnings: list[str] = []
         self._source = LoadedConfig() if source is None else source
         self._callbacks = callbacks
         self._on_error = on_error
         self._wait: str | float = wait
         self._names = (names,) if isinstance(names, str) else None if names is None else tuple(names)
-        self._clients: dict[str, McpConnection] = {}
         self._starts = Starts()
         self._prefixes: dict[str, str] = {}
         self._errors: dict[str, Exception] = {}
@@ -273,6 +274,7 @@ class Hub:
 
         client.on("state", moved)
         client.subscribe(lambda _change: self._rebuild())
+        self._hook(client)
         return client
 
     async def _arrival(self, client: McpConnection) -> None:

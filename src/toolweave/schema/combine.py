@@ -79,8 +79,8 @@ def _properties(known: Mapping[str, Any], more: Mapping[str, Any], keyword: str)
 
 def _with_branch(known: Any, part: Any, keyword: str) -> dict[str, Any]:
     """Return `known` or `part` (`anyOf`), or both at once (`allOf`); a list that was made here grows."""
-    branches = known.get(keyword) if isinstance(known, dict) and len(cast("dict[str, Any]", known)) == 1 else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    branches = cast("list[Any]", branches) if isinstance(branches, list) else [known]
+    single = cast("dict[str, Any]", known) if isinstance(known, dict) and len(cast("Any", known)) == 1 else {}
+    branches = single.get(keyword, [known])
     return {keyword: branches if part in branches else [*branches, part]}
 
 

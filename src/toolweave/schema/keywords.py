@@ -16,8 +16,10 @@ Note: TypeAlias = Callable[[str], None]
 
 DEFINITIONS = ("$defs", "definitions")
 ONE_SCHEMA = frozenset(
-    ("additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then")
-    + ("unevaluatedItems", "unevaluatedProperties")
+    {
+        *("additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then"),
+        *("unevaluatedItems", "unevaluatedProperties"),
+    }
 )
 MANY_SCHEMAS = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
 NAMED_SCHEMAS = frozenset(("properties", "patternProperties", "dependentSchemas"))
@@ -69,9 +71,8 @@ def types_of(node: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _bounds(node: dict[str, Any]) -> None:
     for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-        if isinstance(node.get(exclusive), bool):  # draft 4
-            if node.pop(exclusive) and bound in node:
-                node[exclusive] = node.pop(bound)
+        if isinstance(node.get(exclusive), bool) and node.pop(exclusive) and bound in node:  # draft 4
+            node[exclusive] = node.pop(bound)
 
 
 def _tuples(node: dict[str, Any]) -> None:
@@ -124,7 +125,7 @@ def _required(node: dict[str, Any], note: Note) -> None:
         note("required is no list and left out")
 
 
-def _well_formed(key: str, value: Any) -> bool:  # noqa: PLR0911 - a table of shapes
+def _well_formed(key: str, value: Any) -> bool:
     if key in _TEXTS:
         return isinstance(value, str)
     if key in ONE_SCHEMA:
@@ -136,5 +137,11 @@ def _well_formed(key: str, value: Any) -> bool:  # noqa: PLR0911 - a table of sh
     if key in _NUMBERS:
         return isinstance(value, (int, float)) and not isinstance(value, bool) and (key != "multipleOf" or value > 0)
     if key in _COUNTS:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0 and value == int(value)
+        return _is_count(value)
     return not (key in _FLAGS and not isinstance(value, bool))
+
+
+def _is_count(value: Any) -> bool:
+    if isinstance(value, float):
+        return value.is_integer() and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

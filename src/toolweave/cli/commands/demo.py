@@ -46,6 +46,7 @@ What to type next:
   toolweave call numbers_primes limit=9999
   toolweave doctor                         why a server does not answer
   toolweave tools -- uvx mcp-server-time   any server, without a config
+  toolweave serve --config mcp.json        both servers as one (--http 8000, --install claude)
 """
 
 

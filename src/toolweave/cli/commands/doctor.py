@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from toolweave.cli.exits import ExitCode, exit_code_of
+import typer
+
+from toolweave.cli.commands.conformance import conformance
+from toolweave.cli.exits import CommandError, ExitCode, exit_code_of
 from toolweave.cli.options import JsonOption, StrictOption, Target
 from toolweave.cli.runner import run
 from toolweave.cli.screen import answer, answer_json, show
@@ -18,19 +21,38 @@ EXAMPLES = """
 toolweave doctor
 toolweave doctor --config mcp.json --server github
 toolweave doctor --json -- uvx mcp-server-time
+toolweave doctor --conformance --url http://127.0.0.1:8000/mcp
 """
 
 _MARKS = {"ok": "✓", "failed": "✗", "skipped": "–", "running": "…"}
 
 
-def doctor(target: Target, as_json: JsonOption = False, strict: StrictOption = False) -> ExitCode:
-    """Find out why a server does not answer.
+def doctor(
+    target: Target,
+    as_json: JsonOption = False,
+    strict: StrictOption = False,
+    boxes: Annotated[
+        bool, typer.Option("--conformance", help="Check how each server keeps to the protocol: 17 boxes.")
+    ] = False,
+    bold: Annotated[
+        bool, typer.Option("--call", help="With --conformance: call tools that are not marked read-only, too.")
+    ] = False,
+) -> ExitCode:
+    """Find out why a server does not answer, or what it does wrong.
 
     For each server: where it is configured, each step that was tried and how long it took, what was left out of its
     tools and why, the last lines of its standard error, and what to do next.
+
+    With --conformance: 17 boxes, each passed, warned of, failed or not applicable, with the reason. Only tools that are
+    marked read-only are called, with made-up arguments, and others with arguments that their schema refuses. Exit code
+    1 when a box failed.
     """
 
     async def body() -> ExitCode:
+        if boxes:
+            return await conformance(target, as_json=as_json, strict=strict, bold=bold)
+        if bold:
+            raise CommandError("--call goes with --conformance")
         import anyio  # imports are late: --help imports this module
 
         from toolweave.cli.live import starting

@@ -1,0 +1,146 @@
+"""Asks a server what the seventeen boxes need to know, and does no harm.
+
+Calls tools that say they are read-only, tools that are not there, and tools with arguments that their schema
+refuses; with `bold` every tool. Knows the connection; judges nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import anyio
+
+from toolweave.cli.conformance.findings import Answer, Evidence, members
+from toolweave.cli.conformance.samples import fitting, unfit
+from toolweave.connect import McpConnection
+from toolweave.errors import ProtocolError, ServerError, ToolError
+from toolweave.tools import Progress
+
+__all__ = ["gather"]
+
+NOBODY = "toolweave_doctor_no_such_tool"
+NOWHERE = "toolweave-doctor:///no-such-resource"
+_MOST_PAGES = 1_000
+_MOST_CALLS = 10
+_MOST_REFUSALS = 5
+_SECONDS = 20.0
+"""How long one answer is waited for; a config may ask for less."""
+
+
+async def gather(connection: McpConnection, *, bold: bool = False) -> Evidence:
+    """Ask an open connection; `bold` calls tools that are not marked read-only, too.
+
+    The connection's config must have `validate_input` off: wrong arguments are to reach the server.
+
+    Raises:
+        ServerError: The connection was lost and does not come back.
+    """
+    version = connection.protocol_version or ""
+    evidence = Evidence(version=version, modern=version >= "2026", capabilities=connection.capabilities)
+    if "tools" in evidence.capabilities:
+        await _list_tools(connection, evidence)
+        evidence.bad_cursor = await _ask(connection, "tools/list", {"cursor": "toolweave-doctor-no-such-cursor"})
+        params: dict[str, Any] = {"name": NOBODY, "arguments": {}}
+        evidence.unknown_tool = await _ask(connection, "tools/call", params, what="an unknown tool")
+    evidence.unknown_method = await _ask(connection, "toolweave/no-such-method", {}, what="an unknown method")
+    await _look_around(connection, evidence)
+    for tool in _refusing(evidence, bold):
+        arguments, wrong = unfit(members(tool["inputSchema"])) or ({}, ())
+        evidence.refused.append(await _call(connection, tool, arguments, wrong=wrong))
+    for tool, arguments in _callable(evidence, bold):
+        evidence.calls.append(await _call(connection, tool, arguments))
+    return evidence
+
+
+async def _list_tools(connection: McpConnection, evidence: Evidence) -> None:
+    cursors: set[str] = set()
+    params: dict[str, Any] = {}
+    while len(evidence.pages) < _MOST_PAGES:
+        page = await _ask(connection, "tools/list", params)
+        evidence.pages.append(page)
+        tools = members(page.result).get("tools")
+        evidence.tools += cast("list[Any]", tools) if isinstance(tools, list) else []
+        cursor = members(page.result).get("nextCursor")
+        if not isinstance(cursor, str) or cursor in cursors:
+            return
+        cursors.add(cursor)
+        params = {"cursor": cursor}
+
+
+async def _look_around(connection: McpConnection, evidence: Evidence) -> None:
+    for method in ("resources/list", "prompts/list", *(() if evidence.pages else ("tools/list",))):
+        evidence.lists[method] = await _ask(connection, method, {})
+    declared = evidence.capabilities.get("resources")
+    if declared is None:
+        return
+    evidence.unknown_resource = await _ask(connection, "resources/read", {"uri": NOWHERE}, what="an unknown resource")
+    listed: Any = members(evidence.lists["resources/list"].result).get("resources")
+    first = members(cast("list[Any]", listed)[0]).get("uri") if isinstance(listed, list) and listed else None
+    if not isinstance(first, str):
+        return
+    evidence.contents = await _ask(connection, "resources/read", {"uri": first}, what=f"resource {first!r}")
+    if members(declared).get("subscribe") is True and not evidence.modern:
+        evidence.subscribed = await _ask(connection, "resources/subscribe", {"uri": first})
+        await _ask(connection, "resources/unsubscribe", {"uri": first})
+
+
+def _refusing(evidence: Evidence, bold: bool) -> Iterator[Mapping[str, Any]]:
+    """Choose tools that can be called with arguments that their schema refuses; read-only ones first."""
+    tools = [tool for tool in _named(evidence) if unfit(members(tool.get("inputSchema"))) is not None]
+    careful = [tool for tool in tools if bold or not _destroys(tool)]
+    yield from sorted(careful, key=lambda tool: not _reads_only(tool))[:_MOST_REFUSALS]
+
+
+def _callable(evidence: Evidence, bold: bool) -> Iterator[tuple[Mapping[str, Any], dict[str, Any]]]:
+    """Choose tools that may be called, each with arguments; those without an output schema last."""
+    tools = [tool for tool in _named(evidence) if bold or _reads_only(tool)]
+    ready = [(tool, fitting(members(tool.get("inputSchema")))) for tool in tools]
+    ordered = sorted(ready, key=lambda pair: "outputSchema" not in pair[0])
+    yield from [(tool, arguments) for tool, arguments in ordered if arguments is not None][:_MOST_CALLS]
+
+
+def _named(evidence: Evidence) -> list[Mapping[str, Any]]:
+    tools = [members(tool) for tool in evidence.tools]
+    return [
+        tool for tool in tools if isinstance(tool.get("name"), str) and isinstance(tool.get("inputSchema"), Mapping)
+    ]
+
+
+def _reads_only(tool: Mapping[str, Any]) -> bool:
+    return members(tool.get("annotations")).get("readOnlyHint") is True
+
+
+def _destroys(tool: Mapping[str, Any]) -> bool:
+    return members(tool.get("annotations")).get("destructiveHint") is True and not _reads_only(tool)
+
+
+async def _ask(connection: McpConnection, method: str, params: Mapping[str, Any], *, what: str = "") -> Answer:
+    """Make a request; whatever comes back is an answer."""
+    what = what or method
+    try:
+        seconds = min(_SECONDS, connection.config.timeout.read)
+        return Answer(what=what, result=await connection.request(method, params, timeout=seconds))
+    except ProtocolError as error:
+        return Answer(what=what, code=error.code, message=error.message, data=error.data)
+    except ServerError as error:
+        return Answer(what=what, message=error.message)
+
+
+async def _call(
+    connection: McpConnection, tool: Mapping[str, Any], arguments: dict[str, Any], *, wrong: tuple[str, ...] = ()
+) -> Answer:
+    name = str(tool["name"])
+    what = f"tool {name!r}{' with wrong arguments' if wrong else ''}"
+    seen: list[Progress] = []
+    seconds = min(_SECONDS, connection.config.timeout.call)
+    try:
+        with anyio.fail_after(seconds):
+            result = await connection.call_tool(name, arguments, on_progress=seen.append)
+    except ProtocolError as error:
+        if error.data is None and "neither 'content'" in error.message:  # not a call's result: see what it is
+            return await _ask(connection, "tools/call", {"name": name, "arguments": arguments}, what=what)
+        return Answer(what=what, code=error.code, message=error.message, data=error.data, tool=tool, wrong=wrong)
+    except (ServerError, ToolError, TimeoutError) as error:
+        return Answer(what=what, message=str(error) or f"no answer within {seconds:g} s", tool=tool, wrong=wrong)
+    return Answer(what=what, result=result.raw, tool=tool, wrong=wrong, progress=tuple(seen))

@@ -1,0 +1,166 @@
+"""One judgement and what it rests on: values only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, cast
+
+from toolweave.tools.call import Progress
+
+__all__ = ["Answer", "Evidence", "Judgement", "Outcome", "fail", "members", "not_applicable", "ok", "warn"]
+
+
+class Outcome(StrEnum):
+    """How a box was judged."""
+
+    PASS = "pass"  # noqa: S105  # no password
+    WARN = "warn"
+    """Allowed, or unlucky, but not what the specification recommends."""
+    FAIL = "fail"
+    NOT_APPLICABLE = "not applicable"
+    """The server does not offer it, or nothing of it was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How one box was judged, and why, in a sentence."""
+
+    outcome: Outcome
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came back for one request.
+
+    Attributes:
+        what: What was asked, for people.
+        result: The result as it came; None when there was none.
+        code: The code of the JSON-RPC error; None when there was none.
+        message: The message of the error, or what became of the request.
+        data: The error's `data`.
+        tool: The definition of the tool that was called, as it came; None for other requests.
+        wrong: The properties that were missing or wrong in the arguments on purpose.
+        progress: What was reported meanwhile.
+    """
+
+    what: str
+    result: Mapping[str, Any] | None = None
+    code: int | None = None
+    message: str = ""
+    data: Any = None  # any JSON value
+    tool: Mapping[str, Any] | None = None
+    wrong: tuple[str, ...] = ()
+    progress: tuple[Progress, ...] = ()
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it is a result that says that the tool failed."""
+        return self.result is not None and self.result.get("isError") is True
+
+    @property
+    def blocks(self) -> Sequence[Any]:
+        """The content of the result, whatever it is made of."""
+        content = (self.result or {}).get("content")
+        return cast("list[Any]", content) if isinstance(content, list) else ()
+
+    @property
+    def text(self) -> str:
+        """What it tells a person or a model: the message, or the text blocks."""
+        if self.result is None:
+            return self.message
+        return "\n".join(str(members(block).get("text", "")) for block in self.blocks)
+
+    def __str__(self) -> str:
+        if self.code is not None:
+            return f"{self.what}: error {self.code}"
+        if self.result is None:
+            return f"{self.what}: {self.message}"
+        return f"{self.what}: a result{' with isError' if self.is_error else ''}"
+
+
+@dataclass(slots=True, kw_only=True)
+class Evidence:
+    """What a server said.
+
+    Attributes:
+        version: The negotiated protocol revision.
+        modern: Whether that is of the stateless era (2026-07-28).
+        capabilities: As it declared them.
+        tools: Its tool definitions as they came, of all pages.
+        pages: The answers to `tools/list`, page by page.
+        bad_cursor: The answer to a cursor that it never gave.
+        unknown_tool: The answer to a call of a tool that is not there.
+        unknown_method: The answer to a method that nobody has.
+        unknown_resource: The answer to a URI that it does not know; None when it has no resources.
+        refused: The answers to calls with wrong arguments.
+        calls: The answers to calls of safe tools.
+        lists: The answers to the other list methods, by method; declared or not.
+        contents: The answer to reading its first resource.
+        subscribed: The answer to a subscription to it (handshake era).
+    """
+
+    version: str
+    modern: bool
+    capabilities: Mapping[str, Any]
+    tools: list[Any] = field(default_factory=list[Any])
+    pages: list[Answer] = field(default_factory=list[Answer])
+    bad_cursor: Answer | None = None
+    unknown_tool: Answer | None = None
+    unknown_method: Answer | None = None
+    unknown_resource: Answer | None = None
+    refused: list[Answer] = field(default_factory=list[Answer])
+    calls: list[Answer] = field(default_factory=list[Answer])
+    lists: dict[str, Answer] = field(default_factory=dict[str, Answer])
+    contents: Answer | None = None
+    subscribed: Answer | None = None
+
+    @property
+    def of_tools(self) -> list[Answer]:
+        """The answers to all calls of tools."""
+        unknown = [self.unknown_tool] if self.unknown_tool else []
+        return [*self.calls, *self.refused, *unknown]
+
+    @property
+    def errors(self) -> list[Answer]:
+        """The answers that are errors, of whichever kind."""
+        asked = [self.unknown_method, self.unknown_resource, self.bad_cursor, *self.of_tools, *self.lists.values()]
+        return [one for one in asked if one is not None and (one.code is not None or one.is_error)]
+
+
+def members(value: Any) -> Mapping[str, Any]:
+    """Return a JSON object's members; none for any other value."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def ok(reason: str) -> Judgement:
+    """Judge that it is as it should be."""
+    return Judgement(Outcome.PASS, reason)
+
+
+def warn(reason: str | Iterable[str]) -> Judgement:
+    """Judge that it is allowed and not recommended."""
+    return Judgement(Outcome.WARN, _sentence(reason))
+
+
+def fail(reason: str | Iterable[str]) -> Judgement:
+    """Judge that it breaks the protocol."""
+    return Judgement(Outcome.FAIL, _sentence(reason))
+
+
+def not_applicable(reason: str) -> Judgement:
+    """Judge that there is nothing to judge."""
+    return Judgement(Outcome.NOT_APPLICABLE, reason)
+
+
+def _sentence(reasons: str | Iterable[str]) -> str:
+    if isinstance(reasons, str):
+        return reasons
+    some = list(reasons)
+    more = f"; and {len(some) - _SHOWN} more" if len(some) > _SHOWN else ""
+    return "; ".join(some[:_SHOWN]) + more
+
+
+_SHOWN = 3

@@ -1,0 +1,155 @@
+"""Writes the entry that makes an editor start a server: where, in which form, with a backup, whole or not at all.
+
+Where the editors keep their files `config` knows; how a file is changed without harm, `entries.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, cast
+
+from toolweave.cli.exits import CommandError
+
+__all__ = ["Editor", "Installed", "entry_of", "file_of", "install", "section_of"]
+
+
+class Editor(StrEnum):
+    """The editors whose config is written."""
+
+    CLAUDE = "claude"
+    CURSOR = "cursor"
+    VSCODE = "vscode"
+
+
+_KINDS = {Editor.CLAUDE: "claude-desktop", Editor.CURSOR: "cursor", Editor.VSCODE: "vscode"}
+"""What `config` calls them; the first file of a kind is where the editor itself writes."""
+_COMMAND = ["-P", "-m", "toolweave", "serve"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """What was done.
+
+    Attributes:
+        path: The editor's file.
+        changed: False when everything was there already.
+        backup: The copy of the file as it was, or None.
+    """
+
+    path: Path
+    changed: bool
+    backup: Path | None = None
+
+
+def entry_of(editor: Editor, arguments: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
+    """Return the entry that starts `toolweave serve ARGUMENTS`: this Python, by its full path.
+
+    Editors start their servers with few variables, so nothing is left to `PATH`; and in directories of any kind, such
+    as a stranger's project, so Python must not look for modules there (`-P`).
+    """
+    typed: dict[str, Any] = {"type": "stdio"} if editor is Editor.VSCODE else {}
+    entry = {**typed, "command": sys.executable, "args": [*_COMMAND, *arguments]}
+    return entry | ({"env": dict(env)} if env else {})
+
+
+def install(editor: Editor, name: str, entry: Mapping[str, Any], *, home: Path | None = None) -> Installed:
+    """Put the entry into the editor's file; what else is in the file stays as it is, comments included.
+
+    Doing it again changes nothing; an entry of an earlier `toolweave serve` is brought up to date, and members that
+    somebody added to it stay.
+
+    Raises:
+        CommandError: The file is broken or cannot be written, or another server has the name; nothing was changed.
+    """
+    from toolweave.cli.serving.entries import read_object, with_member  # --help imports this module
+
+    path, section = file_of(editor, home=home), section_of(editor)
+    text, encoding = _read(path)
+    servers = read_object(text, str(path)).get(section, {})
+    there: Any = cast("dict[str, Any]", servers).get(name) if isinstance(servers, dict) else None
+    if there is not None and not _is_ours(there):
+        hint = "give this one another name with --name, or take that one out"
+        raise CommandError(f"{path}: there is another server {name!r}", hint=hint)
+    made = with_member(text, (section, name), _merged(there or {}, entry), str(path))
+    if made == text:
+        return Installed(path=path, changed=False)
+    try:
+        backup = _backed_up(path)
+        _replace(path, made.encode(encoding))
+    except OSError as error:
+        raise CommandError(f"cannot write {str(path)!r}: {error.strerror or error}") from None
+    return Installed(path=path, changed=True, backup=backup)
+
+
+def file_of(editor: Editor, *, home: Path | None = None) -> Path:
+    """Return the editor's file of servers, whether it exists or not; a link is followed, so that it stays one."""
+    from toolweave.config import editor_config_files  # as above
+
+    return next(file.path for file in editor_config_files(home=home) if file.kind == _KINDS[editor]).resolve()
+
+
+def section_of(editor: Editor) -> str:
+    """Return the member of the editor's file that holds the servers."""
+    return "servers" if editor is Editor.VSCODE else "mcpServers"
+
+
+def _is_ours(entry: Any) -> bool:
+    args = cast("dict[str, Any]", entry).get("args") if isinstance(entry, dict) else None
+    return isinstance(args, list) and cast("list[Any]", args)[: len(_COMMAND)] == _COMMAND
+
+
+def _merged(there: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+    merged = {**there, **entry}
+    env = there.get("env")
+    if isinstance(env, dict):
+        merged["env"] = {**cast("dict[str, Any]", env), **entry.get("env", {})}
+    return merged
+
+
+def _read(path: Path) -> tuple[str, str]:
+    try:
+        data = path.read_bytes()
+        encoding = "utf-8-sig" if data.startswith(b"\xef\xbb\xbf") else "utf-8"
+        return data.decode(encoding), encoding
+    except FileNotFoundError:
+        return "", "utf-8"
+    except UnicodeDecodeError:
+        raise CommandError(f"{path}: the text is not UTF-8") from None
+    except OSError as error:
+        raise CommandError(f"{path}: the file cannot be read: {error.strerror or error}") from None
+
+
+def _backed_up(path: Path) -> Path | None:
+    """Copy the file beside itself under a name that is free, and return that."""
+    if not path.exists():
+        return None
+    number = 1
+    while (backup := path.with_name(f"{path.name}.bak{number}")).exists():
+        number += 1
+    shutil.copy2(path, backup)
+    return backup
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write the file as a whole or not at all; a new one is its owner's alone, for entries may hold secrets."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(name).chmod(mode)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,67 @@
+"""From what was found, or from a config of servers, to the one server that is served. Serves nothing itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, redirect_stdout
+from typing import TYPE_CHECKING
+
+from toolweave.cli.serving.finding import Served
+from toolweave.errors import ToolweaveError
+
+if TYPE_CHECKING:
+    from toolweave.config import LoadedConfig
+    from toolweave.serve import McpServer
+
+__all__ = ["hub_server", "only_protocol_on_stdout", "server_of"]
+
+
+def server_of(found: Served, *, name: str | None) -> McpServer:
+    """Return the server that was found, or one made of what was found.
+
+    Raises:
+        CommandError: It is a server with a name of its own, or its tools cannot be served.
+    """
+    from toolweave.cli.exits import CommandError  # --help imports this module
+    from toolweave.serve import create_mcp_server
+
+    if found.server is not None:
+        if name is not None and name != found.server.name:
+            raise CommandError(f"--name is for tools without a server; {found.place} is named {found.server.name!r}")
+        return found.server
+    try:
+        return create_mcp_server(
+            name=name or found.place.name, version=found.version, tools=found.tools, agents=found.agents
+        )
+    except (ToolweaveError, TypeError) as error:
+        raise CommandError(f"{found.place}: {error}") from None
+
+
+def hub_server(selection: LoadedConfig, *, name: str | None, wait: float) -> McpServer:
+    """Return one server of many: their tools, resources and prompts. It starts them when it is served.
+
+    `wait` is for how many seconds clients wait at most for servers that are slow to start; those come later as a
+    change. A server that fails costs the others nothing.
+    """
+    from importlib.metadata import version  # as above
+
+    from toolweave.compose import hub_server as composed
+    from toolweave.hub import Hub
+
+    return composed(Hub(selection, wait=wait), name=name or "toolweave", version=version("toolweave"))
+
+
+@contextmanager
+def only_protocol_on_stdout() -> Generator[None]:
+    """Send to standard error what is printed while the block runs, by code in Python or below it."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)

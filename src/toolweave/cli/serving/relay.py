@@ -1,0 +1,239 @@
+"""One conversation with a client while the server process behind it is replaced: pure, a message at a time.
+
+What a new process must be told again is remembered: the handshake, the log level, subscriptions, open listen streams.
+What the old one can no longer answer is answered here. Knows no process and no pipe.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+__all__ = ["Relay"]
+
+Json = dict[str, Any]
+
+_INTERNAL_ERROR = -32603
+_SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+_ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+_PRIVATE = "toolweave-reload-"
+_LISTS = ("tools", "prompts", "resources")
+_REPEATED = ("logging/setLevel", "resources/subscribe", "resources/unsubscribe")
+
+
+class Relay:
+    """Passes messages between a client and the process that serves it now.
+
+    Args:
+        to_client: Takes lines for the client.
+    """
+
+    def __init__(self, to_client: Callable[[bytes], None]) -> None:
+        self._to_client = to_client
+        self._to_server: Callable[[bytes], None] | None = None
+        self._held: list[bytes] | None = []  # from the client, until a process is ready
+        self._retiring = False
+        self._why_down: str | None = None
+        self._initialize: Json | None = None
+        self._agreed: Json | None = None  # the answer to it, as the client got it
+        self._initialized = False
+        self._repeated: dict[str, Json] = {}  # requests a new process is told again, by what they set
+        self._open: dict[str, Json] = {}  # the client's requests without an answer
+        self._asked: set[str] = set()  # the server's requests without an answer
+        self._own: set[str] = set()  # our requests to the server; their answers are nobody's
+        self._relistened: set[str] = set()
+        self._numbers = 0
+
+    # the client
+
+    def from_client(self, line: bytes) -> None:
+        """Take a line of the client; it waits while no process is ready but one will be."""
+        if self._held is not None:
+            self._held.append(line)
+            return
+        message = _parsed(line)
+        if message is None or self._may_pass(message):
+            if self._to_server is not None:
+                self._to_server(line)
+        elif self._why_down is not None and "method" in message:
+            self._refuse(message, self._why_down)
+
+    def _may_pass(self, message: Json) -> bool:
+        """Note what a message means for later processes; false keeps it from the one that runs now."""
+        method, key = message.get("method"), _key(message.get("id"))
+        if method is None:
+            known = key in self._asked
+            self._asked.discard(key)
+            return known  # an answer to a process that is gone
+        if "id" not in message:
+            if method == "notifications/initialized":
+                self._initialized = True
+            elif method == "notifications/cancelled":
+                self._open.pop(_key(_params(message).get("requestId")), None)
+            return self._why_down is None
+        if method == "initialize":
+            self._initialize = message
+        if self._why_down is not None:
+            return False
+        self._open[key] = message
+        return True
+
+    # the process
+
+    def attach(self, to_server: Callable[[bytes], None]) -> None:
+        """Begin with a process that was just started: tell it what the one before it was told."""
+        self._to_server = to_server
+        self._why_down = None
+        self._retiring = False
+        self._held = self._held or []
+        if self._agreed is not None and self._initialize is not None:
+            self._own.add(_key(f"{_PRIVATE}0"))
+            to_server(_line({**self._initialize, "id": f"{_PRIVATE}0"}))
+        else:
+            self._ready()
+
+    def from_server(self, line: bytes) -> None:
+        """Take a line of the process."""
+        message = _parsed(line)
+        if message is None:
+            self._to_client(line)
+            return
+        key = _key(message.get("id"))
+        if "method" not in message:
+            if self._answered(key, message):
+                self._to_client(line)
+        elif "id" in message:
+            self._asked.add(key)
+            self._to_client(line)
+        elif not self._is_second_acknowledgement(message):
+            self._to_client(line)
+
+    def retire(self) -> None:
+        """Say that the process is about to end and another follows: what comes from the client now is for that one."""
+        self._retiring = True
+        self._held = self._held or []
+
+    def detach(self, why: str, *, down: bool = False) -> None:
+        """Say that the process is gone: what it owes the client is answered with `why`, listen streams go on.
+
+        With `down` no other process follows at once, and requests are refused until one does.
+        """
+        self._to_server = None
+        self._asked.clear()
+        self._own.clear()
+        for key, message in list(self._open.items()):
+            if message["method"] != "subscriptions/listen":
+                del self._open[key]
+                self._refuse(message, why)
+        self._why_down = why if down else None
+        held, self._held = self._held or [], None if down else self._held or []
+        for line in held if down else ():
+            self.from_client(line)
+
+    def _answered(self, key: str, message: Json) -> bool:
+        """Note an answer of the process; false keeps it from the client."""
+        if key in self._own:
+            self._own.discard(key)
+            if key == _key(f"{_PRIVATE}0"):
+                self._ready()
+            return False
+        asked = self._open.get(key)
+        if asked is not None and self._retiring and asked["method"] == "subscriptions/listen":
+            return False  # it goes on with the next process
+        self._open.pop(key, None)
+        result = message.get("result")
+        if asked is None or not isinstance(result, dict):
+            return asked is not None or message.get("id") is None
+        if asked["method"] == "initialize":
+            self._agreed = cast("Json", result)
+        elif asked["method"] in _REPEATED:
+            self._remember(asked)
+        return True
+
+    def _remember(self, message: Json) -> None:
+        method, uri = message["method"], str(_params(message).get("uri"))
+        if method == "resources/unsubscribe":
+            self._repeated.pop(f"resources/subscribe {uri}", None)
+        else:
+            self._repeated[method if method == "logging/setLevel" else f"{method} {uri}"] = message
+
+    def _ready(self) -> None:
+        """Tell a process that has shaken hands the rest, and the client that everything may be different now."""
+        to_server = self._to_server
+        if to_server is None:
+            return
+        if self._initialized and self._agreed is not None:
+            to_server(_line({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+        for message in self._repeated.values():
+            self._numbers += 1
+            self._own.add(_key(f"{_PRIVATE}{self._numbers}"))
+            to_server(_line({**message, "id": f"{_PRIVATE}{self._numbers}"}))
+        for key, message in self._open.items():
+            if message["method"] == "subscriptions/listen":
+                self._relistened.add(key)
+                to_server(_line(message))
+        self._tell_changed()
+        held, self._held = self._held or [], None
+        for line in held:
+            self.from_client(line)
+
+    def _tell_changed(self) -> None:
+        """Tell a handshake-era client that its lists changed, as far as it was promised to be told."""
+        if not self._initialized or self._agreed is None:
+            return
+        capabilities = _object(self._agreed.get("capabilities"))
+        for name in _LISTS:
+            if _object(capabilities.get(name)).get("listChanged") is True:
+                self._to_client(_line({"jsonrpc": "2.0", "method": f"notifications/{name}/list_changed"}))
+
+    def _is_second_acknowledgement(self, message: Json) -> bool:
+        """Take the acknowledgement of a listen stream that goes on: the client hears of changes instead."""
+        params = _params(message)
+        identity = _object(params.get("_meta")).get(_SUBSCRIPTION)
+        key = _key(identity)
+        if message.get("method") != _ACKNOWLEDGED or key not in self._relistened:
+            return False
+        self._relistened.discard(key)
+        honoured = _object(params.get("notifications"))
+        stamp = {"_meta": {_SUBSCRIPTION: identity}}
+        for name in _LISTS:
+            if honoured.get(f"{name}ListChanged") is True:
+                self._tell(f"notifications/{name}/list_changed", stamp)
+        uris: Any = honoured.get("resourceSubscriptions")
+        for uri in cast("list[Any]", uris) if isinstance(uris, list) else ():
+            self._tell("notifications/resources/updated", {"uri": uri, **stamp})
+        return True
+
+    def _tell(self, method: str, params: Json) -> None:
+        self._to_client(_line({"jsonrpc": "2.0", "method": method, "params": params}))
+
+    def _refuse(self, message: Json, why: str) -> None:
+        if "id" in message:
+            error = {"code": _INTERNAL_ERROR, "message": why}
+            self._to_client(_line({"jsonrpc": "2.0", "id": message["id"], "error": error}))
+
+
+def _parsed(line: bytes) -> Json | None:
+    """Return a message as it came; None for what is none, which passes unread."""
+    try:
+        value: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return cast("Json", value) if isinstance(value, dict) else None
+
+
+def _line(message: Mapping[str, Any]) -> bytes:
+    return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _key(identity: Any) -> str:
+    return json.dumps(identity)
+
+
+def _params(message: Json) -> Json:
+    return _object(message.get("params"))
+
+
+def _object(value: Any) -> Json:
+    return cast("Json", value) if isinstance(value, dict) else {}

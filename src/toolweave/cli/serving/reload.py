@@ -1,0 +1,255 @@
+"""`--reload`: a supervisor that replaces the serving process when a source file changes. Polls; needs no library.
+
+Over stdio it keeps the client's pipes and passes every message on (`relay.py`); over HTTP it only starts and stops
+processes on one port. The source is loaded by the serving process alone: a mistake in it never ends the supervisor.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+
+import anyio
+import anyio.abc
+
+from toolweave.cli.exits import ExitCode
+from toolweave.cli.runner import run
+from toolweave.cli.screen import note
+from toolweave.cli.serving.relay import Relay
+
+if TYPE_CHECKING:
+    from toolweave.cli.commands.serve import ServeOptions
+
+__all__ = ["Sources", "supervise"]
+
+_POLL_SECONDS = 0.3
+_STOP_SECONDS = 5.0
+_MOST_FILES = 5_000
+_OTHERS = frozenset({"__pycache__", "node_modules", "site-packages"})
+_RELOADED = "the server was reloaded while it worked on this; ask again"
+_DOWN = "the server does not run since its source changed; its log says why"
+
+Ending = Literal["changed", "gone", "ended"]
+
+
+class Sources:
+    """The files whose changes matter: Python below some folders, and single files."""
+
+    def __init__(self, folders: Sequence[Path], files: Sequence[Path] = ()) -> None:
+        self._folders = folders
+        self._files = files
+
+    def stamp(self) -> Mapping[Path, tuple[int, int]]:
+        """Return what there is now: when each file was changed, and its size."""
+        stamps: dict[Path, tuple[int, int]] = {}
+        for path in [*self._files, *(path for folder in self._folders for path in _python_below(folder))]:
+            with suppress(OSError):  # it was just deleted, or is being replaced
+                status = path.stat()
+                stamps[path] = (status.st_mtime_ns, status.st_size)
+            if len(stamps) >= _MOST_FILES:
+                break
+        return stamps
+
+    async def changed(self, before: Mapping[Path, tuple[int, int]]) -> None:
+        """Return once something is different from `before`, and then stays for one look: editors write in steps."""
+        seen = before
+        while True:
+            now = await anyio.to_thread.run_sync(self.stamp)
+            if now != before and now == seen:
+                return
+            seen = now
+            await anyio.sleep(_POLL_SECONDS)
+
+
+def supervise(options: ServeOptions) -> ExitCode:
+    """Serve in a process of its own, and in a new one after every change of the source."""
+    from toolweave.cli.commands.serve import listening  # which imports this module when it is needed
+
+    sources = _sources(options)
+    if options.http is None:
+        return run(lambda: _over_stdio(_command(), sources), verbose=options.verbose)
+    host, port = listening(options.http)
+    return run(
+        lambda: _over_http(_command(http=f"{host}:{port or _free_port(host)}"), sources), verbose=options.verbose
+    )
+
+
+def _sources(options: ServeOptions) -> Sources:
+    from toolweave.cli.serving.finding import parse_place  # late: only here
+
+    if options.target is None:
+        return Sources((), [path.resolve() for path in options.config])
+    place = parse_place(options.target)
+    return Sources([place.file.parent if place.file else Path.cwd()])
+
+
+def _command(*, http: str | None = None) -> list[str]:
+    """Return this command without --reload, on a port that stays the same."""
+    words = [word for word in sys.argv[1:] if word != "--reload"]
+    if http is not None:
+        place = next(number for number, word in enumerate(words) if word.partition("=")[0] == "--http")
+        words[place : place + (1 if "=" in words[place] else 2)] = ["--http", http]
+    return [sys.executable, *(["-P"] if sys.flags.safe_path else []), "-m", "toolweave", *words]
+
+
+def _env() -> dict[str, str]:
+    """Return the environment of a serving process: compiled files know their source's time in whole seconds only."""
+    return {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _free_port(host: str) -> int:
+    with socket.create_server((host.strip("[]"), 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as one:
+        return one.getsockname()[1]
+
+
+async def _over_http(command: Sequence[str], sources: Sources) -> ExitCode:
+    while True:
+        changed = partial(sources.changed, sources.stamp())
+        async with _Child(await anyio.open_process(command, stdin=None, stdout=None, stderr=None, env=_env())) as child:
+            ending = await _first(changed=changed, gone=child.gone)
+        if ending == "gone":
+            note("the server ended; it is started again when its source changes")
+            await changed()
+        note("reloading")
+
+
+async def _over_stdio(command: Sequence[str], sources: Sources) -> ExitCode:
+    from toolweave.serve.jsonrpc import MAX_MESSAGE_BYTES  # late: only here
+    from toolweave.serve.pipes import LineReader, LineWriter, standard_streams
+
+    with standard_streams() as (source, sink):
+        writer = LineWriter(sink)
+        relay = Relay(writer.write)
+        ended = anyio.Event()
+
+        async def listen() -> None:
+            async for line in LineReader(source, max_bytes=MAX_MESSAGE_BYTES).lines():
+                if line is not None:
+                    relay.from_client(line)
+            ended.set()
+
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(listen)
+                await _replace_until(ended, command, sources, relay)
+                tasks.cancel_scope.cancel()
+        finally:
+            with anyio.move_on_after(_STOP_SECONDS, shield=True):
+                await writer.drained()
+            writer.close()
+    return ExitCode.OK
+
+
+async def _replace_until(ended: anyio.Event, command: Sequence[str], sources: Sources, relay: Relay) -> None:
+    """Run one process after the other until the client is gone."""
+    ending: Ending = "changed"
+    while ending != "ended":
+        changed = partial(sources.changed, sources.stamp())
+        process = await anyio.open_process(command, stderr=None, env=_env())
+        async with _Child(process) as child:
+            child.begin(relay)
+            ending = await _first(changed=changed, gone=child.gone, ended=ended.wait)
+            if ending == "changed":
+                relay.retire()
+            await child.finish()
+        relay.detach(_RELOADED if ending == "changed" else _DOWN, down=ending == "gone")
+        if ending == "gone":
+            note("the server ended; it is started again when its source changes")
+            ending = await _first(changed=changed, ended=ended.wait)
+        if ending == "changed":
+            note("reloading")
+
+
+class _Child:
+    """One serving process; leaving the block ends it."""
+
+    def __init__(self, process: anyio.abc.Process) -> None:
+        self._process = process
+        self._tasks = anyio.create_task_group()
+        self._all_read = anyio.Event()
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._stop()
+        self._tasks.cancel_scope.cancel()
+        await self._tasks.__aexit__(None, None, None)
+
+    def begin(self, relay: Relay) -> None:
+        """Carry lines between the process and the relay."""
+        send, receive = anyio.create_memory_object_stream[bytes](float("inf"))
+        relay.attach(send.send_nowait)
+        self._tasks.start_soon(self._write, receive)
+        self._tasks.start_soon(self._read, relay)
+
+    async def gone(self) -> None:
+        """Return when the process has ended."""
+        await self._process.wait()
+
+    async def finish(self) -> None:
+        """Let the process end by closing its input, and take what it still says."""
+        if self._process.stdin is not None:
+            await self._process.stdin.aclose()
+        with anyio.move_on_after(_STOP_SECONDS):
+            await self._process.wait()
+            await self._all_read.wait()
+
+    async def _write(self, lines: anyio.abc.ObjectReceiveStream[bytes]) -> None:
+        stdin = self._process.stdin
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # it is gone; `gone` says so
+            async for line in lines:
+                if stdin is not None:
+                    await stdin.send(line + b"\n")
+
+    async def _read(self, relay: Relay) -> None:
+        rest = b""
+        if self._process.stdout is not None:
+            async for data in self._process.stdout:
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    if line.strip():
+                        relay.from_server(line)
+        self._all_read.set()
+
+    async def _stop(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self._process.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.kill(self._process.pid, number)
+                with anyio.move_on_after(_STOP_SECONDS):
+                    await self._process.wait()
+        await self._process.aclose()
+
+
+async def _first(**waits: Callable[[], Awaitable[object]]) -> Ending:
+    """Wait for whatever comes first and return its name."""
+    came: list[str] = []
+    async with anyio.create_task_group() as tasks:
+
+        async def one(name: str, wait: Callable[[], Awaitable[object]]) -> None:
+            await wait()
+            came.append(name)
+            tasks.cancel_scope.cancel()
+
+        for name, wait in waits.items():
+            tasks.start_soon(one, name, wait)
+    return came[0]  # pyright: ignore[reportReturnType]  # one of the names that were given
+
+
+def _python_below(folder: Path) -> Iterator[Path]:
+    for path, folders, files in os.walk(folder):
+        if "pyvenv.cfg" in files:
+            folders.clear()
+            continue
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _OTHERS)
+        yield from (Path(path, name) for name in sorted(files) if name.endswith(".py"))

@@ -1,0 +1,306 @@
+"""`toolweave serve --install`: the editor's file gets an entry that starts the server as that editor would."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.cli.command import Done, toolweave, write_config
+from toolweave import connect_mcp, load_config
+from toolweave.cli.serving.editors import Editor, file_of, section_of
+
+Cli = Callable[..., Done]
+
+BOUND = 60
+EDITORS = ["claude", "cursor", "vscode"]
+PLACES = {
+    "claude": (".config/Claude/claude_desktop_config.json", "mcpServers"),
+    "cursor": (".cursor/mcp.json", "mcpServers"),
+    "vscode": (".config/Code/User/mcp.json", "servers"),
+}
+OURS = {"command": "/old/python", "args": ["-P", "-m", "toolweave", "serve", "/old/notes.py"]}
+linux = pytest.mark.skipif("sys.platform != 'linux'", reason="platform: the editors keep their files elsewhere")
+
+
+@pytest.fixture
+def code(folder: Path) -> Path:
+    """A server in a file, and in a module of a package."""
+    text = (
+        "from pathlib import Path\nfrom toolweave import create_mcp_server\n"
+        "def where() -> str:\n    return str(Path.cwd())\n"
+        "server = create_mcp_server(name='notes', version='1', tools=[where])\ntools = [where]\n"
+    )
+    (folder / "package").mkdir()
+    for file in (folder / "notes.py", folder / "package" / "__init__.py"):
+        file.write_text(text)
+    return folder / "notes.py"
+
+
+def placed(home: Path, editor: str, text: str | None = None) -> Path:
+    """Return the editor's file, with this text in it if any."""
+    path = home / PLACES[editor][0]
+    if text is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    "platform, editor, place",
+    [
+        ("darwin", "claude", "Library/Application Support/Claude/claude_desktop_config.json"),
+        ("win32", "claude", "AppData/Roaming/Claude/claude_desktop_config.json"),
+        ("linux", "claude", ".config/Claude/claude_desktop_config.json"),
+        ("darwin", "cursor", ".cursor/mcp.json"),
+        ("win32", "cursor", ".cursor/mcp.json"),
+        ("linux", "cursor", ".cursor/mcp.json"),
+        ("darwin", "vscode", "Library/Application Support/Code/User/mcp.json"),
+        ("win32", "vscode", "AppData/Roaming/Code/User/mcp.json"),
+        ("linux", "vscode", ".config/Code/User/mcp.json"),
+    ],
+)
+def test_each_editor_keeps_its_file_where_the_platform_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str, editor: str, place: str
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+
+    assert file_of(Editor(editor), home=tmp_path) == (tmp_path / place).resolve()
+    assert section_of(Editor(editor)) == PLACES[editor][1]
+
+
+@linux
+@pytest.mark.parametrize("editor", EDITORS)
+def test_a_new_file_holds_an_entry_with_nothing_relative_in_it(cli: Cli, code: Path, home: Path, editor: str) -> None:
+    done = cli("serve", "notes.py:server", "--install", editor)
+
+    assert (done.code, done.out) == (0, "")
+    path = placed(home, editor)
+    expected = {"command": sys.executable, "args": ["-P", "-m", "toolweave", "serve", f"{code}:server"]}
+    if editor == "vscode":
+        expected = {"type": "stdio", **expected}
+    assert json.loads(path.read_text()) == {PLACES[editor][1]: {"notes": expected}}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert f"'notes' is in {path}" in done.err
+
+
+@linux
+@pytest.mark.anyio
+@pytest.mark.requirement("D26")
+@pytest.mark.parametrize("editor", EDITORS)
+@pytest.mark.parametrize("what", ["notes.py", "package:tools", "--config"])
+async def test_what_is_written_starts_the_server_as_that_editor_would(
+    code: Path, home: Path, editor: str, what: str
+) -> None:
+    words = [what]
+    if what == "--config":
+        write_config(code.parent, {"demo": [sys.executable, "-m", "toolweave.cli.demo.notes"]})
+        words += ["mcp.json", "--server", "demo", "--name", "all"]
+    assert toolweave("serve", *words, "--install", editor, cwd=code.parent).code == 0
+
+    # editors start their servers in a directory of their own, with few variables
+    (entry,) = load_config(placed(home, editor)).servers.values()
+    env = {**entry.env, "PATH": "/usr/bin:/bin"}
+    with anyio.fail_after(BOUND):
+        async with connect_mcp(entry.replace(cwd="/", env=env)) as connection:
+            tools = (await connection.list_tools()).names
+            if what == "--config":
+                assert "demo_read_note" in tools
+            else:
+                assert (await connection.call_tool("where")).text == "/"
+
+
+@linux
+@pytest.mark.parametrize("editor", EDITORS)
+def test_other_servers_comments_and_unknown_keys_stay(cli: Cli, code: Path, home: Path, editor: str) -> None:
+    section = PLACES[editor][1]
+    text = f'{{\n\t// mine\n\t"{section}": {{\n\t\t"other": {{"command": "x"}}, // keep\n\t}},\n\t"theme": [1,],\n}}\n'
+    path = placed(home, editor, text)
+    path.chmod(0o640)
+
+    assert cli("serve", "notes.py", "--install", editor).code == 0
+
+    written = path.read_text()
+    assert written.startswith(text.partition("\n\t},")[0])
+    assert written.endswith('\n\t},\n\t"theme": [1,],\n}\n')
+    assert list(load_config(path).servers) == ["other", "notes"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert [file.read_text() for file in path.parent.glob("*.bak*")] == [text]
+
+
+@linux
+def test_doing_it_again_changes_nothing_and_keeps_no_second_backup(cli: Cli, code: Path, home: Path) -> None:
+    path = placed(home, "cursor", '{"mcpServers": {}}')
+    assert cli("serve", "notes.py", "--install", "cursor").code == 0
+    before = path.stat()
+
+    again = cli("serve", "notes.py", "--install", "cursor")
+
+    assert again.code == 0
+    assert "was in" in again.err
+    assert path.stat().st_mtime_ns == before.st_mtime_ns
+    assert len(list(path.parent.iterdir())) == 2
+
+
+@linux
+def test_an_entry_of_ours_is_brought_up_to_date_and_keeps_what_was_added_to_it(
+    cli: Cli, code: Path, home: Path
+) -> None:
+    added = {"env": {"TOKEN": "x"}, "autoApprove": ["where"]}
+    path = placed(home, "cursor", json.dumps({"mcpServers": {"notes": {**OURS, **added}}}))
+
+    assert cli("serve", "notes.py", "--install", "cursor").code == 0
+    assert toolweave("serve", "package:tools", "--name", "notes", "--install", "cursor", cwd=code.parent).code == 0
+
+    entry = json.loads(path.read_text())["mcpServers"]["notes"]
+    assert entry["command"] == sys.executable
+    assert entry["args"][-1] == "package:tools"
+    assert entry["env"] == {"TOKEN": "x", "PYTHONPATH": str(code.parent)}
+    assert entry["autoApprove"] == ["where"]
+    assert sorted(file.name for file in path.parent.iterdir()) == ["mcp.json", "mcp.json.bak1", "mcp.json.bak2"]
+
+
+BROKEN: list[tuple[str, str]] = [
+    ('{"mcpServers": {', "this is no valid JSON"),
+    ("[]", "it holds no JSON object"),
+    ('{"mcpServers": []}', "'mcpServers' is no object"),
+    ('{"mcpServers": {"notes": {"command": "another"}}}', "there is another server 'notes'"),
+    ('{"mcpServers": {"notes": 5}}', "there is another server 'notes'"),
+]
+
+
+@linux
+@pytest.mark.parametrize("text, says", BROKEN)
+def test_a_file_that_cannot_be_changed_safely_is_left_as_it_is(
+    cli: Cli, code: Path, home: Path, text: str, says: str
+) -> None:
+    path = placed(home, "cursor", text)
+
+    done = cli("serve", "notes.py", "--install", "cursor")
+
+    assert done.code == 2
+    assert says in done.err
+    assert str(path) in done.err
+    assert path.read_text() == text
+    assert [file.name for file in path.parent.iterdir()] == ["mcp.json"]
+
+
+@linux
+def test_a_file_in_another_encoding_is_left_as_it_is(cli: Cli, code: Path, home: Path) -> None:
+    path = placed(home, "cursor", "")
+    path.write_bytes('{"x": "\u00e9"}'.encode("latin-1"))
+
+    done = cli("serve", "notes.py", "--install", "cursor")
+
+    assert (done.code, path.read_bytes()) == (2, b'{"x": "\xe9"}')
+    assert "not UTF-8" in done.err
+
+
+@linux
+def test_a_byte_order_mark_and_a_link_stay(cli: Cli, code: Path, home: Path) -> None:
+    kept = home / "dotfiles.json"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_bytes(b'\xef\xbb\xbf{"mcpServers": {}}')
+    path = placed(home, "cursor")
+    path.parent.mkdir(parents=True)
+    path.symlink_to(kept)
+
+    assert cli("serve", "notes.py", "--install", "cursor").code == 0
+
+    assert path.is_symlink()
+    assert kept.read_bytes().startswith(b'\xef\xbb\xbf{"mcpServers": {\n')
+
+
+@linux
+@pytest.mark.skipif("os.geteuid() == 0", reason="platform: root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_one_line(cli: Cli, code: Path, home: Path) -> None:
+    path = placed(home, "cursor", "{}")
+    path.parent.chmod(0o500)
+    try:
+        done = cli("serve", "notes.py", "--install", "cursor")
+    finally:
+        path.parent.chmod(0o700)
+
+    assert done.code == 2
+    assert "cannot write" in done.err
+
+
+@linux
+def test_where_the_folder_should_be_a_file_is_one_line(cli: Cli, code: Path, home: Path) -> None:
+    home.mkdir(exist_ok=True)
+    (home / ".cursor").write_text("a file")
+
+    done = cli("serve", "notes.py", "--install", "cursor")
+
+    assert done.code == 2
+    assert done.err.startswith("error: ")
+
+
+@linux
+@pytest.mark.parametrize("editor", EDITORS)
+def test_print_shows_the_entry_and_writes_nothing(cli: Cli, code: Path, home: Path, editor: str) -> None:
+    done = cli("serve", "notes.py", "--install", editor, "--print")
+
+    assert done.code == 0
+    assert list(done.json[PLACES[editor][1]]) == ["notes"]
+    assert str(placed(home, editor)) in done.err
+    assert not placed(home, editor).exists()
+
+
+@linux
+def test_the_json_twin_says_what_was_done(cli: Cli, code: Path, home: Path) -> None:
+    path = placed(home, "vscode", "{}")
+
+    first, second = (cli("serve", "notes.py", "--install", "vscode", "--json").json for _ in range(2))
+
+    assert first.keys() == {"path", "name", "entry", "changed", "backup"}
+    assert (first["path"], first["name"], first["changed"]) == (str(path), "notes", True)
+    assert Path(first["backup"]).read_text() == "{}"
+    assert (second["changed"], second["backup"]) == (False, None)
+
+
+@linux
+def test_what_cannot_be_served_is_not_installed(code: Path, home: Path) -> None:
+    code.write_text("import no_such_package\n")
+
+    done = toolweave("serve", code, "--install", "cursor")
+
+    assert done.code == 2
+    assert "no_such_package" in done.err
+    assert not placed(home, "cursor").exists()
+
+
+@linux
+@pytest.mark.anyio
+async def test_an_entry_runs_nothing_of_the_directory_that_an_editor_starts_it_in(
+    code: Path, home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    assert toolweave("serve", "package:tools", "--install", "cursor", cwd=code.parent).code == 0
+    strange = tmp_path_factory.mktemp("project")
+    for name in ("toolweave.py", "typer.py", "package.py", "notes.py"):
+        (strange / name).write_text("raise SystemExit('a stranger was run')\n")
+
+    (entry,) = load_config(placed(home, "cursor")).servers.values()
+    with anyio.fail_after(BOUND):
+        async with connect_mcp(entry.replace(cwd=str(strange))) as connection:
+            assert (await connection.call_tool("where")).text == str(strange)
+
+
+def _entry(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text())
+
+
+@linux
+def test_a_new_name_is_another_entry(cli: Cli, code: Path, home: Path) -> None:
+    path = placed(home, "cursor", '{"mcpServers": {"notes": {"command": "another"}}}')
+
+    assert cli("serve", "notes.py:tools", "--name", "mine", "--install", "cursor").code == 0
+
+    assert list(_entry(path)["mcpServers"]) == ["notes", "mine"]
+    assert Path(_entry(path)["mcpServers"]["mine"]["args"][-1].removesuffix(":tools")).is_absolute()
