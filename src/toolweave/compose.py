@@ -12,9 +12,9 @@ from toolweave.errors import ProtocolError, RequestError, ServerError, as_tool_e
 from toolweave.hub import Hub
 from toolweave.hub.offers import HubOffers
 from toolweave.serve import McpServer, create_mcp_server
-from toolweave.serve.offers import Listeners
-from toolweave.serve.prompts import PromptsChanged
-from toolweave.serve.resources import ResourcesChanged
+from toolweave.serve.offers.listing import Listeners
+from toolweave.serve.offers.prompts import PromptsChanged
+from toolweave.serve.offers.resources import ResourcesChanged
 from toolweave.tools import CallContext, Unsubscribe
 
 __all__ = ["hub_server"]

@@ -37,7 +37,7 @@ from toolweave import (
     create_mcp_server,
     tool,
 )
-from toolweave.serve.http import HttpOptions
+from toolweave.serve.http.app import HttpOptions
 
 pytestmark = pytest.mark.anyio
 

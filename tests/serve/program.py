@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -36,7 +38,12 @@ def program(*, expose_errors: Any = None) -> McpServer:
         print(text, file=sys.__stdout__, flush=True)
         with open(1, "w", closefd=False) as stdout:
             stdout.write(text)
-        return input() if text == "input" else text
+        return text
+
+    @server.tool
+    async def reads_nothing() -> bool:
+        """Say whether standard input is the null device."""
+        return os.path.samestat(os.fstat(0), Path(os.devnull).stat())
 
     @server.tool
     async def fail(text: str) -> str:

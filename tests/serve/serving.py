@@ -9,8 +9,8 @@ from typing import Protocol, Unpack
 import anyio
 from anyio.abc import TaskStatus
 
-from toolweave.serve.http import HttpApp, HttpLimits, HttpOptions
-from toolweave.serve.run import serve_http
+from toolweave.serve.http.app import HttpApp, HttpLimits, HttpOptions
+from toolweave.serve.http.run import serve_http
 
 __all__ = ["Served", "served_app", "served_http"]
 

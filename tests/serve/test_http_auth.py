@@ -21,7 +21,7 @@ from tests.serve.serving import served_http
 from toolweave import tool
 from toolweave.errors import ConfigError
 from toolweave.serve import create_mcp_server
-from toolweave.serve.auth import BearerAuth, Identity, JwtAuth
+from toolweave.serve.http.auth import BearerAuth, Identity, JwtAuth
 from toolweave.tools import CallContext
 
 pytestmark = pytest.mark.anyio

@@ -24,8 +24,8 @@ from tests.serve.offered import Doings, doing_server
 from tests.serve.serving import served_http
 from toolweave import tool
 from toolweave.serve import create_mcp_server
-from toolweave.serve.http import HttpLimits
-from toolweave.serve.run import serve_http
+from toolweave.serve.http.app import HttpLimits
+from toolweave.serve.http.run import serve_http
 from toolweave.tools import ToolRegistry
 
 pytestmark = pytest.mark.anyio

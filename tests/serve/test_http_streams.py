@@ -13,8 +13,8 @@ from tests.serve.exchanges import call, call_body, connected, events, exchange, 
 from tests.serve.offered import Doings, doing_server
 from tests.serve.serving import served_http
 from toolweave.errors import RequestError
-from toolweave.serve.exchange import Bounds, Exchange
-from toolweave.serve.http import HttpLimits
+from toolweave.serve.http.app import HttpLimits
+from toolweave.serve.http.exchange import Bounds, Exchange
 
 pytestmark = pytest.mark.anyio
 LANES = pytest.mark.parametrize("lane", [True, False], ids=["short lane", "the SDK's app"])

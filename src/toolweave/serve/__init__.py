@@ -9,13 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolweave.serve.auth import BearerAuth, Identity, JwtAuth
-    from toolweave.serve.completions import Completed
-    from toolweave.serve.contents import Message
-    from toolweave.serve.files import directory
-    from toolweave.serve.prompts import Prompt, PromptsChanged, PromptSource, prompt
-    from toolweave.serve.replay import EventStore, MemoryEventStore
-    from toolweave.serve.resources import Resource, ResourcesChanged, ResourceSource, resource
+    from toolweave.serve.http.auth import BearerAuth, Identity, JwtAuth
+    from toolweave.serve.http.replay import EventStore, MemoryEventStore
+    from toolweave.serve.offers.completions import Completed
+    from toolweave.serve.offers.contents import Message
+    from toolweave.serve.offers.files import directory
+    from toolweave.serve.offers.prompts import Prompt, PromptsChanged, PromptSource, prompt
+    from toolweave.serve.offers.resources import Resource, ResourcesChanged, ResourceSource, resource
     from toolweave.serve.server import AgentLike, McpServer, create_mcp_server
     from toolweave.serve.tasks import TaskRule
 
@@ -44,25 +44,25 @@ __all__ = [
 
 _HOMES = {
     "AgentLike": "server",
-    "BearerAuth": "auth",
-    "Completed": "completions",
-    "EventStore": "replay",
-    "Identity": "auth",
-    "JwtAuth": "auth",
+    "BearerAuth": "http.auth",
+    "Completed": "offers.completions",
+    "EventStore": "http.replay",
+    "Identity": "http.auth",
+    "JwtAuth": "http.auth",
     "McpServer": "server",
-    "MemoryEventStore": "replay",
-    "Message": "contents",
-    "Prompt": "prompts",
-    "PromptSource": "prompts",
-    "PromptsChanged": "prompts",
-    "Resource": "resources",
-    "ResourceSource": "resources",
-    "ResourcesChanged": "resources",
+    "MemoryEventStore": "http.replay",
+    "Message": "offers.contents",
+    "Prompt": "offers.prompts",
+    "PromptSource": "offers.prompts",
+    "PromptsChanged": "offers.prompts",
+    "Resource": "offers.resources",
+    "ResourceSource": "offers.resources",
+    "ResourcesChanged": "offers.resources",
     "TaskRule": "tasks",
     "create_mcp_server": "server",
-    "directory": "files",
-    "prompt": "prompts",
-    "resource": "resources",
+    "directory": "offers.files",
+    "prompt": "offers.prompts",
+    "resource": "offers.resources",
 }
 
 

@@ -14,7 +14,7 @@ from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError
 from toolweave.schema import Validator
 from toolweave.serve.codes import INVALID_PARAMS
 from toolweave.serve.definitions import Definitions, check_definition
-from toolweave.serve.pages import page
+from toolweave.serve.offers.pages import page
 from toolweave.serve.request import Json, Method, Request
 from toolweave.serve.rounds import Rounds
 from toolweave.serve.values import call_result

@@ -36,29 +36,32 @@ def standard_streams() -> Generator[tuple[int, int], None, None]:
     if not _taken.acquire(blocking=False):
         raise RuntimeError("a server of this process has standard input and output already")
     try:
-        source = _moved(0, os.open(os.devnull, os.O_RDONLY))
-        try:
-            sink = _moved(1, os.dup(2))
+        with _moved(0, os.open(os.devnull, os.O_RDONLY)) as source, _moved(1, os.dup(2)) as sink:
             try:
                 yield source, sink
             finally:
                 with suppress(OSError, ValueError):
                     sys.stdout.flush()  # what was printed belongs to standard error, not behind the last message
-                _put_back(1, sink)
-        finally:
-            _put_back(0, source)
     finally:
         _taken.release()
 
 
-def _moved(fd: int, other: int) -> int:
-    """Put `other` in the place of a descriptor; return a private one above the standard ones, which children lack."""
+@contextmanager
+def _moved(fd: int, other: int) -> Generator[int, None, None]:
+    """Put `other` in the place of a descriptor; yields a private one above the standard ones, which children lack."""
     try:
         private = _duplicate(fd)
         os.dup2(other, fd)
     finally:
         os.close(other)
-    return private
+    blocking = sys.platform == "win32" or os.get_blocking(private)
+    try:
+        yield private
+    finally:
+        if sys.platform != "win32":
+            os.set_blocking(private, blocking)  # event loops turn it off, for all who have the same pipe
+        os.dup2(private, fd)
+        os.close(private)
 
 
 def _duplicate(fd: int) -> int:
@@ -67,11 +70,6 @@ def _duplicate(fd: int) -> int:
     import fcntl  # not on Windows
 
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
-
-
-def _put_back(fd: int, private: int) -> None:
-    os.dup2(private, fd)
-    os.close(private)
 
 
 class LineReader:
@@ -173,10 +171,8 @@ class LineWriter:
         self._full = False
         self._drained = anyio.Event()
         self._watched = False
-        self._blocking = True
         mode = os.fstat(fd).st_mode
         if sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
-            self._blocking = os.get_blocking(fd)
             os.set_blocking(fd, False)
         if sys.platform != "win32" and stat.S_ISFIFO(mode):
             self._loop.add_reader(fd, self._end)  # all that can be read of a writing end is that nobody reads it
@@ -204,11 +200,8 @@ class LineWriter:
             await self._drained.wait()
 
     def close(self) -> None:
-        """Drop what is not written, and leave the descriptor as it was."""
+        """Drop what is not written."""
         self._end()
-        if not self._blocking or sys.platform == "win32":
-            return
-        os.set_blocking(self._fd, True)
 
     def _flush(self) -> None:
         self._scheduled = False

@@ -27,10 +27,10 @@ from pydantic import AnyHttpUrl, ConfigDict, TypeAdapter
 from starlette.middleware.authentication import AuthenticationMiddleware
 
 from toolweave.errors import RequestError
-from toolweave.serve.asgi import App, ShownHeaders
-from toolweave.serve.auth import Auth, principal_of
 from toolweave.serve.codes import CAPABILITIES, CLIENT_INFO, INVALID_PARAMS, MODERN_VERSION
 from toolweave.serve.endpoint import Endpoint
+from toolweave.serve.http.asgi import App, ShownHeaders
+from toolweave.serve.http.auth import Auth, principal_of
 from toolweave.serve.request import Client, Json, Push, Request
 
 __all__ = ["Conversations", "protected", "sdk_server", "serve_stdio"]

@@ -20,7 +20,7 @@ from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.inprocess import ClientEnd, Visits, in_process
 
 if TYPE_CHECKING:
-    from toolweave.serve.http import HttpApp, HttpOptions
+    from toolweave.serve.http.app import HttpApp, HttpOptions
 
 __all__ = ["Served"]
 
@@ -98,7 +98,7 @@ class Served(ABC):
         Raises:
             ConfigError: An option is wrong.
         """
-        from toolweave.serve.http import http_app
+        from toolweave.serve.http.app import http_app
 
         return http_app(
             self.endpoint,
@@ -131,7 +131,7 @@ class Served(ABC):
             ConfigError: An option is wrong.
             OSError: The port cannot be bound.
         """
-        from toolweave.serve.run import serve_http
+        from toolweave.serve.http.run import serve_http
 
         app = self.asgi_app(host=host, **options)
         await serve_http(app, host=host, port=port, tls=tls, on_started=on_started)

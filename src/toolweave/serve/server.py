@@ -20,10 +20,10 @@ from toolweave.serve.changes import Changes
 from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.listen import Listen
 from toolweave.serve.logs import Logs
-from toolweave.serve.offering import Offering
-from toolweave.serve.prompts import Promptful
+from toolweave.serve.offers.offering import Offering
+from toolweave.serve.offers.prompts import Promptful
+from toolweave.serve.offers.resources import Resourceful
 from toolweave.serve.request import Feature, Json
-from toolweave.serve.resources import Resourceful
 from toolweave.serve.rounds import Rounds
 from toolweave.serve.seal import Seal
 from toolweave.serve.served import Served

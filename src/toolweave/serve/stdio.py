@@ -30,7 +30,7 @@ _log = logging.getLogger("toolweave.serve")
 
 DRAIN_SECONDS = 1.0
 """How long requests may still run when the end has begun; clients wait about twice as long before they kill."""
-_WRITE_SECONDS = 0.5
+_WRITE_SECONDS = 1.0
 _LAST_SECONDS = 2.0
 
 

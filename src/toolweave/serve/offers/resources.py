@@ -12,14 +12,14 @@ from operator import itemgetter
 from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, runtime_checkable
 
 from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError
-from toolweave.serve.arguments import Handler, failure
 from toolweave.serve.calls import ExposeErrors
 from toolweave.serve.codes import INVALID_PARAMS, METHOD_NOT_FOUND
-from toolweave.serve.contents import resource_contents
-from toolweave.serve.offers import About, Listeners, Offers, described, listing
+from toolweave.serve.offers.arguments import Handler, failure
+from toolweave.serve.offers.contents import resource_contents
+from toolweave.serve.offers.listing import About, Listeners, Offers, described, listing
+from toolweave.serve.offers.templates import Template, is_template
 from toolweave.serve.request import Json, Method, Request
 from toolweave.serve.rounds import Rounds
-from toolweave.serve.templates import Template, is_template
 from toolweave.tools.call import CallContext
 from toolweave.tools.toolset import Unsubscribe
 

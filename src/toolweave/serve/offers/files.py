@@ -17,10 +17,10 @@ from typing import Any
 from urllib.parse import quote
 
 from toolweave.errors import ToolError
-from toolweave.serve.contents import resource_contents
+from toolweave.serve.offers.contents import resource_contents
+from toolweave.serve.offers.resources import ResourcesChanged
+from toolweave.serve.offers.templates import Template
 from toolweave.serve.request import Json
-from toolweave.serve.resources import ResourcesChanged
-from toolweave.serve.templates import Template
 from toolweave.tools.call import CallContext
 from toolweave.tools.media import File
 from toolweave.tools.toolset import Unsubscribe

@@ -24,20 +24,20 @@ from anyio.abc import TaskGroup
 
 from toolweave.errors import ConfigError
 from toolweave.schema.mirrored import mirrored_arguments
-from toolweave.serve.asgi import App, Receive, Scope, Send
 from toolweave.serve.endpoint import Endpoint
-from toolweave.serve.exchange import Bounds
-from toolweave.serve.guard import Guard, Paths
-from toolweave.serve.lane import Lane
-from toolweave.serve.origins import Origins
-from toolweave.serve.replay import EventStore, Replays
+from toolweave.serve.http.asgi import App, Receive, Scope, Send
+from toolweave.serve.http.exchange import Bounds
+from toolweave.serve.http.guard import Guard, Paths
+from toolweave.serve.http.lane import Lane
+from toolweave.serve.http.origins import Origins
+from toolweave.serve.http.replay import EventStore, Replays
 
 if TYPE_CHECKING:
-    from toolweave.serve.auth import Auth
+    from toolweave.serve.http.auth import Auth
 
 __all__ = ["HttpApp", "HttpLimits", "HttpOptions", "SdkServer", "http_app"]
 
-_log = logging.getLogger("toolweave.serve.http")
+_log = logging.getLogger("toolweave.serve.http.app")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

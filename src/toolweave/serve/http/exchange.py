@@ -16,7 +16,6 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from toolweave.errors import RequestError
-from toolweave.serve.asgi import Receive, Send
 from toolweave.serve.codes import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,
@@ -27,11 +26,12 @@ from toolweave.serve.codes import (
     PARSE_ERROR,
     UNSUPPORTED_VERSION,
 )
+from toolweave.serve.http.asgi import Receive, Send
 from toolweave.serve.request import Json
 
 __all__ = ["HTTP_STATUS", "Bounds", "Exchange"]
 
-_log = logging.getLogger("toolweave.serve.http")
+_log = logging.getLogger("toolweave.serve.http.app")
 
 HTTP_STATUS = {
     PARSE_ERROR: 400,

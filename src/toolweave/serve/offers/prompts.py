@@ -12,11 +12,11 @@ from operator import itemgetter
 from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, cast, overload, runtime_checkable
 
 from toolweave.errors import RequestError
-from toolweave.serve.arguments import Argument, Handler, failure
 from toolweave.serve.calls import ExposeErrors
 from toolweave.serve.codes import INVALID_PARAMS, METHOD_NOT_FOUND
-from toolweave.serve.contents import prompt_messages
-from toolweave.serve.offers import About, Listeners, Offers, described, listing
+from toolweave.serve.offers.arguments import Argument, Handler, failure
+from toolweave.serve.offers.contents import prompt_messages
+from toolweave.serve.offers.listing import About, Listeners, Offers, described, listing
 from toolweave.serve.request import Json, Method, Request
 from toolweave.serve.rounds import Rounds
 from toolweave.tools.call import CallContext

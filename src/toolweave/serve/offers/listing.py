@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypedDict, TypeVar
 
 from toolweave.errors import SchemaError
-from toolweave.serve.arguments import Handler
-from toolweave.serve.pages import page
+from toolweave.serve.offers.arguments import Handler
+from toolweave.serve.offers.pages import page
 from toolweave.serve.request import Json, Request
 from toolweave.tools.toolset import Unsubscribe
 

@@ -20,11 +20,11 @@ import anyio
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from toolweave.serve.http import HttpApp, HttpLimits
+from toolweave.serve.http.app import HttpApp, HttpLimits
 
 __all__ = ["serve_http"]
 
-_log = logging.getLogger("toolweave.serve.http")
+_log = logging.getLogger("toolweave.serve.http.app")
 _GRACE = 1.0
 
 

@@ -14,9 +14,9 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from toolweave.errors import RequestError, SchemaError
 from toolweave.schema.annotations import function_name, implementation, read_signature
-from toolweave.serve.arguments import failure, run
 from toolweave.serve.calls import ExposeErrors
 from toolweave.serve.codes import INVALID_PARAMS, METHOD_NOT_FOUND
+from toolweave.serve.offers.arguments import failure, run
 from toolweave.serve.request import Json, Method, Request
 from toolweave.serve.rounds import Rounds
 from toolweave.tools.call import CallContext

@@ -18,14 +18,14 @@ import anyio
 import anyio.to_thread
 
 from toolweave.errors import ConfigError
-from toolweave.serve.asgi import App, Scope
+from toolweave.serve.http.asgi import App, Scope
 
 if TYPE_CHECKING:
     import jwt
 
 __all__ = ["Auth", "BearerAuth", "Identity", "JwtAuth", "Verify", "principal_of"]
 
-_log = logging.getLogger("toolweave.serve.auth")
+_log = logging.getLogger("toolweave.serve.http.auth")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

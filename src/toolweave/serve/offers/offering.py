@@ -11,11 +11,11 @@ from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
 from toolweave.serve.calls import ExposeErrors
 from toolweave.serve.changes import Changes
-from toolweave.serve.completions import Completions
-from toolweave.serve.offers import About
-from toolweave.serve.prompts import Prompt, Promptful, Prompts, prompt
+from toolweave.serve.offers.completions import Completions
+from toolweave.serve.offers.listing import About
+from toolweave.serve.offers.prompts import Prompt, Promptful, Prompts, prompt
+from toolweave.serve.offers.resources import Resource, Resourceful, Resources, ResourcesChanged, resource
 from toolweave.serve.request import Feature
-from toolweave.serve.resources import Resource, Resourceful, Resources, ResourcesChanged, resource
 from toolweave.serve.rounds import Rounds
 
 __all__ = ["Offering", "ResourceOptions"]

@@ -18,7 +18,6 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from toolweave.errors import RequestError
-from toolweave.serve.asgi import App, Headers, Message, Receive, Scope, Send, ShownHeaders, read_body, respond
 from toolweave.serve.codes import (
     CAPABILITIES,
     CLIENT_INFO,
@@ -28,8 +27,9 @@ from toolweave.serve.codes import (
     PROTOCOL_VERSION,
 )
 from toolweave.serve.endpoint import Endpoint
-from toolweave.serve.exchange import Bounds, Exchange
-from toolweave.serve.replay import Replays
+from toolweave.serve.http.asgi import App, Headers, Message, Receive, Scope, Send, ShownHeaders, read_body, respond
+from toolweave.serve.http.exchange import Bounds, Exchange
+from toolweave.serve.http.replay import Replays
 from toolweave.serve.request import Client, Json, Request
 
 __all__ = ["Lane", "LaneCall", "recognised"]

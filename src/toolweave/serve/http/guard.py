@@ -10,12 +10,12 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from toolweave.serve.asgi import App, Headers, Message, Receive, Scope, Send, respond
-from toolweave.serve.origins import Origins
+from toolweave.serve.http.asgi import App, Headers, Message, Receive, Scope, Send, respond
+from toolweave.serve.http.origins import Origins
 
 __all__ = ["Guard", "Paths"]
 
-_log = logging.getLogger("toolweave.serve.http")
+_log = logging.getLogger("toolweave.serve.http.app")
 
 _SINGLE = (b"host", b"origin", b"content-type", b"content-length", b"transfer-encoding", b"authorization")
 _ASKED_HEADERS = (

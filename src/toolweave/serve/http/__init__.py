@@ -1,0 +1,8 @@
+"""A server over HTTP: the guard, the short lane of tool calls, authorization, and the socket.
+
+Knows no feature; requests go to the endpoint.
+"""
+
+from __future__ import annotations
+
+__all__: list[str] = []
