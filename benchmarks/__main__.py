@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.calls import calls, extremes
+from benchmarks.catalog import catalog
 from benchmarks.clients import CLIENTS
 from benchmarks.crew import TRANSPORTS
 from benchmarks.discovery import discovery, memory
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[Settings], list[Figure]]] = {
     "imports": imports,
     "post": post,
     "serving": serving,
+    "catalog": catalog,
 }
 DEFAULT_TRANSPORTS = ("stdio", "http")
 PAGE_MARKS = ("<!-- ratios -->\n", "<!-- /ratios -->\n")

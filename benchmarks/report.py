@@ -103,7 +103,20 @@ def as_markdown(figures: Sequence[Figure]) -> str:
         heading = HEADINGS.get(benchmark)
         if heading is not None:
             parts.append(ratios(mine, *heading))
+        if benchmark == "serving":
+            parts.append(ratios(mine, "Time that a client waits for a served call, in units of raw", waited(mine)))
     return "\n\n".join(parts) + "\n"
+
+
+def waited(rows: Sequence[Figure]) -> Callable[[Figure], float | None]:
+    """Return what gives a row's median wait in units of the baseline's."""
+    raw = {row.case: row.p50 for row in rows if row.contender == "raw"}
+
+    def ratio(row: Figure) -> float | None:
+        unit = raw.get(row.case)
+        return row.p50 / unit if row.p50 is not None and unit else None
+
+    return ratio
 
 
 def ratios(rows: Sequence[Figure], title: str, ratio: Callable[[Figure], float | None]) -> str:
@@ -127,6 +140,8 @@ HEADINGS: dict[str, tuple[str, Callable[[Figure], float | None]]] = {
         lambda row: row.wall_ratio,
     ),
     "post": ("CPU of one POST, in units of raw", lambda row: row.cpu_ratio),
+    "serving": ("CPU of a server per call, in units of raw", lambda row: row.cpu_ratio),
+    "catalog": ("CPU of a server with many tools, in units of one with few", lambda row: row.cpu_ratio),
     "start of a process": ("CPU of an import", lambda row: row.cpu_ratio),
 }
 """Benchmark -> heading of its table and the ratio in its cells."""

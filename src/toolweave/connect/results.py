@@ -46,7 +46,8 @@ def tool_result(raw: Mapping[str, Any], *, server: str) -> ToolResult:
         raise ProtocolError(
             "its result has neither 'content' nor 'structuredContent'", server=server, code=INTERNAL_ERROR
         )
-    blocks = tuple(map(content_block, content))  # pyright: ignore[reportUnknownArgumentType]
+    # one block is what nearly every tool answers
+    blocks = (content_block(content[0]),) if len(content) == 1 else tuple(map(content_block, content))  # pyright: ignore[reportUnknownArgumentType]
     is_error = raw.get("isError") is True
     meta = as_object(raw["_meta"]) if "_meta" in raw else None
     result = ToolResult(

@@ -91,6 +91,17 @@ class Tools:
         if spec.server is None:
             self._checked[spec.name] = (spec, _Checks(*check_definition(spec)))
 
+    def admit_all(self) -> None:
+        """Compile the schemas of every tool of ours that is there now.
+
+        Raises:
+            SchemaError: As `admit`.
+        """
+        snapshot = self._toolset.snapshot()
+        for spec in snapshot:
+            self.admit(spec)
+        self._seen = self._listed = snapshot
+
     def find(self, name: str) -> ToolSpec | None:
         """Return the definition of a tool that is offered under this name, or None."""
         spec = self._snapshot().find(name)

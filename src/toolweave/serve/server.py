@@ -229,8 +229,7 @@ class McpServer(Offering, Served):
             ttl_ms=options.ttl_ms,
             cache_scope=options.cache_scope,
         )
-        for spec in toolset.snapshot():
-            self._calls.admit(spec)
+        self._calls.admit_all()
         self.changes.watch(toolset)
 
     def _declared(self) -> Json:

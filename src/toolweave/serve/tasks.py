@@ -296,12 +296,16 @@ class Tasks:
         await self._store.put(COLLECTION, running.task.id, value, ttl=max(self._left(running.task), KEPT_AT_LEAST))
 
     async def _keep_end(self, running: _Running) -> None:
+        """Keep how a task ended, or at least that it did; a store that takes neither costs only this task."""
         try:
             await self._keep(running)
-        except StoreError as exc:
+        except Exception as exc:  # boundary: a store may be anybody's, and what it raises here ends every task
             _log.error("the end of a task cannot be kept: %s", exc)
             running.task.fail(RequestError("the outcome cannot be kept", code=INTERNAL_ERROR), anew=True)
-            await self._keep(running)
+            try:
+                await self._keep(running)
+            except Exception:
+                _log.exception("nor can be kept that it failed")
 
     async def _find(self, request: Request) -> tuple[_Running | None, Json]:
         """Return a task of this client: as it runs, if it runs here, and as it is shown."""

@@ -60,6 +60,7 @@ class ChannelWire:
         self._lists: set[int | str] = set()
         self._pending: dict[int | str, asyncio.Future[dict[str, Any]]] = {}
         self._outbox: dict[int | str, bytes] = {}
+        self._flush_is_due = False
         self._incoming = Incoming(peer, tasks, channel.send, server=server)
         self._over = anyio.Event()
         self.over = False
@@ -187,11 +188,16 @@ class ChannelWire:
 
         Not for all of them: the server would begin when we have done our part, and we would wait for it.
         """
-        if not self._outbox:
-            asyncio.get_running_loop().call_soon(self._flush)
+        if not self._flush_is_due:
+            self._flush_is_due = True
+            asyncio.get_running_loop().call_soon(self._flush_rest)
         self._outbox[key] = text
         if len(self._outbox) >= _AT_ONCE:
             self._flush()
+
+    def _flush_rest(self) -> None:
+        self._flush_is_due = False
+        self._flush()
 
     def _flush(self) -> None:
         if self.over or self._pipe is None or not self._outbox:
