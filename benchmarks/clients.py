@@ -181,7 +181,7 @@ CLIENTS: Mapping[str, Client] = {
     "toolweave uvloop": Client(opener=open_toolweave, module="uvloop", uvloop=True),
     "toolweave engine=sdk": Client(opener=open_toolweave_sdk, module="toolweave"),
     "sdk": Client(opener=open_sdk, module="mcp"),
-    "fastmcp": Client(opener=open_fastmcp, module="fastmcp", peer="fastmcp"),
+    "fastmcp": Client(opener=open_fastmcp, module="fastmcp", peer="fastmcp uvloop httptools"),
     "pydantic-ai": Client(opener=open_pydantic_ai, module="pydantic_ai", peer="pydantic-ai-slim[mcp]"),
     "langchain": Client(
         opener=open_langchain, module="langchain_mcp_adapters", peer="langchain-mcp-adapters", modern=False

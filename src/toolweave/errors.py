@@ -7,7 +7,7 @@
     ├── SchemaError (ValueError)        a JSON Schema cannot be derived, compiled or resolved
     ├── DuplicateToolError (ValueError) two local tools want the same name
     ├── RequestError                    a request to our own server is answered with a JSON-RPC error
-    ├── StoreError                      a store cannot keep a document
+    ├── StoreError                      a store cannot keep or read a document
     ├── ModelError                      a language model could not answer
     ├── RunError                        an agent's run ended before its work was done
     ├── ToolError                       one tool call failed; also a value: `ToolResult.error`
@@ -158,14 +158,14 @@ class RequestError(ToolweaveError):
 
 
 class StoreError(ToolweaveError):
-    """A store cannot keep a document: it is full, or the value is no JSON.
+    """A store cannot keep or read a document: it is full, busy or damaged, or the value is no JSON.
 
     Attributes:
-        collection: The collection that was written to.
+        collection: The collection it is about, or None for the whole store.
     """
 
-    def __init__(self, message: str, *, collection: str) -> None:
-        super().__init__(f"collection {collection!r}: {message}")
+    def __init__(self, message: str, *, collection: str | None = None) -> None:
+        super().__init__(message if collection is None else f"collection {collection!r}: {message}")
         self.collection = collection
 
 

@@ -75,10 +75,13 @@ def package_folder() -> Path:
 
 @cache
 def modules() -> tuple[Module, ...]:
-    """Return every module of the package, by name."""
+    """Return every module of the package, by name.
+
+    What `toolweave add` copies is a text of the package, not a module of it.
+    """
     folder = package_folder()
     found: list[Module] = []
-    for path in sorted(folder.rglob("*.py")):
+    for path in sorted(path for path in folder.rglob("*.py") if folder / "components" / "catalog" not in path.parents):
         parts = path.relative_to(folder.parent).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         text = path.read_text(encoding="utf-8")

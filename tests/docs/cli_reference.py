@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 __all__ = ["PAGE", "reference"]
@@ -20,7 +21,7 @@ Standard output carries only the answer; progress and complaints go to standard 
 | code | meaning |
 |---|---|
 | 0 | it worked; for `tools`: at least one server answered |
-| 1 | the tool answered with an error, or its arguments do not fit |
+| 1 | the tool answered with an error, or its arguments do not fit; for copied components: something is left as it is, because you changed it |
 | 2 | wrong usage or config, unknown tool or server |
 | 3 | no server could be reached, or a deadline passed; with `--strict`: any server failed |
 | 130 | interrupted |
@@ -54,5 +55,14 @@ def reference() -> str:
     """Return the whole page."""
     root = help_of()
     parts = [INTRODUCTION, f"```text\n{root}\n```\n"]
-    parts += [f"## toolweave {name}\n\n```text\n{help_of(name)}\n```\n" for name in commands(root)]
+    parts += [section for name in commands(root) for section in _sections(name)]
     return "\n".join(parts)
+
+
+def _sections(*command: str) -> Iterator[str]:
+    """Yield the section of a command, and those of the commands under it."""
+    text = help_of(*command)
+    yield f"## toolweave {' '.join(command)}\n\n```text\n{text}\n```\n"
+    if re.search(r"\bCommands\b", text):
+        for name in commands(text):
+            yield from _sections(*command, name)

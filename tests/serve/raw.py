@@ -151,9 +151,13 @@ async def running_program(*arguments: str, stderr: int | None = None) -> AsyncGe
     command = [sys.executable, "-m", "tests.serve.program", *arguments]
     with anyio.fail_after(90):
         async with await anyio.open_process(command, stderr=stderr, env={**os.environ}) as process:
+            piped = Piped(process)
             try:
-                yield Piped(process)
+                yield piped
             finally:
+                with anyio.move_on_after(5, shield=True):  # measured coverage is written by a process that may end
+                    await piped.hang_up()
+                    await process.wait()
                 if process.returncode is None:
                     process.kill()
 

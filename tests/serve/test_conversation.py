@@ -38,6 +38,7 @@ class Desk:
             "desk/ask": self._ask,
             "desk/give": self._give,
             "desk/who": self._who,
+            "desk/refuse": self._refuse,
         }
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
@@ -68,6 +69,9 @@ class Desk:
 
     async def _give(self, request: Request) -> Json:
         return self.result
+
+    async def _refuse(self, request: Request) -> Json:
+        raise RequestError("refused", code=-1, data=self.result)
 
     async def _who(self, request: Request) -> Json:
         client = request.client
@@ -427,6 +431,17 @@ async def test_a_result_that_is_no_json_is_an_internal_error_without_details(
     assert "desk/give" in caplog.text
 
 
+@EACH_ERA
+@pytest.mark.parametrize(("data", "told"), [([1], [1]), (object(), None), (None, None)])
+async def test_a_refusal_goes_out_even_if_its_data_is_no_json(version: str, data: Any, told: Any) -> None:
+    desk = Desk()
+    desk.result = data
+    async with raw_client(serve(desk), version) as raw:
+        answer = await raw.ask(raw.request("desk/refuse"))
+
+    assert answer["error"] == {"code": -1, "message": "refused"} | ({} if told is None else {"data": told})
+
+
 async def test_a_result_that_is_too_deep_to_write_is_an_internal_error() -> None:
     deep: Json = {}
     for _ in range(200_000):
@@ -474,6 +489,16 @@ async def test_a_batch_waits_for_its_slowest_and_leaves_out_what_was_cancelled()
         answers = await raw.receive()
 
     assert sorted(answer["id"] for answer in answers) == [1, 2]
+
+
+@pytest.mark.parametrize(("inner", "code"), [(b"[" * 205 + b"]" * 205, -32600), (b"[" * 5000, -32700), (b"", -32600)])
+async def test_a_batch_that_is_too_deep_broken_or_empty_is_refused_as_one(inner: bytes, code: int) -> None:
+    async with raw_client(serve(), "2025-03-26") as raw:
+        await raw.send(b"[" + inner + b"]")
+        answer = await raw.receive()
+        assert "result" in await raw.ask(ping(1))
+
+    assert (code_of(answer), answer["id"]) == (code, None)
 
 
 async def test_a_batch_of_notifications_is_not_answered_and_initialize_is_no_part_of_one() -> None:

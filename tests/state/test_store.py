@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolweave.errors import StoreError
-from toolweave.state import Document, MemoryStore, Store
+from toolweave.state import Document, MemoryStore, SqliteStore, Store
+from toolweave.state.sqlite import default_path
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +36,12 @@ def in_memory(clock: Clock) -> Store:
     return MemoryStore(clock=clock)
 
 
-every_store = pytest.mark.parametrize("make", [in_memory])
+def in_a_file(clock: Clock) -> Store:
+    return SqliteStore(default_path().with_name(f"{next(numbers)}.db"), clock=clock)
+
+
+numbers = itertools.count()
+every_store = pytest.mark.parametrize("make", [in_memory, in_a_file])
 
 
 @every_store
@@ -179,6 +186,37 @@ async def test_a_store_behaves_like_a_dictionary_that_forgets(make: StoreMaker, 
                 assert list(found.items()) == [
                     (known, one[0]) for known, one in sorted(model.items()) if known.startswith(prefix)
                 ]
+
+
+@every_store
+async def test_a_store_is_entered_by_many_and_used_until_the_last_has_left(make: StoreMaker) -> None:
+    store = make(Clock())
+    async with store:
+        async with store:
+            await store.put("runs", "one", 1)
+        assert await store.get("runs", "one") is not None
+        assert isinstance(store, Store)
+
+
+@every_store
+async def test_two_tasks_count_up_one_document_without_losing_a_count(make: StoreMaker) -> None:
+    async with make(Clock()) as store:
+
+        async def count_up() -> None:
+            for _ in range(20):
+                written = None
+                while written is None:
+                    found = await store.get("c", "n")
+                    value, revision = (0, 0) if found is None else (found.value, found.revision)
+                    written = await store.put("c", "n", value + 1, expect=revision)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(count_up)
+            tasks.start_soon(count_up)
+        found = await store.get("c", "n")
+
+    assert found is not None
+    assert found.value == 40
 
 
 async def test_a_full_store_in_memory_refuses_and_forgets_nothing() -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from toolweave.cli.commands import call, demo, doctor, init, prompts, resources, serve, status, tools
+from toolweave.cli.commands import add, call, components, demo, doctor, init, prompts, resources, serve, status, tools
 from toolweave.cli.exits import CommandError, ExitCode, exit_code_of, is_expected
 from toolweave.cli.options import takes, takes_target
 
@@ -54,6 +54,11 @@ for _verb in (tools, call, resources, prompts, status, doctor):
     app.command(_name, epilog=_epilog(_verb.EXAMPLES), options_metavar=_usage)(takes_target(getattr(_verb, _name)))
 app.command("serve", epilog=_epilog(serve.EXAMPLES))(takes(serve.serve, "options", serve.ServeOptions, serve.DEFAULTS))
 app.command("init", epilog=_epilog(init.EXAMPLES))(_exits(init.init))
+app.command("add", epilog=_epilog(add.EXAMPLES))(_exits(add.add))
+_components = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(_components, name="components", help=components.HELP)
+for _name, _example in components.EXAMPLES.items():
+    _components.command(_name, epilog=_epilog(_example))(_exits(components.COMMANDS[_name]))
 app.command("demo", epilog=_epilog(demo.EXAMPLES))(_exits(demo.demo))
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "documentation",
     "function_name",
     "implementation",
+    "modern",
     "read_signature",
 ]
 
@@ -128,11 +129,11 @@ def read_signature(function: Callable[..., Any], *, injected: type | None = None
             given.append(parameter.name)
             continue
         _check(name, parameter, annotation)
-        found.append(Parameter(name=parameter.name, annotation=_modern(annotation), default=parameter.default))
+        found.append(Parameter(name=parameter.name, annotation=modern(annotation), default=parameter.default))
     returns = hints.get("return", EMPTY)
     if isinstance(returns, str):
         returns = EMPTY
-    return SignatureParts(parameters=tuple(found), injected=tuple(given), returns=_modern(returns), unbound=unbound)
+    return SignatureParts(parameters=tuple(found), injected=tuple(given), returns=modern(returns), unbound=unbound)
 
 
 def _check(name: str, parameter: inspect.Parameter, annotation: Any) -> None:
@@ -197,7 +198,7 @@ def _mentions(annotation: Any, wanted: type) -> bool:
     return False
 
 
-def _modern(annotation: Any) -> Any:
+def modern(annotation: Any) -> Any:
     """Return an annotation whose TypedDicts pydantic accepts: before Python 3.12 those of typing_extensions."""
     if sys.version_info >= (3, 12):  # pragma: no cover
         return annotation
@@ -207,7 +208,7 @@ def _modern(annotation: Any) -> Any:
     origin = typing.get_origin(annotation)
     if origin is None or origin is typing.Literal or not arguments:
         return annotation
-    renewed = tuple(_modern(argument) for argument in arguments)
+    renewed = tuple(modern(argument) for argument in arguments)
     if renewed == arguments:
         return annotation
     if origin in {typing.Union, types.UnionType}:
@@ -229,7 +230,7 @@ def _modern_typed_dict(annotation: Any) -> Any:
             hint = typing.get_args(hint)[0]
         else:
             marker = typing.Required if name in annotation.__required_keys__ else typing.NotRequired
-        fields[name] = marker[_modern(hint)]
+        fields[name] = marker[modern(hint)]
     renewed: Any = typing_extensions.TypedDict(annotation.__name__, fields)  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues]
     renewed.__doc__ = annotation.__doc__
     return renewed

@@ -9,6 +9,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from toolweave.schema.keywords import types_of
+
 __all__ = ["as_text", "either", "joined"]
 
 _LONGEST = 300
@@ -47,6 +49,9 @@ def either(base: Mapping[str, Any], branches: Sequence[Mapping[str, Any]]) -> tu
         forms.append(" and ".join(dict.fromkeys([*fixed, *wanted])))
     shared = set[str](branches[0].get("required", ())).intersection(*(one.get("required", ()) for one in branches[1:]))
     node["properties"] = properties
+    kinds = [types_of(branch) for branch in branches]
+    if all(kinds):
+        node.setdefault("type", list(dict.fromkeys(name for names in kinds for name in names)))
     required = list(dict.fromkeys([*node.get("required", ()), *sorted(shared)]))
     if required:
         node["required"] = required

@@ -16,12 +16,12 @@ from toolweave.errors import SchemaError
 from toolweave.schema.combine import as_text, either, joined
 from toolweave.schema.keywords import DEFINITIONS, MANY_SCHEMAS, NAMED_SCHEMAS, ONE_SCHEMA, modern, types_of
 from toolweave.schema.limits import check_schema, local_target
-from toolweave.schema.strict import check_strict, close
+from toolweave.schema.strict import check_no_circle, check_strict, close, shut
 
 __all__ = ["Dialect", "Lowered", "lower"]
 
-Dialect: TypeAlias = Literal["openai", "openai-strict", "anthropic", "gemini"]
-"""Whose rules: `"openai"` are those of function calling, `"openai-strict"` those of Structured Outputs."""
+Dialect: TypeAlias = Literal["openai", "openai-strict", "anthropic", "anthropic-strict", "gemini"]
+"""Whose rules: those of function calling, and the strict ones of structured outputs."""
 
 _MAX_HOPS = 32
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]")
@@ -48,6 +48,7 @@ class _Rules:
     formats: frozenset[str] | None = None
     plain_unions: bool = False  # no allOf and no oneOf, and nothing beside a $ref
     closed: bool = False
+    shut: bool = False  # every object takes its own members alone, required or not, and refers to itself nowhere
     names: re.Pattern[str] | None = None
 
 
@@ -56,6 +57,15 @@ _LIMITS = frozenset({"maximum", "minimum", "maxItems", "minItems"})
 _RULES: Mapping[str, _Rules] = {
     "openai": _Rules(),
     "anthropic": _Rules(names=re.compile(r"[a-zA-Z0-9_.-]{1,64}")),
+    "anthropic-strict": _Rules(
+        keeps=_COMMON | {"additionalProperties", "const", "default", "format", "minItems"},
+        formats=frozenset(
+            {"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"},
+        ),
+        plain_unions=True,
+        shut=True,
+        names=re.compile(r"[a-zA-Z0-9_.-]{1,64}"),
+    ),
     "gemini": _Rules(
         keeps=_COMMON | _LIMITS | {"additionalProperties", "format", "prefixItems"},
         formats=frozenset({"date", "date-time", "double", "enum", "float", "int32", "int64", "time"}),
@@ -105,8 +115,8 @@ class _Lowering:
             if keyword in root:
                 lost.append(f"{keyword}: {as_text(root.pop(keyword))}")
         self._check_names(root["properties"])
-        if self._rules.closed and not root["properties"]:
-            root["additionalProperties"] = False
+        if (self._rules.closed or self._rules.shut) and not root["properties"]:
+            root.setdefault("additionalProperties", False)  # a tool without parameters
         out = self._schema(root, "", lost)
         definitions: dict[str, Any] = {}
         while self._waiting:  # each target once, however often it is referred to, itself included
@@ -116,6 +126,8 @@ class _Lowering:
             out["$defs"] = dict(sorted(definitions.items()))
         if self._rules.closed:
             check_strict(out)
+        if self._rules.shut:
+            check_no_circle(definitions)
         return Lowered(schema=out, changes=tuple(dict.fromkeys(self._changes)), fillers=self._fillers)
 
     def _check_names(self, properties: Mapping[str, Any]) -> None:
@@ -165,11 +177,16 @@ class _Lowering:
                 self._note(where, f"{key} is left out")
         if "array" in types_of(out) and "items" not in out:
             out["items"] = {}
-        if self._rules.closed:
-            self._fillers |= close(out, where, cast("dict[str, Any]", node))
+        self._close(out, where, cast("dict[str, Any]", node))
         for phrase in lost:
             self._note(where, f"{phrase.partition(':')[0]} is said in the description")
         return _described(out, lost, beside_ref=not self._rules.plain_unions)
+
+    def _close(self, out: dict[str, Any], where: str, original: Mapping[str, Any]) -> None:
+        if self._rules.closed:
+            self._fillers |= close(out, where, original)
+        elif self._rules.shut:
+            shut(out, where, original)
 
     def _anything(self, schema: Any, where: str) -> dict[str, Any]:
         """Return what stands for `true`, `false`, and what is no schema."""
@@ -181,7 +198,11 @@ class _Lowering:
         rules = self._rules
         if key == "format" and rules.formats is not None:
             return value in rules.formats
-        if key == "enum" and rules.keeps is not None and not rules.closed:  # Gemini: strings and numbers
+        if key == "minItems" and rules.shut:
+            return value in (0, 1)
+        if (
+            key == "enum" and rules.keeps is not None and not (rules.closed or rules.shut)
+        ):  # Gemini: strings and numbers
             return all(isinstance(one, (str, int, float)) and not isinstance(one, bool) for one in value)
         return rules.keeps is None or key in rules.keeps
 
@@ -210,7 +231,7 @@ class _Lowering:
                 lost.append(f"allOf: {as_text(node.pop('allOf'))}")
         if "oneOf" in node and "anyOf" not in node:
             node["anyOf"] = node.pop("oneOf")
-        if "const" in node and not self._rules.closed:
+        if "const" in node and "const" not in (self._rules.keeps or ()):
             node.setdefault("enum", [node.pop("const")])
         return node
 

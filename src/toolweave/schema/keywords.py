@@ -91,7 +91,8 @@ def _dependencies(node: dict[str, Any]) -> None:
         return
     for name, wanted in cast("Mapping[str, Any]", dependencies).items():
         keyword = "dependentRequired" if isinstance(wanted, list) else "dependentSchemas"
-        node.setdefault(keyword, {})[name] = wanted
+        known: Any = node.get(keyword)
+        node[keyword] = {**(cast("Mapping[str, Any]", known) if isinstance(known, Mapping) else {}), name: wanted}
 
 
 def _type(node: dict[str, Any], note: Note) -> None:
@@ -118,8 +119,7 @@ def _type(node: dict[str, Any], note: Note) -> None:
 def _required(node: dict[str, Any], note: Note) -> None:
     required = node.get("required")
     if isinstance(required, list):
-        names = [name for name in cast("list[Any]", required) if isinstance(name, str)]
-        node["required"] = list(dict.fromkeys(names))
+        node["required"] = list(dict.fromkeys(name for name in cast("list[Any]", required) if isinstance(name, str)))
     elif "required" in node:  # draft 3
         del node["required"]
         note("required is no list and left out")
@@ -132,8 +132,10 @@ def _well_formed(key: str, value: Any) -> bool:
         return isinstance(value, (bool, Mapping))
     if key in MANY_SCHEMAS or key in ("enum", "examples"):
         return isinstance(value, list) and bool(value)  # pyright: ignore[reportUnknownArgumentType]
-    if key in NAMED_SCHEMAS or key in DEFINITIONS or key == "dependentRequired":
+    if key in NAMED_SCHEMAS or key in DEFINITIONS:
         return isinstance(value, Mapping)
+    if key == "dependentRequired":
+        return isinstance(value, Mapping) and all(map(_is_names, cast("Mapping[str, Any]", value).values()))
     if key in _NUMBERS:
         return isinstance(value, (int, float)) and not isinstance(value, bool) and (key != "multipleOf" or value > 0)
     if key in _COUNTS:
@@ -145,3 +147,7 @@ def _is_count(value: Any) -> bool:
     if isinstance(value, float):
         return value.is_integer() and value >= 0
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in cast("list[Any]", value))

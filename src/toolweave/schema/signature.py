@@ -21,6 +21,7 @@ from toolweave.schema.annotations import (
     documentation,
     function_name,
     implementation,
+    modern,
     read_signature,
 )
 from toolweave.schema.docstring import parse_docstring
@@ -30,7 +31,7 @@ from toolweave.schema.validate import Validator
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
-__all__ = ["MappingSignature", "Signature", "derive", "schema_of"]
+__all__ = ["MappingSignature", "Signature", "adapter_of", "derive", "schema_of", "validation_problems"]
 
 _log = logging.getLogger("toolweave.schema")
 
@@ -92,7 +93,7 @@ class Signature:
         try:
             return self._arguments.validate_python(arguments), ()
         except ValueError as exc:
-            return {}, _problems(cast("ValidationError", exc))
+            return {}, validation_problems(cast("ValidationError", exc))
 
     def dump(self, value: Any) -> Any:
         """Return a returned value as JSON, by the return annotation when `output_schema` was derived from it."""
@@ -172,7 +173,7 @@ def schema_of(kind: Any, *, serialization: bool = False, what: str = "the type")
     Raises:
         SchemaError: The type has no JSON form.
     """
-    return _json_schema(_adapter(kind, what), "serialization" if serialization else "validation", what)
+    return _json_schema(adapter_of(kind, what), "serialization" if serialization else "validation", what)
 
 
 def _arguments_adapter(
@@ -186,7 +187,7 @@ def _arguments_adapter(
     shape: Any = TypedDict(name, fields)  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues]
     shape.__pydantic_config__ = ConfigDict(extra="forbid")
     try:
-        adapter = _adapter(shape, f"function {name!r}")
+        adapter = adapter_of(shape, f"function {name!r}")
         _json_schema(adapter, "validation")
     except (PydanticUserError, SchemaError):
         for parameter in parameters:  # name the one at fault
@@ -223,7 +224,7 @@ def _returned_adapter(returns: Any, opaque: tuple[type, ...]) -> TypeAdapter[Any
     if isinstance(returns, type) and opaque and issubclass(returns, opaque):
         return None
     try:
-        adapter = _adapter(returns, "the return type")
+        adapter = adapter_of(returns, "the return type")
         schema = _json_schema(adapter, "serialization")
     except SchemaError as exc:
         _log.debug("no output schema: %s", exc)
@@ -231,12 +232,17 @@ def _returned_adapter(returns: Any, opaque: tuple[type, ...]) -> TypeAdapter[Any
     return adapter if schema.get("type") == "object" else None
 
 
-def _adapter(kind: Any, what: str) -> TypeAdapter[Any]:
+def adapter_of(kind: Any, what: str = "the type") -> TypeAdapter[Any]:
+    """Return what validates values of a type.
+
+    Raises:
+        SchemaError: The type has no JSON form.
+    """
     from pydantic import TypeAdapter
     from pydantic.errors import PydanticUserError
 
     try:
-        return TypeAdapter(kind)
+        return TypeAdapter(modern(kind))
     except (PydanticUserError, NameError, TypeError) as exc:
         raise SchemaError(f"{what} has no JSON form: {str(exc).partition(chr(10))[0]}") from None
 
@@ -291,7 +297,7 @@ def _closed(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _problems(exc: ValidationError) -> tuple[Problem, ...]:
+def validation_problems(exc: ValidationError) -> tuple[Problem, ...]:
     """Return pydantic's findings without the values it found them in."""
     errors = exc.errors(include_input=False, include_url=False, include_context=False)
     return tuple(Problem(path=path_text(error["loc"]), message=error["msg"]) for error in errors)

@@ -1,4 +1,4 @@
-"""What OpenAI's Structured Outputs ask of a schema: every object closed, every member required, every type named.
+"""What structured outputs ask of a schema: every object closed; at OpenAI every member required, every type named.
 
 A member that may be left out is made nullable instead; `drop_fillers` takes the nulls out of what the model wrote.
 Pure; the bounds are those of the guide "Structured Outputs", section "Supported schemas".
@@ -13,7 +13,7 @@ from toolweave.errors import SchemaError
 from toolweave.schema.keywords import types_of
 from toolweave.schema.limits import local_target
 
-__all__ = ["check_strict", "close", "drop_fillers"]
+__all__ = ["check_no_circle", "check_strict", "close", "drop_fillers", "shut"]
 
 _MAX_PROPERTIES = 5000
 _MAX_DEPTH = 10
@@ -56,6 +56,35 @@ def _close_object(out: dict[str, Any], where: str, original: Mapping[str, Any]) 
     out["required"] = list(properties)
     out["additionalProperties"] = False
     return bool(filled)
+
+
+def shut(out: dict[str, Any], where: str, original: Mapping[str, Any]) -> None:
+    """Close one lowered schema for Anthropic's structured outputs, in place; what is optional stays so.
+
+    Raises:
+        SchemaError: It is an object with members of any name.
+    """
+    if "object" not in types_of(out) and "properties" not in out:
+        return
+    if original.get("additionalProperties", not out.get("properties")) is not False or "patternProperties" in original:
+        raise SchemaError("structured outputs have no objects with members of any name", pointer=where)
+    out["additionalProperties"] = False
+
+
+def check_no_circle(definitions: Mapping[str, Any]) -> None:
+    """Refuse definitions that lead back to themselves.
+
+    Raises:
+        SchemaError: Naming one that does.
+    """
+    leads = {name: set(_references(definition)) for name, definition in definitions.items()}
+    while True:
+        ends = {name for name, targets in leads.items() if not targets & leads.keys()}
+        if not ends:
+            break
+        leads = {name: targets for name, targets in leads.items() if name not in ends}
+    if leads:
+        raise SchemaError("structured outputs have no schemas within themselves", pointer=f"/$defs/{min(leads)}")
 
 
 def check_strict(schema: Mapping[str, Any]) -> None:
@@ -148,6 +177,12 @@ def _nullable(node: dict[str, Any]) -> dict[str, Any]:
 
 def _type_of(value: Any) -> str:
     return next((name for kind, name in _TYPES if isinstance(value, kind)), "object")
+
+
+def _references(definition: Mapping[str, Any]) -> Iterator[str]:
+    for node, _ in _objects(definition):
+        if isinstance(reference := node.get("$ref"), str):
+            yield reference.rpartition("/")[2]
 
 
 def _objects(schema: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], int]]:

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from toolweave.errors import StoreError
-from toolweave.state.store import Document
+from toolweave.state.store import Document, to_json
 
 __all__ = ["MemoryStore"]
 
@@ -80,7 +80,7 @@ class MemoryStore:
         Raises:
             StoreError: The store is full, or the value is no JSON.
         """
-        text = _dump(collection, key, value)
+        text = to_json(collection, key, value)
         with self._lock:
             now = self._expire()
             old = self._entry(collection, key)
@@ -169,13 +169,6 @@ class MemoryStore:
     def _is_current(self, due: tuple[float, int, str, str]) -> bool:
         entry = self._entry(due[2], due[3])
         return entry is not None and entry.revision == due[1]
-
-
-def _dump(collection: str, key: str, value: Any) -> str:
-    try:
-        return json.dumps(value, allow_nan=False, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError) as exc:
-        raise StoreError(f"{key!r} is no JSON: {exc}", collection=collection) from None
 
 
 def _document(key: str, entry: _Entry) -> Document:

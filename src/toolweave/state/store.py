@@ -5,12 +5,15 @@ Says what a store promises; knows no store.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
-__all__ = ["Document", "Store"]
+from toolweave.errors import StoreError
+
+__all__ = ["Document", "Store", "to_json"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,3 +82,15 @@ class Store(Protocol):
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool | None: ...
+
+
+def to_json(collection: str, key: str, value: Any) -> str:
+    """Return the value of a document as ASCII text, for stores.
+
+    Raises:
+        StoreError: It is no JSON; NaN is none.
+    """
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise StoreError(f"{key!r} is no JSON: {exc}", collection=collection) from None

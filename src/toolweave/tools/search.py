@@ -40,7 +40,6 @@ _COMMON = frozenset(
         "that the their them then these this those to use used uses using want when where which will with you your"
     )
 )
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

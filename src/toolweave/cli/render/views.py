@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["heading", "seconds_text", "size_text", "summary", "table"]
+__all__ = ["difference", "heading", "seconds_text", "size_text", "summary", "table"]
 
 _SUMMARY = 120
 
@@ -49,6 +49,15 @@ def heading(name: str, *details: str) -> Text:
             text.append("  ")
             text.append(safe_text(detail), style="dim")
     return text
+
+
+def difference(line: str) -> Text:
+    """Return a line of a unified diff in its colour."""
+    from rich.text import Text  # as above
+
+    styles = {"+++": "bold", "---": "bold", "@@": "cyan", "+": "green", "-": "red"}
+    style = next((style for start, style in styles.items() if line.startswith(start)), "")
+    return Text(safe_text(line, multiline=True), style=style)
 
 
 def summary(description: str) -> str:
