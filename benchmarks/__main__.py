@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.agents import agents
 from benchmarks.calls import calls, extremes
 from benchmarks.catalog import catalog
 from benchmarks.clients import CLIENTS
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, Callable[[Settings], list[Figure]]] = {
     "post": post,
     "serving": serving,
     "catalog": catalog,
+    "agents": agents,
 }
 DEFAULT_TRANSPORTS = ("stdio", "http")
 PAGE_MARKS = ("<!-- ratios -->\n", "<!-- /ratios -->\n")

@@ -142,6 +142,7 @@ HEADINGS: dict[str, tuple[str, Callable[[Figure], float | None]]] = {
     "post": ("CPU of one POST, in units of raw", lambda row: row.cpu_ratio),
     "serving": ("CPU of a server per call, in units of raw", lambda row: row.cpu_ratio),
     "catalog": ("CPU of a server with many tools, in units of one with few", lambda row: row.cpu_ratio),
+    "agents": ("CPU of an agent, in units of toolweave's", lambda row: row.cpu_ratio),
     "start of a process": ("CPU of an import", lambda row: row.cpu_ratio),
 }
 """Benchmark -> heading of its table and the ratio in its cells."""

@@ -154,7 +154,7 @@ def pairs(figures: Sequence[Figure]) -> list[Verdict]:
         if hangs is not None and healthy is not None:
             text = "one of 20 servers hangs: time to the first tool of the healthy case"
             verdicts.append(verdict(text, 1.2, hangs / healthy, f"{kind} server"))
-    verdicts += served(figures)
+    verdicts += served(figures) + agents(figures)
     posts = {row.contender: row.cpu for row in figures if row.benchmark == "post"}
     if {"toolweave", "aiohttp"} <= set(posts):
         text = "one POST through the lean lane: CPU of aiohttp"
@@ -175,6 +175,19 @@ def served(figures: Sequence[Figure]) -> list[Verdict]:
         elif other is not None and row.p50 is not None and other.p50:
             text = "served tool over stdio: time of the SDK's MCPServer"
             verdicts.append(verdict(text, 1 / 3, row.p50 / other.p50, case))
+    return verdicts
+
+
+def agents(figures: Sequence[Figure]) -> list[Verdict]:
+    """Return the verdicts on the agent: beside the better of the peers, whose rows are in units of ours."""
+    peers: dict[str, list[float]] = {}
+    for row in figures:
+        if row.benchmark == "agents" and row.contender != "toolweave":
+            peers.setdefault(row.case, []).append(row.cpu_ratio)
+    verdicts: list[Verdict] = []
+    for case, ratios in peers.items():
+        what, limit = ("request from many tools", 1 / 5) if case.startswith("request") else ("agent's turn", 1 / 3)
+        verdicts.append(verdict(f"{what}: CPU of the better peer", limit, 1 / max(min(ratios), 1e-9), case))
     return verdicts
 
 

@@ -98,6 +98,7 @@ def look(*statements: str, how: str = ONE) -> list[Seen]:
         "toolweave.tools",
         "toolweave.config",
         "toolweave.schema",
+        "toolweave.compose.agent",
         "toolweave.serve",
         "toolweave.serve.server",
     ],

@@ -116,16 +116,28 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def on_terminal(*args: object, cwd: Path | None = None, columns: int = 120) -> Generator[Terminal]:
-    """Run the command with all three streams on a new terminal; it is killed at the end if it still runs."""
+def on_terminal(
+    *args: object,
+    cwd: Path | None = None,
+    columns: int = 120,
+    program: Sequence[str] = COMMAND,
+    env: Mapping[str, str] | None = None,
+) -> Generator[Terminal]:
+    """Run a command, `toolweave` by default, on a new terminal; it is killed at the end if it still runs."""
     master, slave = pty.openpty()
-    env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "CI")}
-    env |= {"TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "50"}
-    command = [*COMMAND, *map(str, args)]
+    plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "CI")}
+    terminal = {"TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "50"}
+    command = [*program, *map(str, args)]
     # a session of its own, whose controlling terminal this becomes: Ctrl-C must arrive as SIGINT
     starter = [sys.executable, "-c", _STARTER, *command]
     with subprocess.Popen(
-        starter, stdin=slave, stdout=slave, stderr=slave, cwd=cwd, env=env, start_new_session=True
+        starter,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        cwd=cwd,
+        env={**plain, **terminal, **(env or {})},
+        start_new_session=True,
     ) as p:
         os.close(slave)
         try:

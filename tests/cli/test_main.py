@@ -32,7 +32,7 @@ from toolweave.errors import (
 
 Cli = Callable[..., Done]
 
-VERBS = ["tools", "call", "resources", "prompts", "status", "doctor", "serve", "init", "demo"]
+VERBS = ["tools", "call", "resources", "prompts", "status", "doctor", "chat", "serve", "init", "add", "demo"]
 
 
 def test_help_names_every_verb_in_full(cli: Cli) -> None:
@@ -40,7 +40,7 @@ def test_help_names_every_verb_in_full(cli: Cli) -> None:
 
     assert done.code == 0
     listed = done.out.split("Commands:\n")[1].splitlines()
-    assert [line.split()[0] for line in listed] == VERBS
+    assert [line.split()[0] for line in listed] == [*VERBS, "components", "runs"]
     assert not any(line.endswith("...") for line in listed)
 
 

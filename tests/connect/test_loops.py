@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from importlib.util import find_spec
 
+import anyio
 import pytest
 
 from tests.connect.targets import eventually, group_lives, pid_of
 from tests.servers.fixtures import echo_command, fault_command, http_server
-from toolweave import ConnectionState, connect_mcp
+from toolweave import Callbacks, ConnectionState, SamplingResult, connect_mcp
+from toolweave.testing import stdio_server_command
 
 
 def loop_factories() -> list[Callable[[], asyncio.AbstractEventLoop]]:
@@ -51,6 +54,24 @@ def test_http_works_on_each_event_loop(number: int) -> None:
     with http_server("--era", "dual") as url, asyncio.Runner(loop_factory=loop_factories()[number]) as runner:
         assert runner.run(use(url)) == "hi"
         assert runner.run(use(url)) == "hi"
+
+
+def test_what_a_server_asks_and_reports_is_taken_where_sniffio_is_installed() -> None:
+    assert find_spec("sniffio") is not None  # OpenAI's and Anthropic's SDKs bring it; anyio then asks it
+    reported: list[float] = []
+
+    async def use() -> str:
+        callbacks = Callbacks(sampling=lambda request: SamplingResult(content="said", model="parrot"))
+        command = stdio_server_command("--asks", "--version", "2025-11-25")
+        with anyio.fail_after(60):
+            async with connect_mcp(command, callbacks=callbacks) as connection:
+                await connection.call_tool(
+                    "steps_later", {"steps": 2}, on_progress=lambda progress: reported.append(progress.progress)
+                )
+                return (await connection.call_tool("sample")).text
+
+    assert "said" in asyncio.run(use())  # not in a test of anyio's, which tells sniffio the library
+    assert reported == [1, 2]
 
 
 def test_loops_in_several_threads_do_not_disturb_each_other() -> None:

@@ -13,7 +13,13 @@ import toolweave
 from tests.docs.pages import CHECKOUT, filled, pages, tables
 from toolweave.config import ServerConfig, known_transports, server_config
 
-ROOMS = ["toolweave", *(f"toolweave.{room}" for room in ("tools", "config", "connect", "hub", "schema", "testing"))]
+ROOMS = [
+    "toolweave",
+    *(
+        f"toolweave.{room}"
+        for room in ("tools", "config", "connect", "hub", "schema", "testing", "agent", "compose", "models")
+    ),
+]
 VOCABULARIES = ["Axle", "AIDK", "squidbot", "Axiom MCP", "kitn"]
 NAMES = "docs/from-the-designs-names.md"
 

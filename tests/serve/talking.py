@@ -13,8 +13,8 @@ import anyio
 from toolweave.errors import RequestError
 from toolweave.serve.changes import Changes
 from toolweave.serve.codes import CAPABILITIES, MODERN_VERSION, PROTOCOL_VERSION
+from toolweave.serve.duplex.inprocess import ClientEnd, in_process
 from toolweave.serve.endpoint import Endpoint
-from toolweave.serve.inprocess import ClientEnd, in_process
 
 __all__ = ["Talk", "Talkative", "talking"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -25,6 +25,7 @@ from tests.serve.exchanges import (
 )
 from tests.serve.offered import Doings, doing_server
 from tests.serve.serving import served_http
+from toolweave.serve.changes import PROMPTS, RESOURCES, TOOLS
 from toolweave.serve.http.app import HttpLimits
 from toolweave.serve.http.asgi import read_body
 
@@ -333,3 +334,40 @@ async def test_many_calls_at_once_are_all_answered() -> None:
             tasks.start_soon(one, url)
 
     assert [json.loads(answer.body)["result"]["content"][0]["text"] for answer in answers] == ["3"] * 200
+
+
+@asynccontextmanager
+async def unread_changes(limits: HttpLimits) -> AsyncGenerator[tuple[SocketStream, Callable[[], Awaitable[None]]]]:
+    """Fill the stream of a session that reads nothing; yield it, and what tells of more changes."""
+    server = doing_server()
+
+    async def tell() -> None:
+        for _ in range(100):
+            for topic in (TOOLS, PROMPTS, RESOURCES):
+                server.changes.tell(topic, {"_meta": {"much": "x" * 500_000}})
+            await anyio.sleep(0.005)  # or they become one change
+
+    async with served_http(server, limits=limits) as url:
+        _, session = await handshake(url)
+        server.changes.debounce = 0
+        async with connected(url) as stream:
+            await stream.send(head(url, "GET", session))
+            assert b"200 OK" in await stream.receive()
+            await tell()
+            yield stream, tell
+
+
+async def test_changes_that_a_client_does_not_read_do_not_pile_up() -> None:
+    async with unread_changes(HttpLimits(shutdown_seconds=2)) as (_, tell):
+        filled = len(anyio.get_running_tasks())
+        for _ in range(4):
+            await tell()
+        assert len(anyio.get_running_tasks()) < filled + 20
+
+
+async def test_a_stream_of_changes_that_nobody_reads_is_ended(caplog: pytest.LogCaptureFixture) -> None:
+    async with unread_changes(HttpLimits(shutdown_seconds=2, stalled_seconds=0.5)) as (stream, _):
+        await eventually(lambda: "left its stream unread" in caplog.text)
+        with anyio.fail_after(60):
+            async for _ in stream:
+                pass

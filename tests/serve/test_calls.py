@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -528,3 +529,37 @@ async def test_a_foreign_tool_is_listed_with_the_schema_that_its_server_gave_it(
     assert listed.name == "up_add"
     assert listed.parameters["required"] == ["a", "b"]
     assert result.text == "3"
+
+
+@pytest.mark.requirement("C31")
+@pytest.mark.parametrize("setting", [
+    {"expose_errors": "Masked"},
+    {"expose_errors": ""},
+    {"page_size": 0},
+    {"page_size": -1},
+    {"ttl_ms": -1},
+    {"cache_scope": "shared"},
+])  # fmt: skip
+def test_a_setting_that_is_none_is_refused_before_anything_is_served(setting: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(setting))):
+        create_mcp_server(name="x", version="1", **setting)
+
+
+async def test_tools_that_go_while_they_run_leave_nothing_behind() -> None:
+    server = serve()
+
+    def passing(number: int) -> Tool:
+        async def go() -> dict[str, int]:
+            server.remove_tool(f"passing_{number}")
+            return {"number": number}
+
+        return tool(go, name=f"passing_{number}")
+
+    async with connected(server) as connection:
+        for number in range(300):
+            server.tool(passing(number))
+            await connection.call_tool(f"passing_{number}")
+        gc.collect()
+        left = [one for one in gc.get_objects() if isinstance(one, ToolSpec) and one.name.startswith("passing_")]
+
+    assert len(left) < 200

@@ -13,7 +13,7 @@ from tests.serve.raw import LEGACY, MODERN, Json, Raw, raw_client
 from toolweave import RequestError
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.serve.codes import CAPABILITIES, PROTOCOL_VERSION
-from toolweave.serve.conversation import Conversation
+from toolweave.serve.duplex.conversation import Conversation
 from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.request import Method, Request
 

@@ -10,11 +10,13 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
+import anyio
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
+from tests.connect.targets import eventually
 from tests.serve.exchanges import call, events, exchange, handshake
 from tests.serve.offered import doing_server
 from tests.serve.serving import served_http
@@ -205,14 +207,16 @@ def signed(key: Any = KEY, algorithm: str = "RS256", key_id: str = "k1", **claim
 
 
 @contextmanager
-def published(keys: list[dict[str, Any]]) -> Generator[tuple[str, list[str]]]:
-    """Publish keys on a port; yield the URL and the paths that were asked for."""
+def published(keys: list[dict[str, Any]], go: threading.Event | None = None) -> Generator[tuple[str, list[str]]]:
+    """Publish keys on a port, each time when `go` is set; yield the URL and the paths that were asked for."""
     asked: list[str] = []
 
     class Page(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
             body = json.dumps({"keys": keys}).encode()
+            if go is not None:
+                go.wait(30)
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -271,6 +275,25 @@ async def test_keys_are_asked_for_once_however_many_unknown_ones_tokens_name() -
         assert await auth.identify(signed()) is not None
 
     assert len(asked) == 1
+
+
+async def test_a_key_that_is_known_waits_for_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolweave.serve.http.auth._PublishedKeys.PAUSE_SECONDS", 0)
+    go = threading.Event()
+    with published([as_jwk(KEY, "k1")], go) as (keys, asked):
+        auth = JwtAuth(issuer=ISSUER, audience=AUDIENCE, jwks_url=keys)
+        go.set()
+        assert await auth.identify(signed()) is not None
+        go.clear()
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(auth.identify, signed(key_id="made-up"))
+                await eventually(lambda: len(asked) == 2)
+                with anyio.fail_after(5):
+                    assert await auth.identify(signed()) is not None
+                go.set()
+        finally:
+            go.set()
 
 
 async def test_an_issuer_that_cannot_be_reached_lets_nobody_in(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
@@ -15,6 +16,7 @@ from typing import Any, Self
 import anyio
 import anyio.abc
 import pytest
+import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
@@ -364,3 +366,49 @@ async def test_an_open_endpoint_that_others_can_reach_is_warned_of(
         tasks.cancel_scope.cancel()
 
     assert ("open to everybody" in caplog.text) is warned
+
+
+async def test_a_client_that_goes_away_ends_its_call_whoever_runs_the_event_loop() -> None:
+    async def serve() -> bool:
+        doings, bound = Doings(), socket.create_server(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}/mcp"
+        server = uvicorn.Server(uvicorn.Config(doing_server(doings).asgi_app(), log_config=None))
+        body = call_body("wait")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.serve, [bound])
+            async with connected(url) as stream:
+                await stream.send(
+                    head(url, headers={**modern_headers("wait"), "Content-Length": str(len(body))}) + body
+                )
+                await doings.started.wait()
+            with anyio.move_on_after(30):
+                await doings.cancelled.wait()
+            server.should_exit = server.force_exit = True
+        return doings.cancelled.is_set()
+
+    # as `uvicorn module:app` does; anyio.run would tell every timer which event loop it is on
+    assert await anyio.to_thread.run_sync(lambda: asyncio.run(serve()))
+
+
+async def test_a_session_hears_of_changes_whoever_makes_them_and_runs_the_event_loop() -> None:
+    async def serve() -> bytes:
+        bound = socket.create_server(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}/mcp"
+        registry = ToolRegistry()
+        made = create_mcp_server(name="changing", version="1", tools=registry)
+        server = uvicorn.Server(uvicorn.Config(made.asgi_app(), log_config=None))
+        data = b""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.serve, [bound])
+            _, session = await handshake(url)
+            async with connected(url) as stream:
+                await stream.send(head(url, "GET", session))
+                await stream.receive()
+                await anyio.to_thread.run_sync(registry.add, tool(lambda: 1, name="one"))
+                with anyio.move_on_after(30):
+                    while b"list_changed" not in data:
+                        data += await stream.receive()
+            server.should_exit = server.force_exit = True
+        return data
+
+    assert b"notifications/tools/list_changed" in await anyio.to_thread.run_sync(lambda: asyncio.run(serve()))

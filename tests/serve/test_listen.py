@@ -275,3 +275,10 @@ async def test_each_era_has_its_own_way_only(version: str, method: str) -> None:
             await talk.ask(method, {"uri": "a://b", "notifications": {}})
 
     assert refused.value.code == -32601
+
+
+async def test_a_conversation_cannot_keep_a_uri_of_any_length() -> None:
+    async with talking(Board(), "2025-11-25") as talk:
+        assert await talk.ask("resources/subscribe", {"uri": f"a://{'x' * 8000}"}) == {}
+        with pytest.raises(RequestError, match="8192 characters"):
+            await talk.ask("resources/subscribe", {"uri": f"a://{'x' * 9000}"})

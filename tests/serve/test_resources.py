@@ -487,3 +487,8 @@ async def test_a_variable_may_have_a_default_that_no_uri_gives() -> None:
         return f"{x} {style}"
 
     assert (await contents(make(read), "a://1"))[0]["text"] == "1 plain"
+
+
+def test_a_resource_is_not_made_without_its_uri() -> None:
+    with pytest.raises(TypeError, match="with its URI"):
+        resource(lambda: "text")  # type: ignore[arg-type]  # `@resource` without parentheses

@@ -256,3 +256,31 @@ async def test_a_server_without_tasks_declares_none(era: str) -> None:
     async with connected(server, "inprocess", era) as connection:
         assert "tasks" not in connection.capabilities
         assert "extensions" not in connection.capabilities
+
+
+@EACH_ERA
+async def test_a_store_that_takes_nothing_any_more_costs_its_task_and_nobody_else(era: str) -> None:
+    class Full(MemoryStore):
+        full = False
+
+        async def put(self, *args: Any, **options: Any) -> int | None:
+            if self.full:
+                raise OSError("no space left")
+            return await super().put(*args, **options)
+
+    store = Full()
+
+    async def fill() -> str:
+        store.full = True
+        return "done"
+
+    server = working(store=store, tasks={"fill": "required"})
+    server.tool(fill)
+    async with served_http(server) as url, connect_mcp({"url": url, "protocol": era}) as connection:
+        with anyio.fail_after(30), pytest.raises(ProtocolError, match="cannot be kept"):
+            await connection.call_tool("fill")
+        store.full = False
+        with anyio.fail_after(30):
+            works = await connection.call_tool("slow", {"a": 1})
+
+    assert works.structured_content == {"sum": 2}

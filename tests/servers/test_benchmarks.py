@@ -55,6 +55,27 @@ def test_every_kind_of_job_is_done_by_the_baseline_and_by_us(name: str, only: st
     )
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["32 local calls", "request from 1,000 tools"])
+def test_an_agent_is_measured_in_units_of_ours(case: str) -> None:
+    done = bench("agents", "--only", case, "--client", "toolweave")
+
+    (row,) = json.loads(done.stdout)["figures"]
+    assert (row["contender"], row["cpu_ratio"]) == ("toolweave", 1.0), done.stderr.decode()
+    assert row["cpu"] > 0
+
+
+@pytest.mark.parametrize(("case", "limit"), [("one turn", 3), ("request from many tools", 5)])
+def test_an_agent_is_held_against_the_better_of_its_peers(case: str, limit: float) -> None:
+    def met(better: float) -> bool:
+        samples = {"toolweave": [Sample(1, 1)], "a": [Sample(better, 1)], "b": [Sample(better + 9, 1)]}
+        (verdict,) = judge(compare("agents", case, samples, baseline="toolweave"))
+        return verdict.met
+
+    assert met(limit)
+    assert not met(limit - 0.1)
+
+
 @pytest.mark.parametrize("wrong", [["nothing"], ["calls", "--client", "nobody"]])
 def test_an_unknown_benchmark_or_client_is_refused(wrong: list[str]) -> None:
     done = bench(*wrong)

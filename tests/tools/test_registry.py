@@ -13,6 +13,7 @@ from toolweave import (
     CallContext,
     DuplicateToolError,
     ErrorKind,
+    SchemaError,
     Tool,
     ToolCall,
     ToolError,
@@ -233,3 +234,52 @@ def test_conflicting_names_of_the_constructor_follow_its_policy() -> None:
     registry = ToolRegistry([tool(again, name="x"), tool(again, name="x")], on_conflict="rename")
 
     assert registry.list().names == ("x", "x_2")
+
+
+def test_definitions_stay_the_same_objects_while_other_tools_come_and_go() -> None:
+    registry = ToolRegistry([greet, add])
+    registry.alias("say_hello", "greet")
+    before = registry.snapshot()
+
+    registry.remove("add")
+
+    assert registry.snapshot() is registry.snapshot()
+    assert registry.snapshot()[0] is before[0]
+    assert registry.snapshot().version > before.version
+
+
+@pytest.mark.requirement("C9")
+def test_each_change_is_told_by_its_names_and_version() -> None:
+    registry, heard = ToolRegistry([greet]), list[ToolsChanged]()
+    registry.subscribe(heard.append)
+
+    registry.add(add)
+    registry.alias("plus", "add")
+    registry.add(tool(add, description="Other words."), on_conflict="replace")
+    registry.add(add, on_conflict="skip")
+    registry.remove("add")
+
+    told = [(change.added, change.changed, change.removed) for change in heard]
+    assert told == [(("add",), (), ()), ((), ("add",), ()), ((), ("add",), ()), ((), (), ("add",))]
+    assert [change.version for change in heard] == [2, 3, 4, 5]
+    assert registry.snapshot().version == 5
+
+
+def test_a_method_without_its_object_is_refused() -> None:
+    class Counter:
+        def count(self, by: int) -> int:
+            return by
+
+        @tool
+        def more(self, by: int) -> int:
+            return by
+
+    for method in (Counter.count, Counter.more):
+        with pytest.raises(SchemaError, match="wants its self"):
+            ToolRegistry([method])
+    assert [one.name for one in ToolRegistry([Counter().count, Counter().more]).list()] == ["count", "more"]
+
+
+def test_a_tool_is_no_name() -> None:
+    with pytest.raises(TypeError, match="name='greet'"):
+        tool("greet")  # type: ignore[call-overload]  # as another framework has it

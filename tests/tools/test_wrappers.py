@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -17,6 +18,7 @@ from toolweave import (
     TextContent,
     ToolCall,
     ToolError,
+    ToolRegistry,
     ToolResult,
     ToolsChanged,
     Toolset,
@@ -321,3 +323,30 @@ async def test_all_wrappers_stack() -> None:
     assert tools.names == ("look", "other")
     assert tools["look"].input_schema == {"a": 1}
     assert (await tools["look"].execute({})).text == "read ran"
+
+
+def without_other(registry: Toolset) -> Toolset:
+    return filtered(registry, exclude={"other"})
+
+
+def under_another_name(registry: Toolset) -> Toolset:
+    return renamed(registry, {"greet": "hello"})
+
+
+def beside_a_server(registry: Toolset) -> Toolset:
+    return combined(prefixed(registry, "my"), Scripted([spec("read")]))
+
+
+@pytest.mark.requirement("R102")
+@pytest.mark.parametrize("wrap", [without_other, under_another_name, beside_a_server])
+async def test_uses_of_an_old_name_are_counted_behind_wrappers_too(wrap: Callable[[Toolset], Toolset]) -> None:
+    def greet(a: int) -> int:
+        return a
+
+    registry = ToolRegistry([greet])
+    registry.alias("say_hello", "greet")
+
+    result = await run(wrap(registry), "say_hello")
+
+    assert result.text == "1"
+    assert registry.aliases["say_hello"].uses == 1

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Annotated, Any
 
 import typer
 
-from toolweave.cli.commands import add, call, components, demo, doctor, init, prompts, resources, serve, status, tools
+from toolweave.cli.chatting.options import CHAT_DEFAULTS, ChatOptions
+from toolweave.cli.commands import (
+    add,
+    call,
+    chat,
+    components,
+    demo,
+    doctor,
+    init,
+    prompts,
+    resources,
+    runs,
+    serve,
+    status,
+    tools,
+)
 from toolweave.cli.exits import CommandError, ExitCode, exit_code_of, is_expected
 from toolweave.cli.options import takes, takes_target
 
@@ -52,14 +67,44 @@ for _verb in (tools, call, resources, prompts, status, doctor):
     _name = _verb.__name__.rpartition(".")[2]
     _usage = "[OPTIONS]" if _verb in (call, prompts) else _AD_HOC
     app.command(_name, epilog=_epilog(_verb.EXAMPLES), options_metavar=_usage)(takes_target(getattr(_verb, _name)))
+app.command("chat", epilog=_epilog(chat.EXAMPLES), options_metavar=_AD_HOC)(
+    takes(chat.chat, "options", ChatOptions, CHAT_DEFAULTS)
+)
 app.command("serve", epilog=_epilog(serve.EXAMPLES))(takes(serve.serve, "options", serve.ServeOptions, serve.DEFAULTS))
 app.command("init", epilog=_epilog(init.EXAMPLES))(_exits(init.init))
 app.command("add", epilog=_epilog(add.EXAMPLES))(_exits(add.add))
-_components = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(_components, name="components", help=components.HELP)
-for _name, _example in components.EXAMPLES.items():
-    _components.command(_name, epilog=_epilog(_example))(_exits(components.COMMANDS[_name]))
 app.command("demo", epilog=_epilog(demo.EXAMPLES))(_exits(demo.demo))
+
+
+def _group(name: str, text: str, examples: Mapping[str, str], functions: Mapping[str, Callable[..., None]]) -> None:
+    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    app.add_typer(group, name=name, help=text)
+    for verb, function in functions.items():
+        group.command(verb, epilog=_epilog(examples[verb]))(function)
+
+
+_group(
+    "components",
+    components.HELP,
+    components.EXAMPLES,
+    {
+        "list": _exits(components.list_components),
+        "diff": _exits(components.diff),
+        "update": _exits(components.update),
+        "remove": _exits(components.remove),
+    },
+)
+_group(
+    "runs",
+    runs.HELP,
+    runs.EXAMPLES,
+    {
+        "spawn": takes(runs.spawn, "options", ChatOptions, CHAT_DEFAULTS),
+        "list": _exits(runs.list_runs),
+        "show": _exits(runs.show_run),
+        "cancel": _exits(runs.cancel),
+    },
+)
 
 
 def _version(wanted: bool) -> None:

@@ -15,7 +15,7 @@ import typer
 
 from toolweave.cli.exits import ExitCode
 
-__all__ = ["JsonOption", "StrictOption", "Target", "takes", "takes_target"]
+__all__ = ["TARGET_DEFAULTS", "JsonOption", "StrictOption", "Target", "takes", "takes_target"]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a view for people.")]
 StrictOption = Annotated[bool, typer.Option("--strict", help="Exit with 3 when any server fails.")]
@@ -79,7 +79,7 @@ class Target:
         return bool(self.url or self.command)
 
 
-_DEFAULTS: dict[str, Any] = {  # what each option is when it is not given
+TARGET_DEFAULTS: dict[str, Any] = {  # what each option is when it is not given
     "config": [],
     "server": [],
     "url": None,
@@ -92,7 +92,7 @@ _DEFAULTS: dict[str, Any] = {  # what each option is when it is not given
 
 def takes_target(function: Callable[..., ExitCode]) -> Callable[..., None]:
     """Give a command the shared options; it receives them as `target` and returns its exit code."""
-    return takes(function, "target", Target, _DEFAULTS)
+    return takes(function, "target", Target, TARGET_DEFAULTS)
 
 
 def takes(

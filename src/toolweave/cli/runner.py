@@ -20,32 +20,35 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-def run(body: Callable[[], Awaitable[ExitCode]], *, verbose: bool = False) -> ExitCode:
+def run(
+    body: Callable[[], Awaitable[ExitCode]], *, verbose: bool = False, interrupt: Callable[[], bool] | None = None
+) -> ExitCode:
     """Run a coroutine function to its end and return its exit code, `INTERRUPTED` when a signal stopped it.
 
     A second signal changes nothing: closing is bounded, and a server must not outlive the command.
-    What the body raises is raised, an exception group of one as that one.
+    What the body raises is raised, an exception group of one as that one. `interrupt` is asked first at Ctrl-C: when it
+    returns True it has dealt with that.
     """
     import anyio  # --help imports this module
 
     with errors_to_screen(verbose=verbose):
         try:
-            return anyio.run(_supervise, body)
+            return anyio.run(_supervise, body, interrupt)
         except ExceptionGroup as group:
             raise _single(group) from None
 
 
-async def _supervise(body: Callable[[], Awaitable[ExitCode]]) -> ExitCode:
+async def _supervise(body: Callable[[], Awaitable[ExitCode]], interrupt: Callable[[], bool] | None) -> ExitCode:
     import anyio  # as above
 
     outcome = ExitCode.INTERRUPTED
-    with anyio.CancelScope() as scope, _cancelled_by_signals(scope):
+    with anyio.CancelScope() as scope, _cancelled_by_signals(scope, interrupt):
         outcome = await body()
     return ExitCode.INTERRUPTED if scope.cancel_called else outcome
 
 
 @contextmanager
-def _cancelled_by_signals(scope: CancelScope) -> Generator[None]:
+def _cancelled_by_signals(scope: CancelScope, interrupt: Callable[[], bool] | None) -> Generator[None]:
     import asyncio  # as above
 
     def interrupted() -> None:
@@ -59,8 +62,13 @@ def _cancelled_by_signals(scope: CancelScope) -> Generator[None]:
     loop = asyncio.get_running_loop()
     wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     taken = [number for number in wanted if signal.getsignal(number) is not signal.SIG_IGN]  # nohup stays nohup
+
+    def pressed() -> None:
+        if interrupt is None or not interrupt():
+            interrupted()
+
     for number in taken:
-        loop.add_signal_handler(number, interrupted)
+        loop.add_signal_handler(number, pressed if number == signal.SIGINT else interrupted)
     try:
         yield
     finally:

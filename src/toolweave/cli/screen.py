@@ -29,6 +29,7 @@ __all__ = [
     "note",
     "show",
     "stderr_console",
+    "stream",
     "wide",
 ]
 
@@ -39,6 +40,11 @@ _PIPED_WIDTH = 300
 def answer(text: str) -> None:
     """Write text to standard output, made safe; a reader that left is no error."""
     _write(sys.stdout, safe_text(text, multiline=True).rstrip("\n") + "\n")
+
+
+def stream(text: str) -> None:
+    """Write a piece of an answer to standard output, made safe, as it comes."""
+    _write(sys.stdout, safe_text(text, multiline=True))
 
 
 def answer_json(value: Any) -> None:  # any JSON value

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
@@ -171,6 +172,7 @@ class Owner:
     # the owner's task
 
     async def _run(self) -> None:
+        _name_library()
         outcome: Outcome | None = None
         try:
             while outcome is None and not self._stopping:
@@ -316,6 +318,17 @@ class Owner:
             self._on_state(
                 StateChanged(server=self.config.name, state=state, previous=previous, error=error, retry_in=retry_in)
             )
+
+
+def _name_library() -> None:
+    """Let callbacks of the event loop know their library: they inherit this task's context.
+
+    Where sniffio is installed, which OpenAI's and Anthropic's SDKs bring along, anyio asks it, and it knows none
+    outside of a task; a server's message that comes in a callback could start no work then.
+    """
+    sniffio = sys.modules.get("sniffio")  # anyio has imported it if it is there
+    if sniffio is not None:
+        sniffio.current_async_library_cvar.set("asyncio")
 
 
 def _first_attempt(config: ServerConfig) -> Attempt:

@@ -9,14 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolweave.hub.discover import DiscoveredTools, discover_mcp_tools
+    from toolweave.hub.discover import DiscoveredTools, McpClient, discover_mcp_tools
     from toolweave.hub.hub import Hub, connect_mcp_servers
 
-__all__ = ["DiscoveredTools", "Hub", "connect_mcp_servers", "discover_mcp_tools"]
+__all__ = ["DiscoveredTools", "Hub", "McpClient", "connect_mcp_servers", "discover_mcp_tools"]
 
 _HOMES = {
     "DiscoveredTools": "discover",
     "Hub": "hub",
+    "McpClient": "discover",
     "connect_mcp_servers": "hub",
     "discover_mcp_tools": "discover",
 }

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 from toolweave.config import server_config
 from toolweave.connect.connection import McpConnection
 from toolweave.hub.hub import Hub
 from toolweave.tools.names import expose
-from toolweave.tools.spec import Tool, ToolList
+from toolweave.tools.spec import ToolList
 from toolweave.tools.toolset import Toolset, tools_of
 from toolweave.tools.wrappers import filtered, renamed
 
-__all__ = ["DiscoveredTools", "discover_mcp_tools"]
+__all__ = ["DiscoveredTools", "McpClient", "discover_mcp_tools"]
+
+McpClient: TypeAlias = Hub | McpConnection
+"""What holds connections that others may borrow."""
 
 
 class DiscoveredTools(ToolList):
@@ -22,14 +25,16 @@ class DiscoveredTools(ToolList):
 
     Attributes:
         connection: The connection behind the tools.
+        toolset: What offers them, live: changes at the server are seen here.
         borrowed: True when the connection belongs to somebody else, who closes it (requirement R21).
     """
 
-    __slots__ = ("borrowed", "connection")
+    __slots__ = ("borrowed", "connection", "toolset")
 
-    def __init__(self, tools: Iterable[Tool], connection: McpConnection, *, borrowed: bool) -> None:
-        super().__init__(tools)
+    def __init__(self, toolset: Toolset, connection: McpConnection, *, borrowed: bool) -> None:
+        super().__init__(tools_of(toolset))
         self.connection = connection
+        self.toolset = toolset
         self.borrowed = borrowed
 
     async def close(self) -> None:
@@ -39,7 +44,7 @@ class DiscoveredTools(ToolList):
 
 
 class _Discovering:
-    def __init__(self, config: Any, client: Hub | McpConnection | None, filters: dict[str, Any]) -> None:
+    def __init__(self, config: Any, client: McpClient | None, filters: dict[str, Any]) -> None:
         self._config = config
         self._client = client
         self._filters = filters
@@ -54,8 +59,8 @@ class _Discovering:
             if self._client is None:
                 await connection.close()
             raise
-        tools = tools_of(_view(connection, **self._filters))
-        self._found = DiscoveredTools(tools, connection, borrowed=self._client is not None)
+        view = _view(connection, **self._filters)
+        self._found = DiscoveredTools(view, connection, borrowed=self._client is not None)
         return self._found
 
     async def _connection(self) -> McpConnection:
@@ -87,7 +92,7 @@ def discover_mcp_tools(
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     tool_prefix: str | None = None,
-    client: Hub | McpConnection | None = None,
+    client: McpClient | None = None,
 ) -> _Discovering:
     """Connect to one server and return its tools: `await` it and close the result, or `async with` it.
 

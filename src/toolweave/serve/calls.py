@@ -28,6 +28,8 @@ _log = logging.getLogger("toolweave.serve")
 ExposeErrors: TypeAlias = Literal["message", "masked"]
 """What a client is told of an unexpected exception of a tool: its message, or that there was one."""
 
+_SPARE = 64  # definitions of tools that are gone: calls that outlive their tool come back to them
+
 _Work: TypeAlias = Callable[[CallContext], Awaitable[Json]]
 
 
@@ -114,6 +116,8 @@ class Tools:
             sound = [spec for spec in snapshot if spec.server is not None or self._sound(spec)]
             self._listed = snapshot if len(sound) == len(snapshot) else ToolSnapshot(sound, version=snapshot.version)
             self._seen = snapshot
+            if len(self._checked) > 2 * len(snapshot) + _SPARE:
+                self._changed(ToolsChanged(removed=tuple(self._checked.keys() - snapshot.by_name.keys())))
         return self._listed
 
     async def _list(self, request: Request) -> Json:
@@ -132,7 +136,8 @@ class Tools:
 
     async def _call(self, request: Request) -> Json:
         name = request.text("name")
-        arguments = request.object("arguments")
+        given = request.params.get("arguments")
+        arguments = {} if given is None else request.object("arguments")  # some clients write null for none
         spec = self.find(name)
         if spec is None:
             raise RequestError(f"Unknown tool: {name}", code=INVALID_PARAMS)  # C14

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -28,12 +28,16 @@ __all__ = [
     "encode_notification",
     "encode_request",
     "encode_result",
+    "is_json",
+    "writable",
 ]
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """A larger message is refused unread."""
 MAX_DEPTH = 200
 """How deeply arrays and objects may lie in each other; what is deeper is refused before anything walks through it."""
+
+V = TypeVar("V")
 
 RequestId: TypeAlias = int | str
 """The id of a request: an integer is no float and no boolean, and 1 is not "1"."""
@@ -162,6 +166,35 @@ def _is_deep(text: bytes) -> bool:
     return False
 
 
+def is_json(text: bytes) -> bool:
+    """Whether a text is JSON as RFC 8259 has it; the `json` module takes more: NaN, UTF-16, half a surrogate pair."""
+    try:
+        _value(text.removeprefix(_BOM))
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def writable(value: V) -> V:
+    """Return a JSON value as any encoder can write it, for messages that somebody else encodes.
+
+    Half of a surrogate pair is replaced; a value without any is returned as it is.
+
+    Raises:
+        ValueError: It holds what JSON has no word for, such as NaN, or is nested too deeply.
+        TypeError: It holds an object that is no JSON value.
+    """
+    try:
+        text = _encode(value)
+    except UnicodeEncodeError:
+        return _value(_text(value))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if b"null" in text and _has_non_finite(value):
+        raise ValueError("a number is not finite")
+    return value
+
+
 def encode_result(request_id: RequestId, result: Mapping[str, Any]) -> bytes:
     """Return the answer to a request as one JSON text.
 
@@ -212,11 +245,12 @@ def encode_batch(answers: list[bytes]) -> bytes:
     return b"[" + b",".join(answers) + b"]"
 
 
-def _text(message: Mapping[str, Any]) -> bytes:
+def _text(message: Any) -> bytes:
     try:
         return _encode(message)
     except UnicodeEncodeError:  # half of a surrogate pair, as `os.fsdecode` makes of a strange file name
-        return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        text = json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode("utf-8", "replace")
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 

@@ -38,6 +38,9 @@ LISTS = {
 MOST_NAMES = 1000
 """How many resources, and how many things of an extension's filter, one client may name."""
 
+LONGEST_URI = 8192
+"""Characters of a URI that a conversation may keep subscribed to."""
+
 
 class Filter(Protocol):
     """A filter that an extension adds, such as the ids of tasks."""
@@ -155,6 +158,8 @@ class Listen:
         if not _offers(self._declared(), "resources", "subscribe"):
             raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
         uri = request.text("uri")
+        if len(uri) > LONGEST_URI:
+            raise RequestError(f"no resource has a URI of more than {LONGEST_URI} characters", code=INVALID_PARAMS)
         conversation = self._changes.conversation(request.client.conversation)
         if conversation is None:
             raise RequestError("updates cannot be told on this connection, which has no stream", code=INVALID_REQUEST)

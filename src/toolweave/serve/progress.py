@@ -89,7 +89,7 @@ class ProgressStream:
             return  # a later one was sent meanwhile
         self._spent = max(self._spent, self._clock()) + self._interval
         params: Json = {"progressToken": self._token, "progress": progress.progress}
-        if progress.total is not None:
+        if progress.total is not None and math.isfinite(progress.total):
             params["total"] = progress.total
         if progress.message is not None:
             params["message"] = progress.message

@@ -38,6 +38,13 @@ class Client:
     conversation: str | None = None
 
     @property
+    def key(self) -> str | None:
+        """What tells this client from every other, or None where nothing does."""
+        if self.principal is None and self.conversation is None:
+            return None
+        return f"{self.principal or ''}|{self.conversation or ''}"
+
+    @property
     def modern(self) -> bool:
         """Whether the request is of the stateless era (2026-07-28)."""
         return self.version == MODERN_VERSION

@@ -152,6 +152,10 @@ class _Pushed:
     def capabilities(self) -> Mapping[str, Any]:
         return self._request.client.capabilities
 
+    @property
+    def client_key(self) -> str | None:
+        return self._request.client.key
+
     async def run(self, work: Work, ctx: CallContext) -> Json:
         return await work(ctx)
 
@@ -199,6 +203,10 @@ class _Resumed:
     @property
     def capabilities(self) -> Mapping[str, Any]:
         return self._request.client.capabilities
+
+    @property
+    def client_key(self) -> str | None:
+        return self._request.client.key
 
     async def run(self, work: Work, ctx: CallContext) -> Json:
         self._given = self._rounds.given(self._request)

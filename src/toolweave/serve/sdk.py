@@ -7,8 +7,9 @@ before the SDK parses it, so results travel as they were made (PROTOCOL.md 3, "f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, cast
 from uuid import uuid4
 
@@ -27,13 +28,17 @@ from pydantic import AnyHttpUrl, ConfigDict, TypeAdapter
 from starlette.middleware.authentication import AuthenticationMiddleware
 
 from toolweave.errors import RequestError
-from toolweave.serve.codes import CAPABILITIES, CLIENT_INFO, INVALID_PARAMS, MODERN_VERSION
+from toolweave.serve.codes import CAPABILITIES, CLIENT_INFO, INTERNAL_ERROR, INVALID_PARAMS, MODERN_VERSION
 from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.http.asgi import App, ShownHeaders
 from toolweave.serve.http.auth import Auth, principal_of
+from toolweave.serve.jsonrpc import writable
 from toolweave.serve.request import Client, Json, Push, Request
+from toolweave.serve.starter import Starter, Starts
 
 __all__ = ["Conversations", "protected", "sdk_server", "serve_stdio"]
+
+_log = logging.getLogger("toolweave.serve")
 
 _DECLARED = "toolweave.declared"
 _JOINED = "toolweave.joined"
@@ -64,11 +69,17 @@ def sdk_server(
         lifespan: Entered once by whatever runs the SDK's server; yields a task group for what is told to clients.
         tool_schema: The input schema of a tool by name, for the check of mirrored arguments (`x-mcp-header`).
     """
+
+    @asynccontextmanager
+    async def living(_: object) -> AsyncGenerator[Starter]:
+        async with lifespan() as tasks:
+            yield Starter(tasks)
+
     info = endpoint.info
     server: Server[Any] = Server(
         str(info["name"]),
         version=str(info["version"]),
-        lifespan=lambda _: lifespan(),
+        lifespan=living,
         get_tool_input_schema=tool_schema,
     )
     server.middleware[:] = [_Bridge(endpoint, conversations)]
@@ -102,19 +113,48 @@ class _Bridge:
             headers={} if ctx.request is None else ShownHeaders(ctx.request.scope["headers"]),
         )
         try:
-            return await self._endpoint.answer(request)
+            return writable(await self._endpoint.answer(request))
         except RequestError as exc:
-            raise MCPError(code=exc.code, message=exc.message, data=exc.data) from None
+            raise _refusal(exc) from None
+        except (TypeError, ValueError):  # boundary: a result that is no JSON, which the SDK fails to send
+            _log.exception("the result of %s cannot be written", ctx.method)
+            raise MCPError(code=INTERNAL_ERROR, message="Internal error") from None
 
-    def _join(self, connection: Connection, tasks: TaskGroup) -> None:
+    def _join(self, connection: Connection, tasks: Starts) -> None:
         if self._conversations is None or not connection.has_standalone_channel or _JOINED in connection.state:
             return
         connection.state[_JOINED] = True
 
-        def push(method: str, params: Mapping[str, Any]) -> None:
-            tasks.start_soon(connection.notify, method, params)
+        pushes = _Pushes(connection, tasks)
+        connection.exit_stack.callback(self._conversations.join(pushes.put, conversation=_conversation(connection)))
 
-        connection.exit_stack.callback(self._conversations.join(push, conversation=_conversation(connection)))
+
+class _Pushes:
+    """What a handshake-era conversation is told of changes, one thing after the other.
+
+    While its client reads nothing the newest of each waits, so that what waits is bounded.
+    """
+
+    def __init__(self, connection: Connection, tasks: Starts) -> None:
+        self._connection = connection
+        self._tasks = tasks
+        self._waiting: dict[tuple[str, str], Mapping[str, Any]] = {}
+        self._sending = False
+
+    def put(self, method: str, params: Mapping[str, Any]) -> None:
+        """Take a notification; never waits."""
+        self._waiting[method, str(params.get("uri", ""))] = params
+        if not self._sending:
+            self._sending = True
+            self._tasks.start_soon(self._send)
+
+    async def _send(self) -> None:
+        try:
+            while self._waiting:
+                topic = next(iter(self._waiting))
+                await self._connection.notify(topic[0], self._waiting.pop(topic))
+        finally:
+            self._sending = False
 
 
 class _Line:
@@ -125,17 +165,26 @@ class _Line:
         self._ctx = ctx
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        await self._outbound.notify(method, params)
+        await self._outbound.notify(method, writable(params))
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
         try:
-            return await self._outbound.send_raw_request(method, params)
+            return await self._outbound.send_raw_request(method, writable(params))
         except MCPError as exc:
             raise RequestError(exc.message, code=exc.code, data=exc.data) from None
 
     async def release(self) -> None:
         if self._ctx.close_sse_stream is not None:
             await self._ctx.close_sse_stream()
+
+
+def _refusal(error: RequestError) -> MCPError:
+    """Return an error as the SDK sends it; `data` that is no JSON is left out."""
+    try:
+        data = writable(error.data)
+    except (TypeError, ValueError):
+        data = None
+    return MCPError(code=error.code, message=writable(error.message), data=data)
 
 
 def _parts(ctx: ServerRequestContext[Any, Any]) -> tuple[DispatchContext[Any], Connection]:

@@ -16,8 +16,8 @@ import anyio.abc
 
 from toolweave.serve.blocking import run_blocking
 from toolweave.serve.changes import Changes
+from toolweave.serve.duplex.inprocess import ClientEnd, Visits, in_process
 from toolweave.serve.endpoint import Endpoint
-from toolweave.serve.inprocess import ClientEnd, Visits, in_process
 
 if TYPE_CHECKING:
     from toolweave.serve.http.app import HttpApp, HttpOptions
@@ -76,7 +76,7 @@ class Served(ABC):
 
             await sdk_stdio(self.sdk_server())
             return
-        from toolweave.serve.stdio import serve_stdio
+        from toolweave.serve.duplex.stdio import serve_stdio
 
         await serve_stdio(
             self.endpoint,

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload, runtime_checkable
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, get_args, overload, runtime_checkable
 
 import anyio
 import anyio.abc
@@ -63,6 +63,16 @@ class Options:
     logging: bool = False
     request_state_keys: Sequence[str | bytes] | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        if self.page_size is not None and self.page_size < 1:
+            raise ValueError(f"page_size must be 1 or more, or None for one page, not {self.page_size!r}")
+        if self.ttl_ms < 0:
+            raise ValueError(f"ttl_ms must be 0 or more, not {self.ttl_ms!r}")
+        if self.cache_scope not in ("private", "public"):
+            raise ValueError(f"cache_scope is 'private' or 'public', not {self.cache_scope!r}")
+        if self.expose_errors not in (None, *get_args(ExposeErrors)):  # a slip must not unmask
+            raise ValueError(f"expose_errors is 'message', 'masked' or None, not {self.expose_errors!r}")
+
 
 @runtime_checkable
 class AgentLike(Protocol):
@@ -88,8 +98,8 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
     icons: Sequence[Mapping[str, Any]] = (),
     tools: ToolSource = (),
     agents: Iterable[AgentLike] = (),
-    resources: Resourceful = (),
-    prompts: Promptful = (),
+    resources: Resourceful | None = None,
+    prompts: Promptful | None = None,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     state: Mapping[str, Any] | None = None,
@@ -134,6 +144,7 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         SchemaError: Naming the tool, the schema and the JSON pointer at fault (requirement R96).
         DuplicateToolError: Two local tools have one name.
         TypeError: Something offers no tools.
+        ValueError: A setting is none.
     """
     info: Json = {"name": name, "version": version}
     optional = {"title": title, "websiteUrl": website_url, "icons": list(icons) or None}
@@ -141,7 +152,7 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
     registry, toolset = with_registry(tools)
     for agent in agents:
         registry.add(_agent_tool(agent))
-    included, excluded = frozenset(include), frozenset(exclude)
+    included, excluded = (frozenset([one] if isinstance(one, str) else one) for one in (include, exclude))
     if included or excluded:
         toolset = filtered(toolset, included, excluded)
     options = Options(
@@ -156,7 +167,14 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         logging=logging,
         request_state_keys=request_state_keys,
     )
-    return McpServer(info, registry, toolset, options, resources=resources, prompts=prompts)
+    return McpServer(
+        info,
+        registry,
+        toolset,
+        options,
+        resources=() if resources is None else resources,
+        prompts=() if prompts is None else prompts,
+    )
 
 
 def _agent_tool(agent: AgentLike) -> Tool:

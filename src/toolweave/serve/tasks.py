@@ -279,7 +279,15 @@ class Tasks:
     # one task
 
     async def _run(self, running: _Running, work: Work, context: CallContext) -> None:
-        task = running.task
+        try:
+            if not await self._ran(running, work, context):
+                await anyio.sleep(max(0.0, self._left(running.task)))  # its end is told from here
+        finally:
+            del self._running[running.task.id]
+
+    async def _ran(self, running: _Running, work: Work, context: CallContext) -> bool:
+        """Do the work of a task; return whether its end is in the store."""
+        task, kept = running.task, False
         try:
             with task.scope, anyio.move_on_after(self._left(task)) as bound:
                 await _work(task, work, context)
@@ -288,15 +296,15 @@ class Tasks:
         finally:
             task.end("cancelled", "the server stopped")
             with anyio.move_on_after(MARK_SECONDS, shield=True):
-                await self._keep_end(running)
-            del self._running[task.id]
+                kept = await self._keep_end(running)
+        return kept
 
     async def _keep(self, running: _Running) -> None:
         value = {"owner": running.owner, "task": running.task.show()}
         await self._store.put(COLLECTION, running.task.id, value, ttl=max(self._left(running.task), KEPT_AT_LEAST))
 
-    async def _keep_end(self, running: _Running) -> None:
-        """Keep how a task ended, or at least that it did; a store that takes neither costs only this task."""
+    async def _keep_end(self, running: _Running) -> bool:
+        """Keep how a task ended, or that this cannot be kept; False when the store takes neither."""
         try:
             await self._keep(running)
         except Exception as exc:  # boundary: a store may be anybody's, and what it raises here ends every task
@@ -304,8 +312,10 @@ class Tasks:
             running.task.fail(RequestError("the outcome cannot be kept", code=INTERNAL_ERROR), anew=True)
             try:
                 await self._keep(running)
-            except Exception:
+            except Exception:  # boundary: as above
                 _log.exception("nor can be kept that it failed")
+                return False
+        return True
 
     async def _find(self, request: Request) -> tuple[_Running | None, Json]:
         """Return a task of this client: as it runs, if it runs here, and as it is shown."""

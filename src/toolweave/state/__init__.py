@@ -5,8 +5,20 @@ The room knows documents only: not what stands in them, nor who puts them there.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from toolweave.state.memory import MemoryStore
-from toolweave.state.sqlite import SqliteStore
 from toolweave.state.store import Document, Store
 
+if TYPE_CHECKING:
+    from toolweave.state.sqlite import SqliteStore
+
 __all__ = ["Document", "MemoryStore", "SqliteStore", "Store"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "SqliteStore":  # a server without a file needs no database
+        from toolweave.state.sqlite import SqliteStore
+
+        return SqliteStore
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,7 +24,7 @@ from toolweave.tools.result import ContentBlock, ToolResult, invalid_input
 from toolweave.tools.spec import Tool, ToolSpec
 from toolweave.tools.toolset import ToolsChanged, ToolSnapshot, Unsubscribe
 
-__all__ = ["FunctionTool", "tool"]
+__all__ = ["FunctionTool", "is_unbound", "tool"]
 
 _log = logging.getLogger("toolweave.tools")
 
@@ -51,6 +51,11 @@ class FunctionTool(Tool, Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself: no validation, no result object."""
         return self.function(*args, **kwargs)
+
+    @property
+    def unbound(self) -> bool:
+        """Whether it is a method that still wants its object."""
+        return self._signature.unbound and not inspect.ismethod(self.function)
 
     def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[..., R]:
         """Return the tool of a bound method for a tool defined in a class body."""
@@ -128,6 +133,8 @@ def tool(  # noqa: PLR0913  # keyword-only, each with a default of its own
     if function is None:
         options = {"name": name, "title": title, "description": description, "annotations": annotations, "icons": icons}
         return functools.partial(tool, **options, input_schema=input_schema, output_schema=output_schema, meta=meta)
+    if isinstance(function, str):
+        raise TypeError(f"the first argument of a tool is its function; its name is given as name={function!r}")
     if isinstance(function, FunctionTool):
         function = function.function  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     if input_schema is None:
@@ -147,6 +154,11 @@ def tool(  # noqa: PLR0913  # keyword-only, each with a default of its own
         meta={} if meta is None else meta,
     )
     return FunctionTool(function, spec, signature)
+
+
+def is_unbound(item: Tool) -> bool:
+    """Whether a tool is a method that still wants its object."""
+    return isinstance(item, FunctionTool) and item.unbound
 
 
 class _FunctionToolset:

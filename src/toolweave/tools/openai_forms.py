@@ -16,6 +16,7 @@ __all__ = ["chat_parts", "chat_text", "responses_content", "responses_parts"]
 Json: TypeAlias = dict[str, Any]
 
 _NO_OUTPUT = "(no output)"
+_SILENT_FAILURE = "the tool failed and did not say why"
 _HEARD = SHOWN | frozenset(SOUNDS)
 
 
@@ -37,7 +38,7 @@ def chat_text(result: ToolResult) -> str:
     text = clean(result.text)
     if not result.is_error:
         return text if text.strip() else _NO_OUTPUT
-    text = text if text.strip() else clean(result.require_error().message)
+    text = text if text.strip() else clean(result.require_error().message).strip() or _SILENT_FAILURE
     return text if _says_error(text) else f"Error: {text}"
 
 

@@ -6,14 +6,15 @@ Knows nothing of where a tool runs; toolsets as a whole are joined by `combined`
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
-from toolweave.errors import DuplicateToolError, ErrorKind, as_tool_error
+from toolweave.errors import DuplicateToolError, ErrorKind, SchemaError, as_tool_error
 from toolweave.tools.call import NO_CONTEXT, CallContext, ToolCall
+from toolweave.tools.function import is_unbound
 from toolweave.tools.function import tool as function_tool
 from toolweave.tools.names import free_name, unknown_tool
 from toolweave.tools.result import ToolResult
@@ -57,12 +58,13 @@ class ToolRegistry:
         self._on_conflict: OnConflict = on_conflict
         self._tools: dict[str, tuple[ToolSpec, Tool]] = {}
         self._aliases: dict[str, Alias] = {}
+        self._with_aliases: dict[str, tuple[ToolSpec, ToolSpec]] = {}  # a tool's definition, and as it is shown
         self._listeners = Listeners()
-        self._snapshot = ToolSnapshot()
+        self._snapshot: ToolSnapshot | None = ToolSnapshot()  # None until somebody asks for what changed
+        self._version = 0
         for item in tools:
             self._insert(item, on_conflict)
-        if self._tools:
-            self._publish()
+        self._version = min(self._version, 1)
 
     def add(self, item: Tool | Callable[..., Any], *, on_conflict: OnConflict | None = None) -> Tool:
         """Add a tool or a function and return the tool; also a decorator.
@@ -73,12 +75,10 @@ class ToolRegistry:
 
         Raises:
             DuplicateToolError: The name is taken and `on_conflict` is `"error"`.
-            SchemaError: The function's signature cannot be described.
+            SchemaError: The function's signature cannot be described, or it is a method without its object.
             TypeError: The item is neither; a whole toolset is joined with `combined(registry, toolset)`.
         """
-        added = self._insert(item, on_conflict or self._on_conflict)
-        self._publish()
-        return added
+        return self._insert(item, on_conflict or self._on_conflict)
 
     def remove(self, name: str) -> Tool:
         """Remove a tool and the aliases that stand for it, and return it.
@@ -91,18 +91,19 @@ class ToolRegistry:
         removed = self.get(name)
         assert removed is not None
         del self._tools[name]
+        self._with_aliases.pop(name, None)
         self._aliases = {alias.name: alias for alias in self._aliases.values() if alias.target != name}
-        self._publish()
+        self._publish(removed=(name,))
         return removed
 
     def get(self, name: str) -> Tool | None:
         """Return the tool of this name or alias, or None."""
-        spec = self._snapshot.find(name)
+        spec = self.snapshot().find(name)
         return None if spec is None else self._tool(spec)
 
     def list(self) -> ToolList:
         """Return the tools in the order they were added."""
-        return ToolList(self._tool(spec) for spec in self._snapshot)
+        return ToolList(self._tool(spec) for spec in self.snapshot())
 
     def alias(
         self, name: str, target: str, *, deprecated: str | bool | None = None, sunset: date | None = None
@@ -125,7 +126,7 @@ class ToolRegistry:
             raise DuplicateToolError(name)
         reason = f"use {target!r}" if deprecated is True else deprecated or None
         made = self._aliases[name] = Alias(name=name, target=target, deprecated=reason, sunset=sunset)
-        self._publish()
+        self._publish(changed=(target,))
         return made
 
     @property
@@ -144,7 +145,7 @@ class ToolRegistry:
         """Run a tool; an unknown name and every fault come back as an error result."""
         name = call.name
         if name not in self._tools:
-            spec = self._snapshot.find(name)
+            spec = self.snapshot().find(name)
             if spec is None:
                 return ToolResult.failure(unknown_tool(name, self._tools), kind=ErrorKind.NOT_FOUND)
             if name in self._aliases:
@@ -160,6 +161,8 @@ class ToolRegistry:
 
     def snapshot(self) -> ToolSnapshot:
         """Return the definitions in the order they were added."""
+        if self._snapshot is None:
+            self._snapshot = ToolSnapshot(self._specs(), version=self._version)
         return self._snapshot
 
     def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
@@ -178,7 +181,7 @@ class ToolRegistry:
         return len(self._tools)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._snapshot.find(name) is not None
+        return isinstance(name, str) and self.snapshot().find(name) is not None
 
     def __repr__(self) -> str:
         return f"ToolRegistry({list(self._tools)!r})"
@@ -188,6 +191,8 @@ class ToolRegistry:
             if not callable(item):
                 raise TypeError(f"a registry takes tools and functions, not {type(item).__name__}; see `combined`")
             item = function_tool(item)
+        if is_unbound(item):
+            raise SchemaError(f"function {item.name!r} wants its self; give the method of an object")
         spec = item.spec
         if spec.name in self._tools or spec.name in self._aliases:
             if on_conflict == "error" or (on_conflict == "replace" and spec.name in self._aliases):
@@ -196,24 +201,39 @@ class ToolRegistry:
                 return item
             if on_conflict == "rename":
                 spec = replace(spec, name=free_name(spec.name, spec.server, {*self._tools, *self._aliases}))
+        before = self._tools.get(spec.name)
         self._tools[spec.name] = (spec, item)
+        if before is None:
+            self._publish(added=(spec.name,))
+        else:
+            self._publish(changed=(spec.name,) if before[0] != spec else ())
         return self._tool(spec)
 
     def _tool(self, spec: ToolSpec) -> Tool:
         own, tool = self._tools[spec.name]
         return tool if own is tool.spec else Tool(own, self)
 
-    def _publish(self) -> None:
-        before = self._snapshot
+    def _publish(
+        self, *, added: tuple[str, ...] = (), removed: tuple[str, ...] = (), changed: tuple[str, ...] = ()
+    ) -> None:
+        """Tell of a change; it costs the same however many tools there are, until somebody asks for the snapshot."""
+        self._version += 1
+        self._snapshot = None
+        self._listeners.emit(ToolsChanged(added=added, removed=removed, changed=changed, version=self._version))
+
+    def _specs(self) -> Iterator[ToolSpec]:
         also: dict[str, list[str]] = {}
         for alias in self._aliases.values():
             also.setdefault(alias.target, []).append(alias.name)
-        specs = [
-            replace(spec, aliases=(*spec.aliases, *also[name])) if name in also else spec
-            for name, (spec, _) in self._tools.items()
-        ]
-        self._snapshot = ToolSnapshot(specs, version=before.version + 1)
-        self._listeners.emit(ToolsChanged.between(before, self._snapshot))
+        for name, (spec, _) in self._tools.items():
+            yield self._aliased(spec, (*spec.aliases, *also[name])) if name in also else spec
+
+    def _aliased(self, spec: ToolSpec, aliases: tuple[str, ...]) -> ToolSpec:
+        """Return a definition with its aliases, the same object as long as both are the same: others keep it."""
+        known = self._with_aliases.get(spec.name)
+        if known is None or known[0] is not spec or known[1].aliases != aliases:
+            known = self._with_aliases[spec.name] = (spec, replace(spec, aliases=aliases))
+        return known[1]
 
     def _count(self, alias: Alias) -> None:
         alias.uses += 1

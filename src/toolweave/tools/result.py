@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -254,8 +255,16 @@ class ToolResult:
 
     @classmethod
     def of_json(cls, data: Any) -> ToolResult:
-        """Make a result from a JSON value: structured content, and its JSON as text for those who read text."""
-        return cls(content=(TextContent(text=json.dumps(data, ensure_ascii=False)),), structured_content=data)
+        """Make a result from a JSON value: structured content, and its JSON as text for those who read text.
+
+        NaN and infinities, for which JSON has no word, become null.
+        """
+        try:
+            text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+        except ValueError:
+            data = _finite(data)
+            text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+        return cls(content=(TextContent(text=text),), structured_content=data)
 
     def replace_content(self, blocks: Iterable[ContentBlock]) -> ToolResult:
         """Return the same result with other blocks."""
@@ -324,6 +333,14 @@ def _as_json(value: Any, fallback: Callable[[Any], Any]) -> Any:
         return model_dump(mode="json") if callable(model_dump) else fallback(item)
 
     return msgspec.to_builtins(value, enc_hook=dump, str_keys=True)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in cast("Sequence[Any]", value)]
+    return value if not isinstance(value, float) or math.isfinite(value) else None
 
 
 def _size(base64_text: str) -> str:

@@ -12,6 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from toolweave.tools.spec import ToolSpec
@@ -158,10 +159,11 @@ def words(text: str) -> list[str]:
     return found
 
 
-def _spaced(word: str) -> list[str]:
+@lru_cache(8192)  # the definitions of a fleet say the same words over and over
+def _spaced(word: str) -> tuple[str, ...]:
     parts = [part for part in _CAMEL.split(word) if part]
     whole = [word] if len(parts) > 1 else []
-    return [_stem(folded) for part in parts + whole if (folded := _folded(part)) not in _COMMON]
+    return tuple(_stem(folded) for part in parts + whole if (folded := _folded(part)) not in _COMMON)
 
 
 def _pairs(run: str) -> list[str]:

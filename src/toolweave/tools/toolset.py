@@ -88,11 +88,13 @@ class ToolsChanged:
         return cls(
             added=tuple(name for name in new.by_name if name not in old.by_name),
             removed=tuple(name for name in old.by_name if name not in new.by_name),
-            changed=tuple(
-                name for name, spec in new.by_name.items() if name in old.by_name and old.by_name[name] != spec
-            ),
+            changed=tuple(name for name, spec in new.by_name.items() if _differ(old.by_name.get(name, spec), spec)),
             version=new.version,
         )
+
+
+def _differ(old: ToolSpec, new: ToolSpec) -> bool:
+    return old is not new and old != new  # most are the same object, and comparing all the rest of them is not cheap
 
 
 @runtime_checkable

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from toolweave.errors import DuplicateToolError, ErrorKind, as_tool_error
 from toolweave.tools.call import CallContext, ToolCall
 from toolweave.tools.names import free_name, selected, unknown_tool
+from toolweave.tools.registry import ToolRegistry
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.toolset import ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
@@ -193,6 +194,10 @@ class _Joined(ABC):
         if spec is None:
             return ToolResult.failure(unknown_tool(call.name, view.by_name), kind=ErrorKind.NOT_FOUND)
         toolset, name = self._sources[spec.name]
+        if call.name != spec.name and isinstance(toolset, (ToolRegistry, _Joined)):
+            inside = toolset.snapshot()
+            if inside.find(call.name) is inside.by_name.get(name):
+                name = call.name  # the registry counts how often an old name is used (requirement R102)
         inner = call if call.name == name else replace(call, name=name)
         try:
             return await (toolset.call(inner, ctx) if self._run is None else self._run(toolset, inner, ctx, spec))

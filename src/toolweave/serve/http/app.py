@@ -352,6 +352,9 @@ def _always(name: str) -> bool:
     return True
 
 
+_MOST_KNOWN = 20_000
+
+
 class _Mirrors:
     """Whether a tool wants arguments in headers (`x-mcp-header`); looked up once for each definition."""
 
@@ -368,5 +371,7 @@ class _Mirrors:
             return False
         known = self._known.get(name)
         if known is None or known[0] is not schema:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()  # of tools that came and went
             known = self._known[name] = (schema, bool(mirrored_arguments(schema)))
         return known[1]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import anyio
 import msgspec
-from anyio.abc import TaskGroup
 
 from toolweave.errors import RequestError
 from toolweave.serve.codes import (
@@ -26,10 +26,12 @@ from toolweave.serve.codes import (
     PARSE_ERROR,
     UNSUPPORTED_VERSION,
 )
-from toolweave.serve.http.asgi import Receive, Send
+from toolweave.serve.http.asgi import Message, Receive, Send
+from toolweave.serve.jsonrpc import encode_error, encode_notification, encode_result
 from toolweave.serve.request import Json
+from toolweave.serve.starter import Starts
 
-__all__ = ["HTTP_STATUS", "Bounds", "Exchange"]
+__all__ = ["HTTP_STATUS", "Bounds", "Exchange", "given_up", "giving_up"]
 
 _log = logging.getLogger("toolweave.serve.http.app")
 
@@ -44,7 +46,6 @@ HTTP_STATUS = {
 }
 """The HTTP status of a JSON-RPC error; 200 for every other (specification 2026-07-28, Streamable HTTP)."""
 
-_encode = msgspec.json.Encoder().encode
 _EVENTS = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -84,6 +85,7 @@ class Exchange:
 
     __slots__ = (
         "_bounds",
+        "_closed",
         "_done",
         "_late",
         "_lock",
@@ -102,7 +104,7 @@ class Exchange:
         receive: Receive,
         send: Send,
         work: anyio.CancelScope,
-        tasks: TaskGroup,
+        tasks: Starts,
         bounds: Bounds,
         *,
         streams: bool,
@@ -116,6 +118,7 @@ class Exchange:
         self._started = False
         self._done = False
         self._lock: anyio.Lock | None = None
+        self._closed = False
         self._watching: anyio.CancelScope | None = None
         self.request_id: int | str = 0
         self._late = asyncio.get_running_loop().call_later(bounds.moment, self._watch)
@@ -123,7 +126,7 @@ class Exchange:
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification on this answer's stream, which begins with it."""
         if self._streams and not self._done:
-            await self._event(_encode({"jsonrpc": "2.0", "method": method, "params": params}))
+            await self._event(encode_notification(method, params))
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
         """Refuse: a client of this era is asked by the result, not on the way.
@@ -139,7 +142,7 @@ class Exchange:
     async def result(self, result: Json) -> None:
         """Answer with a result."""
         try:
-            body = _encode({"jsonrpc": "2.0", "id": self.request_id, "result": result})
+            body = encode_result(self.request_id, result)
         except Exception:  # boundary: a tool may return what is no JSON
             _log.exception("a result cannot be written as JSON")
             await self.error(RequestError("Internal error", code=INTERNAL_ERROR))
@@ -148,10 +151,7 @@ class Exchange:
 
     async def error(self, error: RequestError) -> None:
         """Answer with a JSON-RPC error."""
-        told: Json = {"code": error.code, "message": error.message}
-        if error.data is not None:
-            told["data"] = error.data
-        body = _encode({"jsonrpc": "2.0", "id": self.request_id, "error": told})
+        body = encode_error(self.request_id, error.code, error.message, error.data)
         await self._answer(HTTP_STATUS.get(error.code, 200), body)
 
     async def broken_off(self) -> None:
@@ -170,6 +170,7 @@ class Exchange:
     def close(self) -> None:
         """Stop watching."""
         self._late.cancel()
+        self._closed = True
         if self._watching is not None:
             self._watching.cancel()
 
@@ -189,7 +190,7 @@ class Exchange:
         """Write to the stream of events, one writer at a time; a client that leaves it unread is given up."""
         if self._lock is None:
             self._lock = anyio.Lock()
-        with anyio.move_on_after(self._bounds.stalled) as bound:
+        with giving_up(self._work, self._bounds.stalled):
             async with self._lock:
                 if self._done:
                     return
@@ -198,19 +199,14 @@ class Exchange:
                     self._started = True
                     await self._send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
                 await self._send({"type": "http.response.body", "body": chunk, "more_body": not last})
-        if bound.cancelled_caught:
-            _log.warning("a client left its stream unread for %s s; its call is cancelled", self._bounds.stalled)
-            self._work.cancel()
 
     def _watch(self) -> None:
-        if not self._done and self._watching is None:
-            self._watching = anyio.CancelScope()
-            self._tasks.start_soon(self._watched, self._watching)
+        self._tasks.start_soon(self._watched)
 
-    async def _watched(self, watching: anyio.CancelScope) -> None:
+    async def _watched(self) -> None:
         """Cancel the work when the client goes away, and keep its connection alive until then."""
-        with watching:
-            while not self._done:
+        with anyio.CancelScope() as self._watching:
+            while not (self._done or self._closed):
                 gone = False
                 with anyio.move_on_after(self._bounds.keepalive) as silence:
                     gone = (await self._receive())["type"] == "http.disconnect"
@@ -219,3 +215,23 @@ class Exchange:
                     return
                 if silence.cancelled_caught and self._streams:
                     await self._write(b": still at work\r\n\r\n")
+
+
+@contextmanager
+def giving_up(work: anyio.CancelScope, seconds: float) -> Generator[None, None, None]:
+    """Cancel the work of a client that does not let a block end in time: it leaves its stream unread."""
+    with anyio.move_on_after(seconds) as bound:
+        yield
+    if bound.cancelled_caught:
+        _log.warning("a client left its stream unread for %s s; its call is cancelled", seconds)
+        work.cancel()
+
+
+def given_up(send: Send, work: anyio.CancelScope, seconds: float) -> Send:
+    """Return a `send` that cancels the work of a client which leaves its stream unread for so long."""
+
+    async def sending(message: Message) -> None:
+        with giving_up(work, seconds):
+            await send(message)
+
+    return sending

@@ -24,13 +24,16 @@ from toolweave.serve.codes import (
     HANDSHAKE_VERSIONS,
     LOG_LEVEL,
     MODERN_VERSION,
+    PARSE_ERROR,
     PROTOCOL_VERSION,
 )
 from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.http.asgi import App, Headers, Message, Receive, Scope, Send, ShownHeaders, read_body, respond
-from toolweave.serve.http.exchange import Bounds, Exchange
+from toolweave.serve.http.exchange import HTTP_STATUS, Bounds, Exchange, given_up
 from toolweave.serve.http.replay import Replays
+from toolweave.serve.jsonrpc import encode_error, is_json
 from toolweave.serve.request import Client, Json, Request
+from toolweave.serve.starter import Starter
 
 __all__ = ["Lane", "LaneCall", "recognised"]
 
@@ -161,7 +164,7 @@ class Lane:
     ) -> None:
         self._endpoint = endpoint
         self._beyond = beyond
-        self._tasks = tasks
+        self._tasks = Starter(tasks)
         self._mirrors = mirrors
         self._principal = principal
         self._streams = streams
@@ -211,6 +214,9 @@ class Lane:
             if call is not None and not self._mirrors(call.params["name"]):
                 await self._answer(call, scope, receive, send, work)
                 return
+        if not is_json(body):  # the SDK takes more: NaN would reach a handler, and leave again as what is no JSON
+            await _refuse_unread(send)
+            return
         await self._hand_on(scope, _replayed(body, receive), send, work, body)
 
     async def _answer(
@@ -242,9 +248,10 @@ class Lane:
     async def _hand_on(
         self, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope, body: bytes = b""
     ) -> None:
-        """Let the SDK's app answer; a stream that we end meanwhile ends properly."""
+        """Let the SDK's app answer; a stream that we end meanwhile ends properly, one that nobody reads is given up."""
         # httptools keeps white space behind a value, which belongs to no value (RFC 9110 section 5.5)
         scope = {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}
+        send = given_up(send, work, self._bounds.stalled)
         watched = _Watched(send)
         if self._replays is not None:
             watched = _Session(send, self._replays, scope, self._endpoint.negotiate(_offered(body)))
@@ -260,6 +267,13 @@ class Lane:
 
 
 _CLOSE = [(b"connection", b"close")]
+
+
+async def _refuse_unread(send: Send) -> None:
+    body = encode_error(None, PARSE_ERROR, "Parse error: the body is not JSON")
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": HTTP_STATUS[PARSE_ERROR], "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 class _Watched:

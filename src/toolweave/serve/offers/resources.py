@@ -134,7 +134,10 @@ def resource(
 
     Raises:
         SchemaError: The template and the function's parameters do not fit, or one of them is wrong.
+        TypeError: It is used without a URI.
     """
+    if not isinstance(uri, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # `@resource` without its parentheses
+        raise TypeError("a resource is made with its URI, as in @resource('notes://{id}')")
     template = Template(uri) if is_template(uri) else None
     if template is None and ":" not in uri:
         raise SchemaError(f"resource {uri!r} is no URI: it needs a scheme, such as 'notes://{uri}'")

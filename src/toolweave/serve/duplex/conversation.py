@@ -20,8 +20,8 @@ import msgspec
 
 from toolweave.errors import RequestError
 from toolweave.serve.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
+from toolweave.serve.duplex.envelope import enveloped_client, has_envelope, unsupported_version
 from toolweave.serve.endpoint import Endpoint
-from toolweave.serve.envelope import enveloped_client, has_envelope, unsupported_version
 from toolweave.serve.jsonrpc import (
     Broken,
     Message,

@@ -14,7 +14,7 @@ from types import TracebackType
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from toolweave.serve.conversation import Conversation, Conversations
+from toolweave.serve.duplex.conversation import Conversation, Conversations
 from toolweave.serve.endpoint import Endpoint
 
 __all__ = ["ClientEnd", "Visits", "in_process"]

@@ -1,6 +1,6 @@
-"""Where rooms that must not know each other meet: a hub's servers as what one server of ours offers.
+"""A hub's servers as what one server of ours offers.
 
-Translates between their ports and holds no behaviour of its own.
+Translates between the two rooms' ports and holds no behaviour of its own.
 """
 
 from __future__ import annotations

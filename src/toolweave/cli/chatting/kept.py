@@ -1,0 +1,90 @@
+"""Conversations that are kept: found again, named, gone on with. Knows the store's conversations, no run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from toolweave.agent.durable import StoreConversations
+from toolweave.agent.records import CONVERSATIONS, every
+from toolweave.cli.exits import CommandError
+from toolweave.cli.render.text import clip
+from toolweave.models import AssistantMessage, Message, UserMessage
+from toolweave.state import Store
+
+__all__ = ["Conversation", "Kept"]
+
+_SHOWN = 60
+_LAST = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """One that is kept.
+
+    Attributes:
+        session: Its name.
+        messages: How many it has.
+        began: The first words of it.
+    """
+
+    session: str
+    messages: int
+    began: str
+
+
+class Kept:
+    """The conversations of an agent in a store."""
+
+    def __init__(self, store: Store, agent: str) -> None:
+        self._store = store
+        self._agent = agent
+        self._conversations = StoreConversations(store, agent)
+
+    def new_name(self) -> str:
+        """Return a name that says when it was made."""
+        return time.strftime("%Y-%m-%d-%H%M%S")
+
+    async def all(self) -> list[Conversation]:
+        """Return what is kept."""
+        prefix = f"{self._agent}/"
+        names = [found.key.removeprefix(prefix) async for found in every(self._store, CONVERSATIONS, prefix)]
+        return [_described(name, await self._conversations.load(name)) for name in names]
+
+    async def copy(self, session: str, name: str) -> None:
+        """Keep a conversation under another name too.
+
+        Raises:
+            CommandError: Nothing was said in it, or the name is taken.
+        """
+        messages = await self._conversations.load(session)
+        if not messages:
+            raise CommandError("there is nothing to keep yet")
+        if name != session and await self._conversations.load(name):
+            raise CommandError(f"there is a conversation {name!r} already", hint="choose another name")
+        await self._conversations.save(name, messages)
+
+    async def last_words(self, name: str) -> str:
+        """Return what was said last in a conversation.
+
+        Raises:
+            CommandError: There is none of this name.
+        """
+        messages = await self._conversations.load(name)
+        if not messages:
+            raise CommandError(f"there is no conversation {name!r}", hint="/resume without a name lists them")
+        return clip(_text(messages[-1]), _LAST)
+
+
+def _described(name: str, messages: Sequence[Message]) -> Conversation:
+    began = clip(_text(messages[0]), _SHOWN) if messages else ""
+    return Conversation(session=name, messages=len(messages), began=began)
+
+
+def _text(message: Message) -> str:
+    match message:
+        case UserMessage() | AssistantMessage():
+            return message.text
+        case _:
+            return ""

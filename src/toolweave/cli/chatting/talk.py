@@ -1,0 +1,127 @@
+"""The conversation: what is typed goes to the agent or is one of a few commands. Knows no model by name."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from toolweave.agent import Agent, Run
+from toolweave.cli.chatting.kept import Kept
+from toolweave.cli.chatting.keyboard import ask_line
+from toolweave.cli.chatting.watch import Watch
+from toolweave.cli.exits import CommandError
+from toolweave.cli.fleet import Fleet
+from toolweave.cli.render.views import summary, table
+from toolweave.cli.screen import complain, note, show
+from toolweave.errors import ToolweaveError
+
+__all__ = ["Talk"]
+
+_HELP = """/tools          what can be called
+/servers        the servers, and what became of them
+/save NAME      keep this conversation under a name
+/resume [NAME]  go on with a conversation; without a name, those that there are
+/new            begin another one
+/quit           the same as Ctrl-D; Ctrl-C stops an answer"""
+
+
+class Talk:
+    """A conversation with an agent until the input ends.
+
+    Attributes:
+        session: The name under which it is kept.
+    """
+
+    def __init__(self, agent: Agent, fleet: Fleet | None, kept: Kept, *, session: str, offline: bool) -> None:
+        self.session = session
+        self._agent = agent
+        self._fleet = fleet
+        self._kept = kept
+        self._offline = offline
+        self._run: Run | None = None
+        self._commands: dict[str, Callable[[str], Awaitable[None]]] = {
+            "/help": self._show_help,
+            "/tools": self._show_tools,
+            "/servers": self._show_servers,
+            "/save": self._save,
+            "/resume": self._resume,
+            "/new": self._begin,
+        }
+
+    async def until_the_end(self) -> None:
+        """Talk until a person has had enough."""
+        note("Enter a message, or /help.")
+        while (line := await ask_line("> ")) is not None:
+            text = line.strip()
+            if text in ("/quit", "/exit"):
+                return
+            try:
+                await self._said(text)
+            except (ToolweaveError, CommandError) as error:
+                complain(error)
+        note("")
+
+    def interrupted(self) -> bool:
+        """Stop the answer that is being given; returns False when there is none."""
+        if self._run is None or self._run.done or self._run.cancelling:
+            return False
+        self._run.cancel("the user stopped it")
+        return True
+
+    async def _said(self, text: str) -> None:
+        if not text:
+            return
+        word, _, rest = text.partition(" ")
+        command = self._commands.get(word)
+        if command is not None:
+            await command(rest.strip())
+        elif text.startswith("/") and not self._offline:
+            raise CommandError(f"there is no command {word!r}", hint="/help lists them")
+        else:
+            await self._send(text)
+
+    async def _send(self, text: str) -> None:
+        self._run = self._agent.send(text, session=self.session)
+        try:
+            result = await Watch().show(self._run)
+        finally:
+            self._run = None
+        if result.status == "cancelled":
+            note("stopped")
+        elif result.status != "completed":
+            note(f"ended early: {result.stop_reason}")
+
+    async def _show_help(self, _: str) -> None:
+        extra = "\n/call TOOL {JSON}  run a tool; other words search for one" if self._offline else ""
+        note(_HELP + extra)
+
+    async def _show_tools(self, _: str) -> None:
+        rows = [(spec.name, summary(spec.description or "")) for spec in self._agent.tools.snapshot()]
+        show(table(["tool", "description"], rows))
+
+    async def _show_servers(self, _: str) -> None:
+        if self._fleet is None:
+            note("there are no servers: name some with --config, --url or -- COMMAND")
+            return
+        servers = self._fleet.servers_json()
+        rows = [(name, one["state"], str(one["tools"]), one["error"] or "") for name, one in servers.items()]
+        show(table(["server", "state", "tools", "error"], rows, right=("tools",)))
+
+    async def _save(self, name: str) -> None:
+        if not name:
+            raise CommandError("under which name?", hint="/save NAME")
+        await self._kept.copy(self.session, name)
+        self.session = name
+        note(f"kept as {name}; go on with it by /resume {name}, or toolweave chat --resume {name}")
+
+    async def _resume(self, name: str) -> None:
+        if not name:
+            rows = [(one.session, str(one.messages), one.began) for one in await self._kept.all()]
+            show(table(["conversation", "messages", "began with"], rows, right=("messages",)))
+            return
+        last = await self._kept.last_words(name)
+        self.session = name
+        note(f"going on with {name}; it ended with:\n{last}")
+
+    async def _begin(self, _: str) -> None:
+        self.session = self._kept.new_name()
+        note("a new conversation")

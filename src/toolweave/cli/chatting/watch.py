@@ -1,0 +1,115 @@
+"""One run as a person sees it: the answer on standard output as it comes, the tools' calls on standard error.
+
+Also asks for what has to be allowed. Knows events, and neither models nor servers.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+from toolweave.agent import (
+    ApprovalRequested,
+    Event,
+    Run,
+    RunResult,
+    TextDelta,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+)
+from toolweave.cli.chatting.bars import RunningCalls
+from toolweave.cli.chatting.keyboard import ask_line
+from toolweave.cli.render.text import clip
+from toolweave.cli.screen import note, stream
+from toolweave.models import ToolCallPart
+
+__all__ = ["Watch"]
+
+_LABEL = 100
+_ERROR = 300
+
+
+class Watch:
+    """Shows runs, one after the other.
+
+    Args:
+        text: Whether the answer is shown as it comes; its end is shown by nobody else.
+    """
+
+    def __init__(self, *, text: bool = True) -> None:
+        self._text = text
+        self._calls = RunningCalls()
+        self._begun: dict[str, float] = {}
+        self._in_line = False
+
+    async def show(self, run: Run) -> RunResult:
+        """Show a run to its end and return what came of it.
+
+        Raises:
+            ModelError, ToolError, RunError: What made it fail.
+        """
+        try:
+            async for event in run:
+                await self._on(run, event)
+        finally:
+            self._calls.hide()
+            self._end_line()
+        return await run
+
+    async def _on(self, run: Run, event: Event) -> None:
+        match event:
+            case TextDelta(text=text):
+                self._say(text)
+            case ToolStarted(call=call):
+                self._end_line()
+                self._begun[call.id] = time.monotonic()
+                self._calls.started(call.id, _label(call))
+            case ToolProgress(call=call, progress=progress):
+                self._calls.progress(call.id, progress)
+            case ToolFinished():
+                self._finished(event)
+            case ApprovalRequested():
+                await self._ask(run, event)
+            case _:
+                pass
+
+    def _say(self, text: str) -> None:
+        if self._text and text:
+            self._calls.hide()
+            stream(text)
+            self._in_line = not text.endswith("\n")
+
+    def _end_line(self) -> None:
+        if self._in_line:
+            stream("\n")
+            self._in_line = False
+
+    def _finished(self, event: ToolFinished) -> None:
+        self._calls.finished(event.call.id)
+        self._calls.hide()
+        self._end_line()
+        seconds = time.monotonic() - self._begun.pop(event.call.id, time.monotonic())
+        if event.result.is_error:
+            why = clip(" ".join(event.result.text.split()), _ERROR)
+            note(f"✗ {_label(event.call)}: {why}")
+        else:
+            note(f"✓ {_label(event.call)}  {seconds:.1f} s")
+        self._calls.show()
+
+    async def _ask(self, run: Run, event: ApprovalRequested) -> None:
+        self._calls.hide()
+        self._end_line()
+        answer = (await ask_line(f"run {_label(event.call)}? [y]es, [n]o, [a]lways: ") or "").strip().lower()
+        if answer in ("a", "always"):
+            run.approve(event, remember="agent")
+        elif answer in ("y", "yes"):
+            run.approve(event)
+        else:
+            run.deny(event, reason="the user said no")
+        self._calls.show()
+
+
+def _label(call: ToolCallPart) -> str:
+    arguments = json.dumps(call.arguments, ensure_ascii=False, default=str) if call.arguments else ""
+    return clip(f"{call.name} {arguments}".strip(), _LABEL)

@@ -1,0 +1,113 @@
+"""`toolweave chat`: a conversation with a model that uses the servers' tools."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toolweave.cli.chatting.options import ChatOptions
+from toolweave.cli.exits import CommandError, ExitCode
+from toolweave.cli.options import JsonOption
+from toolweave.cli.runner import run
+from toolweave.cli.screen import answer_json, note, wide
+
+if TYPE_CHECKING:
+    from toolweave.agent import Run, RunResult
+    from toolweave.cli.chatting.talk import Talk
+
+__all__ = ["EXAMPLES", "chat"]
+
+EXAMPLES = """
+toolweave chat
+toolweave chat -m "What changed in this repository today?"
+toolweave chat --model ollama:qwen3 -- uvx mcp-server-time
+toolweave chat --model command -m '/call time_get_current_time {"timezone": "UTC"}'
+git diff | toolweave chat --config mcp.json --confirm always
+"""
+
+
+def chat(
+    options: ChatOptions,
+    message: Annotated[
+        str | None, typer.Option("--message", "-m", metavar="TEXT", help="Send this, print the answer, and end.")
+    ] = None,
+    run_id: Annotated[str | None, typer.Option("--run-id", hidden=True)] = None,
+    as_json: JsonOption = False,
+) -> ExitCode:
+    """Talk to a model that uses the servers' tools.
+
+    Without --model, it is that of TOOLWEAVE_MODEL, or of the provider whose API key is set. The model "command" needs
+    neither key nor network: it takes /call TOOL {JSON} and searches for other words. What is piped in is one message,
+    like -m. You are asked before a tool runs that may destroy something; where nobody can be asked, it does not run.
+    """
+    if run_id is not None:
+        return run(lambda: _spawned(options, run_id))
+    if message is None and not wide(sys.stdin):
+        from toolweave.cli.stdin import read_all  # imports are late: --help imports this module
+
+        message = read_all()
+    if message is None and not as_json:
+        return _converse(options)
+    said = (message or "").strip()
+    if not said:
+        raise CommandError("the message is empty", hint="-m TEXT, or a text on standard input")
+    return run(lambda: _once(options, said, as_json=as_json), verbose=options.verbose)
+
+
+async def _once(options: ChatOptions, message: str, *, as_json: bool) -> ExitCode:
+    from toolweave.cli.chatting.opened import opened  # late, as above
+    from toolweave.cli.chatting.watch import Watch
+    from toolweave.cli.stdin import can_ask
+
+    async with opened(options) as here:
+        sent = here.agent.send(message, session=options.resume, attended=can_ask())
+        result = await Watch(text=not as_json).show(sent)
+    if as_json:
+        answer_json(_result_json(sent, result))
+    elif result.status != "completed":
+        note(f"ended early: {result.stop_reason}")
+    return ExitCode.OK if result.status == "completed" else ExitCode.TOOL_ERROR
+
+
+def _converse(options: ChatOptions) -> ExitCode:
+    talk: Talk | None = None
+
+    async def body() -> ExitCode:
+        nonlocal talk
+        from toolweave.cli.chatting.choice import OFFLINE  # late, as above
+        from toolweave.cli.chatting.kept import Kept
+        from toolweave.cli.chatting.opened import opened
+        from toolweave.cli.chatting.talk import Talk
+
+        async with opened(options) as here:
+            kept = Kept(here.store, here.agent.name)
+            session = options.resume or kept.new_name()
+            offline = here.agent.model.name == OFFLINE
+            talk = Talk(here.agent, here.fleet, kept, session=session, offline=offline)
+            await talk.until_the_end()
+        return ExitCode.OK
+
+    return run(body, verbose=options.verbose, interrupt=lambda: talk is not None and talk.interrupted())
+
+
+async def _spawned(options: ChatOptions, run_id: str) -> ExitCode:
+    from toolweave.cli.chatting.opened import opened  # late, as above
+    from toolweave.cli.chatting.spawned import failing
+
+    async with failing(options.store, run_id), opened(options, attended=False) as here:
+        await here.agent.begin(run_id=run_id)
+    return ExitCode.OK
+
+
+def _result_json(sent: Run, result: RunResult) -> dict[str, Any]:
+    return {
+        "run_id": sent.id,
+        "status": result.status,
+        "stop_reason": result.stop_reason,
+        "text": result.text,
+        "steps": result.steps,
+        "usage": asdict(result.usage),
+    }

@@ -1,0 +1,65 @@
+"""`toolweave-components.json`: which components a project has, and in which folder each of them is.
+
+Written by the command, and a person may edit it: who moves a component's folder says so here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolweave.components.documents import dump, members, read
+from toolweave.components.paths import is_plain
+from toolweave.errors import ConfigError
+
+__all__ = ["MANIFEST", "Manifest"]
+
+MANIFEST = "toolweave-components.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a project has.
+
+    Attributes:
+        folders: The folder of each component by its name, relative to the project; `/` between the parts.
+        document: The file's content, with whatever else somebody put there.
+    """
+
+    folders: Mapping[str, str] = field(default_factory=dict[str, str])
+    document: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @classmethod
+    def parse(cls, data: bytes | None) -> Manifest:
+        """Read the file's bytes, None for no file.
+
+        Raises:
+            ConfigError: It is no JSON, or a folder is not inside the project.
+        """
+        document = read(data, MANIFEST)
+        folders: dict[str, str] = {}
+        for name, entry in members(document.get("components", {}), MANIFEST, "'components'").items():
+            folder: Any = members(entry, MANIFEST, f"component {name!r}").get("dir")
+            if not isinstance(folder, str) or not is_plain(folder):
+                message = f"component {name!r}: 'dir' is {folder!r}; a folder inside the project is expected"
+                raise ConfigError(message, path=MANIFEST, field=f"components.{name}.dir")
+            folders[name] = folder
+        return cls(folders=folders, document=document)
+
+    def with_folder(self, name: str, folder: str | None) -> Manifest:
+        """Return the manifest with a component in a folder; None takes the component out."""
+        entries: dict[str, Any] = dict(self.document.get("components", {}))
+        folders = dict(self.folders)
+        if folder is None:
+            entries.pop(name, None)
+            folders.pop(name, None)
+        else:
+            entries[name] = {**entries.get(name, {}), "dir": folder}
+            folders[name] = folder
+        return Manifest(folders=folders, document={**self.document, "components": entries})
+
+    def dump(self) -> bytes | None:
+        """Return the file's bytes; None for no file, when there is nothing to say."""
+        other = {key for key in self.document if key != "components"}
+        return dump(dict(self.document)) if self.folders or other else None

@@ -1,0 +1,115 @@
+"""Three-way merge of texts by lines, pure: what two sides made of one text, put together where they do not meet.
+
+On `difflib`, because the one library for it (merge3) has a licence that this package cannot take on, and `git` is
+not on every machine. Knows nothing of files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+__all__ = ["Conflict", "Merged", "lines_of", "merge"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """Lines that both sides changed, each in its own way.
+
+    Attributes:
+        line: Where it begins in `mine`, counted from 1.
+        mine: The lines of the one side.
+        theirs: The lines of the other.
+    """
+
+    line: int
+    mine: tuple[str, ...]
+    theirs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """Both sides' changes in one text, as far as they do not meet.
+
+    Attributes:
+        parts: The text in order: lines that are settled, and conflicts.
+    """
+
+    parts: tuple[tuple[str, ...] | Conflict, ...]
+
+    @property
+    def conflicts(self) -> tuple[Conflict, ...]:
+        """The places that somebody must settle."""
+        return tuple(part for part in self.parts if isinstance(part, Conflict))
+
+    def mine(self) -> str:
+        """Return the text in which every conflict is settled for `mine`."""
+        return "".join("".join(part.mine if isinstance(part, Conflict) else part) for part in self.parts)
+
+    def marked(self, mine: str, theirs: str) -> str:
+        """Return the text with both sides of each conflict between markers, as git writes them.
+
+        Args:
+            mine: What the markers call the one side.
+            theirs: What they call the other.
+        """
+        return "".join(
+            _between_markers(part, mine, theirs) if isinstance(part, Conflict) else "".join(part) for part in self.parts
+        )
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines with their ends; only a line feed ends one, and the last may lack it."""
+    lines = text.split("\n")
+    return [line + "\n" for line in lines[:-1]] + [line for line in lines[-1:] if line]
+
+
+def merge(base: str, mine: str, theirs: str) -> Merged:
+    """Put the changes of `mine` and of `theirs` against `base` into one text.
+
+    Every line that `mine` has beyond `base` is in the result, in its place or in a conflict.
+    """
+    old, ours, others = lines_of(base), lines_of(mine), lines_of(theirs)
+    parts: list[tuple[str, ...] | Conflict] = []
+    at_old = at_ours = at_others = 0
+    for start, end, in_ours, in_others in _unchanged(old, ours, others):
+        before, left, right = old[at_old:start], ours[at_ours:in_ours], others[at_others:in_others]
+        if right in (left, before):
+            parts.append(tuple(left))
+        elif left == before:
+            parts.append(tuple(right))
+        else:
+            parts.append(Conflict(line=at_ours + 1, mine=tuple(left), theirs=tuple(right)))
+        parts.append(tuple(old[start:end]))
+        at_old, at_ours, at_others = end, in_ours + end - start, in_others + end - start
+    return Merged(parts=tuple(part for part in parts if part))
+
+
+def _unchanged(base: Sequence[str], mine: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the runs of lines that all three have: start and end in `base`, start in `mine` and in `theirs`.
+
+    The last one is empty and stands at the end of each.
+    """
+    lefts = SequenceMatcher(None, base, mine, autojunk=False).get_matching_blocks()
+    rights = SequenceMatcher(None, base, theirs, autojunk=False).get_matching_blocks()
+    left = right = 0
+    while left < len(lefts) and right < len(rights):
+        a, b = lefts[left], rights[right]
+        start, end = max(a.a, b.a), min(a.a + a.size, b.a + b.size)
+        if start < end:
+            yield start, end, a.b + start - a.a, b.b + start - b.a
+        if a.a + a.size < b.a + b.size:
+            left += 1
+        else:
+            right += 1
+    yield len(base), len(base), len(mine), len(theirs)
+
+
+def _between_markers(conflict: Conflict, mine: str, theirs: str) -> str:
+    sides = (f"<<<<<<< {mine}\n", conflict.mine), ("=======\n", conflict.theirs)
+    return "".join(marker + _ended("".join(lines)) for marker, lines in sides) + f">>>>>>> {theirs}\n"
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith("\n") or not text else text + "\n"

@@ -1,0 +1,40 @@
+"""Which paths may stand in a manifest and in a lock, and where they lead. Reads the file system, never writes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path, PurePosixPath
+
+from toolweave.errors import ConfigError
+
+__all__ = ["inside", "is_plain"]
+
+_ODD = re.compile(r'[\x00-\x1f\x7f\\:*?"<>|]')
+"""Characters that mean something else on some system, or that nobody can see."""
+
+
+def is_plain(path: str) -> bool:
+    """Whether a path is relative, goes down only and means the same on every system."""
+    parts = PurePosixPath(path).parts
+    return bool(parts) and not path.startswith("/") and ".." not in parts and not _ODD.search(path)
+
+
+def inside(folder: Path, path: str, *, what: str) -> Path:
+    """Return where a path leads in a folder.
+
+    Args:
+        folder: The folder, which need not exist.
+        path: Relative to it.
+        what: What the path is, for the message.
+
+    Raises:
+        ConfigError: It leads out of the folder, by itself or through a link, or it is a link.
+    """
+    if not is_plain(path):
+        raise ConfigError(f"{what} is {path!r}; a path that stays inside {str(folder)!r} is expected")
+    wanted = folder / path
+    if wanted.is_symlink():
+        raise ConfigError(f"{what} {path!r} is a link; put a real file or folder there")
+    if not wanted.resolve().is_relative_to(folder.resolve()):
+        raise ConfigError(f"{what} {path!r} leads out of {str(folder)!r} through a link")
+    return wanted

@@ -1,0 +1,270 @@
+"""A project and the components it has: reads what stands there, has it planned, and carries the plan out.
+
+The one module of the room that knows both the values and the file system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolweave.components.apply import Change, apply_changes
+from toolweave.components.lockfile import LOCK, Copied, Lock
+from toolweave.components.manifest import MANIFEST, Manifest
+from toolweave.components.offered import Component, component, component_names
+from toolweave.components.paths import inside, is_plain
+from toolweave.components.plan import SIDE, OnConflict, Plan, Step, plan_add, plan_remove, plan_update, text_of
+from toolweave.errors import ConfigError
+
+__all__ = ["FileState", "Job", "Project"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Something that can be done to one component of a project.
+
+    Attributes:
+        component: Its name.
+        folder: Its folder, relative to the project.
+        plan: What happens to its files.
+        version: The version that the lock remembers afterwards; None when it forgets the component.
+    """
+
+    component: str
+    folder: str
+    plan: Plan
+    version: str | None
+
+    @property
+    def refused(self) -> tuple[Step, ...]:
+        """The files for whose sake nothing can be done; `Project.carry_out` takes no such job."""
+        return self.plan.refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileState:
+    """One file of a component: as it was copied, as it stands in the project, as the catalog has it.
+
+    Attributes:
+        path: Relative to the component's folder.
+        original: What was copied, or None for a file that is new in the catalog.
+        mine: What stands in the project, or None when it is gone or is not UTF-8.
+        catalog: What the catalog has, or None when it no longer has the file.
+    """
+
+    path: str
+    original: str | None
+    mine: str | None
+    catalog: str | None
+
+    @property
+    def edited(self) -> bool:
+        """Whether somebody changed or deleted it here."""
+        return self.original is not None and self.mine != self.original
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the catalog has something new for it."""
+        return self.catalog not in (self.original, self.mine)
+
+
+class Project:
+    """A folder with components in it.
+
+    Attributes:
+        root: The folder.
+        manifest: What it has.
+        lock: What was copied.
+    """
+
+    def __init__(self, root: Path) -> None:
+        """Read a project.
+
+        Raises:
+            ConfigError: Its manifest or its lock is broken.
+        """
+        self.root = root
+        self._manifest_bytes: bytes | None = self._bytes(MANIFEST)
+        self._lock_bytes: bytes | None = self._bytes(LOCK)
+        self.manifest = Manifest.parse(self._manifest_bytes)
+        self.lock = Lock.parse(self._lock_bytes)
+
+    @classmethod
+    def at(cls, start: Path) -> Project:
+        """Return the project that a folder is in: the nearest one above with a manifest, else the folder itself.
+
+        Above a repository nothing is looked for.
+        """
+        start = start.resolve()
+        for folder in (start, *start.parents):
+            if (folder / MANIFEST).exists():
+                return cls(folder)
+            if (folder / ".git").exists():
+                break
+        return cls(start)
+
+    # what there is
+
+    def files(self, name: str) -> list[FileState]:
+        """Return the state of every file of a component.
+
+        Raises:
+            ConfigError: The project does not have it.
+        """
+        folder = self._folder(name)
+        original, catalog = self._originals(name), self._catalog(name)
+        paths = list(dict.fromkeys((*catalog, *original)))
+        disk = self._disk(folder, paths)
+        return [
+            FileState(
+                path=path,
+                original=original.get(path),
+                mine=text_of(disk[path]) if path in disk else None,
+                catalog=catalog.get(path),
+            )
+            for path in paths
+        ]
+
+    # what can be done
+
+    def add(self, name: str, folder: Path | None = None, *, overwrite: bool = False) -> Job:
+        """Plan to copy a component into a folder of the project, by default one of its own in `root`.
+
+        Raises:
+            ConfigError: There is no such component, it is in another folder, or the folder is not the project's or
+                is another component's.
+        """
+        wanted = component(name)
+        there = self.manifest.folders.get(name)
+        chosen = self._relative(folder) if folder is not None else there or wanted.folder
+        if there is not None and there != chosen:
+            hint = f"`toolweave components remove {name}` first, or move the folder and say so in {MANIFEST}"
+            raise ConfigError(f"component {name!r} is in {there!r} already; {hint}")
+        others = [other for other, taken in self.manifest.folders.items() if taken == chosen and other != name]
+        if others:
+            raise ConfigError(f"component {others[0]!r} is in {chosen!r}; give {name!r} a folder of its own")
+        originals = self._originals(name)
+        disk = self._disk(chosen, (*wanted.files, *originals))
+        plan = plan_add(wanted.files, originals, disk, overwrite=overwrite)
+        current = plan.originals == dict(wanted.files)
+        copied = self.lock.components.get(name)
+        version = wanted.version if current or copied is None else copied.version
+        return Job(component=name, folder=chosen, plan=plan, version=version)
+
+    def update(self, name: str, *, on_conflict: OnConflict = "refuse") -> Job:
+        """Plan to bring the catalog's changes into a component.
+
+        Raises:
+            ConfigError: The project does not have it, or the catalog no longer does.
+        """
+        folder, wanted = self._folder(name), component(name)
+        originals = self._originals(name)
+        paths = dict.fromkeys((*wanted.files, *originals))
+        disk = self._disk(folder, (*paths, *(path + SIDE for path in paths)))
+        label = f"toolweave {wanted.version}"
+        plan = plan_update(wanted.files, originals, disk, on_conflict=on_conflict, label=label)
+        return Job(component=name, folder=folder, plan=plan, version=wanted.version)
+
+    def remove(self, name: str, *, force: bool = False) -> Job:
+        """Plan to take a component out; what was changed stays, and stays known, unless `force`.
+
+        Raises:
+            ConfigError: The project does not have it.
+        """
+        folder, originals = self._folder(name), self._originals(name)
+        plan = plan_remove(originals, self._disk(folder, originals), force=force)
+        copied = self.lock.components.get(name)
+        version = copied.version if copied is not None and plan.originals else None
+        return Job(component=name, folder=folder, plan=plan, version=version)
+
+    def carry_out(self, *jobs: Job) -> None:
+        """Do what was planned, all of it or nothing; manifest and lock say so afterwards.
+
+        Raises:
+            ConfigError: A job is refused, a file changed meanwhile, or a path leads out of its folder.
+            OSError: The file system refuses; everything is as before.
+        """
+        manifest, lock = self.manifest, self.lock
+        changes: list[Change] = []
+        for job in jobs:
+            if job.refused:
+                raise ConfigError(f"component {job.component!r}: {job.refused[0].path}: {job.refused[0].why}")
+            changes += self._changes(job)
+            copied = None if job.version is None else Copied(version=job.version, files=job.plan.originals)
+            manifest = manifest.with_folder(job.component, job.folder if copied else None)
+            lock = lock.with_component(job.component, copied)
+        manifest_bytes, lock_bytes = manifest.dump(), lock.dump()
+        apply_changes(
+            [
+                *changes,
+                Change(path=self.root / MANIFEST, before=self._manifest_bytes, after=manifest_bytes),
+                Change(path=self.root / LOCK, before=self._lock_bytes, after=lock_bytes),
+            ]
+        )
+        _tidy([change.path for change in changes if change.after is None], keep=self.root)
+        self.manifest, self._manifest_bytes = manifest, manifest_bytes
+        self.lock, self._lock_bytes = lock, lock_bytes
+
+    # inside
+
+    def _changes(self, job: Job) -> list[Change]:
+        folder = inside(self.root, job.folder, what="the folder")
+        what = f"a file of component {job.component!r}"
+        return [
+            Change(path=inside(folder, step.path, what=what), before=step.before, after=step.after)
+            for step in job.plan.writes
+        ]
+
+    def _folder(self, name: str) -> str:
+        if name not in self.manifest.folders:
+            have = ", ".join(sorted(self.manifest.folders)) or "none"
+            hint = f"; `toolweave add {name}` copies it" if name in component_names() else ""
+            raise ConfigError(f"component {name!r} is not in this project, which has {have}{hint}")
+        return self.manifest.folders[name]
+
+    def _originals(self, name: str) -> dict[str, str]:
+        copied = self.lock.components.get(name)
+        return dict(copied.files) if copied is not None else {}
+
+    def _catalog(self, name: str) -> dict[str, str]:
+        found: Component | None = component(name) if name in component_names() else None
+        return dict(found.files) if found is not None else {}
+
+    def _relative(self, folder: Path) -> str:
+        try:
+            relative = folder.resolve().relative_to(self.root.resolve()).as_posix()
+        except ValueError:
+            hint = f"run the command in the folder of the other project (the one with {MANIFEST} in it, if it has one)"
+            raise ConfigError(f"{str(folder)!r} is not inside the project {str(self.root)!r}; {hint}") from None
+        if not is_plain(relative):
+            raise ConfigError(f"{str(folder)!r} cannot be the component's folder; name one below {str(self.root)!r}")
+        return relative
+
+    def _disk(self, folder: str, paths: Iterable[str]) -> dict[str, bytes]:
+        root = inside(self.root, folder, what="the folder")
+        found: dict[str, bytes] = {}
+        for path in paths:
+            file = inside(root, path, what="the file")
+            if file.is_file():
+                found[path] = file.read_bytes()
+            elif file.exists():
+                raise ConfigError(f"{str(file)!r} is no file; a component wants to have one there")
+        return found
+
+    def _bytes(self, name: str) -> bytes | None:
+        file = inside(self.root, name, what="the file")
+        return file.read_bytes() if file.exists() else None
+
+
+def _tidy(deleted: list[Path], *, keep: Path) -> None:
+    """Take away what Python made of deleted files, and the folders that are empty then."""
+    for path in deleted:
+        for made in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
+            made.unlink(missing_ok=True)
+    folders = {place for path in deleted for place in (path.parent / "__pycache__", path.parent)} - {keep}
+    for place in sorted(folders, key=lambda one: len(one.parts), reverse=True):
+        try:
+            place.rmdir()
+        except OSError:
+            pass  # something else is in it, or there is none

@@ -1,0 +1,103 @@
+"""The agent that knows MCP servers by their configs: what `toolweave.Agent` is.
+
+Adds to the agent's room what that may not know; the loop is there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+from typing import Any, cast
+
+import toolweave.agent.agent as room
+from toolweave.agent.durable import Durable, OnUnknown
+from toolweave.agent.journal import Journal
+from toolweave.agent.prompt import Sendable
+from toolweave.agent.run import Run
+from toolweave.agent.toolbox import Opener, ToolLike
+from toolweave.compose.mcp_tools import McpTools
+from toolweave.compose.watching import WatchedJournal
+from toolweave.config import LoadedConfig, load_config
+from toolweave.models.base import Model
+from toolweave.tools.toolset import Toolset
+
+__all__ = ["Agent", "generate", "stream"]
+
+_log = logging.getLogger("toolweave.compose")
+
+
+class Agent(room.Agent):
+    """A model that works with tools until it has an answer, and that opens MCP servers by their configs.
+
+    Everything but that is `toolweave.agent.Agent`, whose arguments it takes.
+    """
+
+    def add_mcp_servers(self, servers: Any) -> None:
+        """Add MCP servers; they are connected when the agent is first used, all at the same time (requirement R78).
+
+        Args:
+            servers: A config file of any editor, its content, or servers by name, each whatever `add_mcp` takes. The
+                name stands before the names of a server's tools, unless its config has a `tool_prefix`. What is wrong
+                with one entry of a file is in `errors`, and the others go on (C3).
+
+        Raises:
+            ConfigError: The file cannot be read, or an entry that code gives cannot be right; with `on_error="raise"`
+                also when one of a file cannot be.
+            TypeError: A server is nothing that can be connected.
+        """
+        live: dict[str, Any] = {}
+        if isinstance(servers, Mapping):
+            named = cast("Mapping[str, Any]", servers)
+            live = {name: server for name, server in named.items() if _is_live(server)}
+            servers = {name: server for name, server in named.items() if name not in live}
+        loaded = load_config(servers)
+        for warning in loaded.warnings:
+            _log.warning("%s", warning)
+        if loaded.errors and (self._host.strict or not isinstance(servers, (str, PurePath, LoadedConfig))):
+            raise next(iter(loaded.errors.values()))
+        self._host.errors.update(loaded.errors)
+        for name, server in {**loaded.servers, **live}.items():
+            self._add_server(name, server)
+
+    def mcp_toolset(self, server: Any, *, name: str | None = None) -> Toolset | Opener:
+        """Return the toolset that a server stands for, or what opens it: a component for whatever is a config.
+
+        Raises:
+            ConfigError: The config cannot be right.
+            TypeError: It is no server.
+        """
+        if hasattr(server, "__await__"):
+            raise TypeError(f"server {name!r}: give its config, or the connection that awaiting it returns")
+        return super().mcp_toolset(server, name=name) if _is_live(server) else McpTools(name or "", server)
+
+    def open_journal(
+        self, run_id: str, *, durable: Durable | None = None, on_unknown: OnUnknown | None = None
+    ) -> Journal:
+        """Return the journal of a run, with the components around it that are told of the run."""
+        return WatchedJournal(super().open_journal(run_id, durable=durable, on_unknown=on_unknown), self.tools)
+
+    def _add_server(self, name: str, server: Any) -> None:
+        """Add a server under its name, or under the literal prefix that its config says."""
+        found = self.mcp_toolset(server, name=name)
+        literal = isinstance(found, McpTools) and found.literal_prefix is not None
+        self.add_mcp(found, prefix=None if literal else name, name=name)
+
+
+def _is_live(server: Any) -> bool:
+    """Whether it offers tools already or says how, so that it is no config."""
+    return isinstance(server, Toolset) or callable(server) or hasattr(server, "__await__")
+
+
+def generate(
+    model: Model | str, messages: Sendable, *, tools: ToolLike | Iterable[ToolLike] = (), **options: Any
+) -> Run:
+    """Return one whole run of a model with tools, to be awaited.
+
+    `options` are those of `Agent`: `result = await generate(model, "What is new?", mcp_servers="mcp.json")`.
+    """
+    return Agent(model, tools=tools, **options).send(messages)
+
+
+stream = generate
+"""The same, to be iterated: `async for event in stream(model, "...")`."""

@@ -1,0 +1,98 @@
+"""A server's tool, or all of its tools, as something to make components of: written once, used in many agents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+from toolweave.compose.hooks import McpHooks
+from toolweave.compose.mcp_tools import McpTools
+from toolweave.compose.pool import McpPool
+from toolweave.config import ServerConfig
+from toolweave.errors import ErrorKind, ToolError
+from toolweave.hub import DiscoveredTools, McpClient
+from toolweave.tools.names import unknown_tool
+
+__all__ = ["McpComponent", "mcp_component"]
+
+
+class McpComponent:
+    """What `mcp_component` returns: call it for a component (requirements R74, R75).
+
+    Attributes:
+        server: The server's name.
+        tool_name: The one tool it takes, by original name; None for all of them.
+    """
+
+    def __init__(self, server: str, tool_name: str | None, options: Mapping[str, Any]) -> None:
+        self.server = server
+        self.tool_name = tool_name
+        self._options = dict(options)
+
+    def __call__(
+        self,
+        *,
+        runtime_config: ServerConfig | Mapping[str, Any] | None = None,
+        client: McpClient | McpPool | None = None,
+    ) -> McpTools:
+        """Return a component, with this runtime config and this client in the place of those it was made with."""
+        options = dict(self._options)
+        if runtime_config is not None:
+            options["runtime_config"] = runtime_config
+        if client is not None:
+            options["client"] = client
+        if self.tool_name is None:
+            return McpTools(self.server, **options)
+        return _OneTool(self.server, include=[self.tool_name], **options)
+
+    def __repr__(self) -> str:
+        return f"<component of {'all tools' if self.tool_name is None else repr(self.tool_name)} of {self.server!r}>"
+
+
+def mcp_component(
+    server: str,
+    config: Any = None,  # whatever connect_mcp takes
+    *,
+    tool_name: str | None = None,
+    all: bool = False,  # noqa: A002 - reads as what it is
+    tool_prefix: str | None = None,
+    client: McpClient | McpPool | None = None,
+    runtime_config: ServerConfig | Mapping[str, Any] | None = None,
+    **hooks: Unpack[McpHooks],
+) -> McpComponent:
+    """Return what makes components of a server's tools, written once and used in many agents (requirement R75).
+
+    After `ReadFile = mcp_component("files", config, tool_name="read_file")`, `Agent(model, tools=[ReadFile()])` has
+    that tool.
+
+    Args:
+        server: The server's name.
+        config: Whatever `connect_mcp` takes.
+        tool_name: The one tool to take, by original name. Mounting fails when the server has none of this name.
+        all: Take all tools; one of the two has to be said (requirement C25).
+        tool_prefix: Put literally before each name.
+        client: A `McpPool`, a hub or a connection to use.
+        runtime_config: Laid over the config.
+        **hooks: See `McpHooks`.
+
+    Raises:
+        ConfigError: The config cannot be right.
+        ValueError: Neither `tool_name` nor `all=True` was given, or both.
+    """
+    if (tool_name is None) != all:
+        raise ValueError(f"mcp_component of server {server!r}: give tool_name=, or all=True for all of its tools")
+    options = {"config": config, "tool_prefix": tool_prefix, "client": client, "runtime_config": runtime_config}
+    made = McpComponent(server, tool_name, {**options, **hooks})
+    made()  # a wrong config is an error here, not where it is used
+    return made
+
+
+class _OneTool(McpTools):
+    """The component of one tool, which has to be there."""
+
+    def _check(self, found: DiscoveredTools) -> None:
+        if not found:
+            (name,) = self._include
+            names = [spec.original_name for spec in found.connection.snapshot()]
+            text = f"server {self.name!r}: {unknown_tool(name, names)}"
+            raise ToolError(text, kind=ErrorKind.NOT_FOUND)

@@ -1,0 +1,269 @@
+"""One MCP server's tools as a component: there from entering to leaving, and put anew for another user at any time.
+
+Knows how a connection is had and let go; what a connection does, and who uses the tools, is others'.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+import anyio
+
+from toolweave.compose.hooks import Hooks, McpHooks
+from toolweave.compose.pool import McpPool, same_server
+from toolweave.config import ServerConfig, merge_config, server_config
+from toolweave.errors import ConfigError, ErrorKind, ToolError
+from toolweave.hub import DiscoveredTools, Hub, McpClient, discover_mcp_tools
+from toolweave.tools.call import CallContext, ToolCall
+from toolweave.tools.names import unknown_tool
+from toolweave.tools.result import ToolResult
+from toolweave.tools.spec import ToolList
+from toolweave.tools.toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, tools_of
+from toolweave.tools.wrappers import traced
+
+__all__ = ["McpTools"]
+
+_log = logging.getLogger("toolweave.compose")
+HOOK_SECONDS = 10.0
+"""How long `on_unmount` may take; then the connection is closed all the same."""
+
+
+class McpTools:
+    """The tools of one MCP server, for as long as it is entered (requirements R71, R72).
+
+    Nothing is connected before that. It is a `Toolset`: `Agent(..., tools=[component])`, `agent.tools.add(component)`
+    and `agent.send(..., tools=component)` enter it when they need it and leave it when they are done, and so may
+    anybody else, any number of times; the last to leave unmounts it. Then exactly its tools are gone, and a connection
+    of its own is closed; one that it borrowed is not (R21).
+
+    Args:
+        server: The server's name.
+        config: Whatever `connect_mcp` takes; not needed when `client` is connected already.
+        include: The only tools to take, by original name; wins over `exclude` and over what the config says (R31).
+        exclude: Tools to leave out, by original name.
+        tool_prefix: Put literally before each name; else as the config says, which by default keeps the server's names.
+        client: A `McpPool`, a hub or a connection to use, which is never closed here.
+        runtime_config: Laid over the config, such as `{"auth": token}` of the user at hand (R7, R27).
+        **hooks: See `McpHooks`.
+
+    Attributes:
+        name: The server's name.
+
+    Raises:
+        ConfigError: At once, when the config cannot be right. Entering raises `ServerError`s, unless `on_error`
+            returns something true: then it goes on without the tools (C26).
+    """
+
+    def __init__(
+        self,
+        server: str,
+        config: Any = None,  # whatever connect_mcp takes
+        *,
+        include: Iterable[str] = (),
+        exclude: Iterable[str] = (),
+        tool_prefix: str | None = None,
+        client: McpClient | McpPool | None = None,
+        runtime_config: ServerConfig | Mapping[str, Any] | None = None,
+        **hooks: Unpack[McpHooks],
+    ) -> None:
+        self.hooks = Hooks(hooks)
+        self._include = (include,) if isinstance(include, str) else tuple(include)
+        self._exclude = (exclude,) if isinstance(exclude, str) else tuple(exclude)
+        self._prefix = tool_prefix
+        self._client = client
+        if config is None and (client is None or isinstance(client, McpPool)):
+            raise ConfigError("a component needs the config of its server, or a connection", server=server)
+        self._base = None if config is None else server_config(config, name=server or None)
+        self.name = server or ("" if self._base is None else self._base.name)
+        self._config = self._merged(runtime_config)
+        self._entered = 0
+        self._lock = anyio.Lock()
+        self._settled: anyio.Event | None = None
+        self._opened = AsyncExitStack()
+        self._view: Toolset | None = None
+        self._unsubscribe: Unsubscribe | None = None
+        self._listeners = Listeners()
+        self._snapshot = ToolSnapshot()
+
+    @property
+    def tools(self) -> ToolList:
+        """The tools that are there now, as callable objects."""
+        return tools_of(self)
+
+    @property
+    def literal_prefix(self) -> str | None:
+        """What is put before the names of its tools because somebody said so, or None."""
+        return self._config.tool_prefix if self._prefix is None and self._config is not None else self._prefix
+
+    @property
+    def mounted(self) -> bool:
+        """Whether it has a connection; what that offers may be nothing."""
+        return self._view is not None
+
+    async def update(self, runtime_config: ServerConfig | Mapping[str, Any] | None) -> None:
+        """Take another runtime config in the place of the last: unmount, replace, and mount again (requirement R73).
+
+        What is mounted anew is a connection of its own or one of the pool's for this config, never the old one. Calls
+        that come meanwhile wait for it; whoever watches the tools sees one change. Without a connection it is what the
+        next mount uses.
+
+        Raises:
+            ConfigError: The result cannot be right; nothing has happened then.
+            ServerError: There is no connection with it; the component has no tools then.
+        """
+        config = self._merged(runtime_config)
+        async with self._lock:
+            self._config = config
+            if not self._entered:
+                return
+            self._settled = anyio.Event()
+            try:
+                await self._unmount()
+                await self._mount()
+            finally:
+                self._publish()  # also when nothing is there any more
+                self._settled.set()
+                self._settled = None
+
+    # Toolset
+
+    def snapshot(self) -> ToolSnapshot:
+        """Return what is offered now; nothing while it is not mounted."""
+        return self._snapshot
+
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        """Run a tool; a component that is not mounted answers with an error result."""
+        if self._settled is not None:
+            await self._settled.wait()
+        if self._view is None:
+            text = f"MCP error: server {self.name!r}: its tools are not mounted; enter the component first"
+            return ToolResult.failure(ToolError(text, kind=ErrorKind.CLOSED))
+        return await self._view.call(call, ctx)
+
+    def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
+        """Call `listener` after every change, mounts and unmounts included."""
+        return self._listeners.subscribe(listener)
+
+    async def __aenter__(self) -> Self:
+        async with self._lock:
+            if not self._entered:
+                await self._mount()
+            self._entered += 1
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with anyio.CancelScope(shield=True):  # bounded: a mount and a close are
+            async with self._lock:
+                self._entered -= 1
+                if not self._entered:
+                    await self._unmount()
+                    self._publish()
+
+    def __repr__(self) -> str:
+        return f"<McpTools {self.name!r}: {len(self._snapshot)} tools{'' if self.mounted else ', not mounted'}>"
+
+    # inside
+
+    def _merged(self, runtime: ServerConfig | Mapping[str, Any] | None) -> ServerConfig | None:
+        if self._base is None:
+            if runtime is not None:
+                raise ConfigError("a runtime config needs a config to be laid over", server=self.name)
+            return None
+        config = merge_config(self._base, runtime)
+        borrowed = None if self._client is None or isinstance(self._client, (Hub, McpPool)) else self._client.config
+        if borrowed is not None and not same_server(borrowed, config):
+            raise self._other_settings(config)
+        return config
+
+    async def _mount(self) -> None:
+        try:
+            async with AsyncExitStack() as opened:
+                found = await opened.enter_async_context(self._found())
+                self._check(found)
+                view = found.toolset
+                if "opentelemetry" in sys.modules:  # whoever traces has loaded it (requirement R49)
+                    view = traced(view)
+                self._view = view
+                self._unsubscribe = view.subscribe(lambda _: self._publish())
+                self._publish()
+                await self.hooks.call("on_mount", self)
+                self._opened = opened.pop_all()
+        except BaseException as exc:
+            self._forget()
+            self._publish()
+            if isinstance(exc, Exception) and await self.hooks.tell("on_error", exc):
+                _log.warning("goes on without a server: %s", exc)
+                return
+            raise
+
+    async def _unmount(self) -> None:
+        """Let the connection go; what is shown stays until `_publish`, so that a remount is one change."""
+        try:
+            if self._view is not None:
+                with anyio.move_on_after(HOOK_SECONDS):
+                    await self.hooks.tell("on_unmount", self)
+        finally:
+            self._forget()
+            opened, self._opened = self._opened, AsyncExitStack()
+            with anyio.CancelScope(shield=True):
+                await opened.aclose()
+
+    def _forget(self) -> None:
+        self._view = None
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+
+    def _publish(self) -> None:
+        before = self._snapshot
+        now = () if self._view is None else self._view.snapshot()
+        if tuple(before) != tuple(now):
+            self._snapshot = ToolSnapshot(now, version=before.version + 1)
+            self._listeners.emit(ToolsChanged.between(before, self._snapshot))
+
+    @asynccontextmanager
+    async def _found(self) -> AsyncGenerator[DiscoveredTools]:
+        """Connect, or borrow, and list the tools; on leaving a connection of its own is closed."""
+        async with AsyncExitStack() as held:
+            config, client = self._config, self._client
+            if isinstance(client, McpPool):
+                assert config is not None
+                client = await held.enter_async_context(client.lease(config))
+            elif isinstance(client, Hub):
+                client = await self._of_hub(client)
+            include, exclude = self._include, self._exclude
+            if config is not None:
+                include, exclude = include or config.include, exclude or config.exclude
+                config = config.replace(include=(), exclude=())
+            found = discover_mcp_tools(
+                config, include=include, exclude=exclude, tool_prefix=self.literal_prefix, client=client
+            )
+            yield await held.enter_async_context(found)
+
+    async def _of_hub(self, hub: Hub) -> McpClient:
+        if self._config is None:
+            if self.name not in hub.clients:
+                raise hub.errors.get(self.name) or ConfigError("the hub has no such server", server=self.name)
+            return hub.clients[self.name]
+        connection = await hub.connect(self.name, self._config)
+        if not same_server(connection.config, self._config):
+            raise self._other_settings(self._config)
+        return connection
+
+    def _other_settings(self, config: ServerConfig) -> ConfigError:
+        # with the connection as it is, one user's calls would go out under another's name
+        return config.error("the client is connected to this server with other settings; give a McpPool as client=")
+
+    def _check(self, found: DiscoveredTools) -> None:
+        """Say which tools that are wanted are not there."""
+        names = [spec.original_name for spec in found.connection.snapshot()]
+        for name in self._include:
+            if names and name.removeprefix(f"{self.name}:").removeprefix(f"{self.name}/") not in names:
+                _log.warning("server %r: %s", self.name, unknown_tool(name, names))

@@ -1,0 +1,105 @@
+"""What tells components of the runs that use them: a journal around the run's own.
+
+Records nothing itself; a journal is told of a run at exactly the points that components care about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import cast
+
+from toolweave.agent.events import RunResult
+from toolweave.agent.journal import Ask, Journal, RunStart
+from toolweave.agent.run import Run, current_run
+from toolweave.agent.toolbox import AgentTools
+from toolweave.compose.mcp_tools import McpTools
+from toolweave.models.base import Finished
+from toolweave.models.messages import ToolCallPart
+from toolweave.tools.result import ToolResult
+from toolweave.tools.spec import ToolSpec
+
+__all__ = ["WatchedJournal"]
+
+
+class WatchedJournal:
+    """Tells the components of a run that it starts, that it ticks and that it ends (requirement R71)."""
+
+    def __init__(self, journal: Journal, tools: AgentTools) -> None:
+        self._journal = journal
+        self._tools = tools
+        self._ticking = 0
+
+    async def started(self, start: RunStart) -> RunStart:
+        """Take note, and tell of the run."""
+        begun = await self._journal.started(start)
+        for component in self._components():
+            await component.hooks.call("on_start", self._run)
+        return begun
+
+    async def turn(self, step: int) -> Finished | None:
+        """End the tick before, begin this one, and ask for what is recorded of it."""
+        await self._end_tick()
+        for component in self._components():
+            await component.hooks.call("on_tick_start", self._run, step)
+        self._ticking = step
+        return await self._journal.turn(step)
+
+    async def finished(self, result: RunResult) -> None:
+        """Record the end, and tell of it."""
+        try:
+            await self._journal.finished(result)
+        finally:
+            ticking, self._ticking = self._ticking, 0
+            for component in self._components():
+                if ticking:
+                    await component.hooks.tell("on_tick_end", self._run, ticking)
+                if result.error is None:
+                    await component.hooks.tell("on_complete", result)
+                else:
+                    await component.hooks.tell("on_error", result.error)
+
+    async def _end_tick(self) -> None:
+        ticking, self._ticking = self._ticking, 0
+        if ticking:
+            for component in self._components():
+                await component.hooks.call("on_tick_end", self._run, ticking)
+
+    @property
+    def _run(self) -> Run:
+        return cast("Run", current_run())
+
+    def _components(self) -> Sequence[McpTools]:
+        extra = self._run.tools
+        sources = (*self._tools.sources, *(() if extra is None else extra.sources))
+        return [source.live for source in sources if isinstance(source.live, McpTools)]
+
+    # as they are
+
+    def held(self, cancel: Callable[[], None]) -> AbstractAsyncContextManager[None]:
+        """Return what the run is inside of."""
+        return self._journal.held(cancel)
+
+    async def turn_finished(self, step: int, turn: Finished) -> None:
+        """Record a turn."""
+        await self._journal.turn_finished(step, turn)
+
+    async def allowed(self) -> Collection[str]:
+        """Return what was allowed for good."""
+        return await self._journal.allowed()
+
+    async def allow(self, tool: ToolSpec) -> None:
+        """Record what was allowed for good."""
+        await self._journal.allow(tool)
+
+    async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> ToolResult | Ask | None:
+        """Return what is recorded of a call."""
+        return await self._journal.call(step, call, tool)
+
+    async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
+        """Take note of a call."""
+        await self._journal.call_started(step, call, tool)
+
+    async def call_finished(self, step: int, call: ToolCallPart, result: ToolResult) -> None:
+        """Record a call's result."""
+        await self._journal.call_finished(step, call, result)

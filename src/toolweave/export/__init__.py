@@ -1,0 +1,45 @@
+"""A toolset in the types of other frameworks: LangChain, OpenAI, OpenAI Agents, Anthropic, Pydantic AI, functions.
+
+Every export is live: a listing shows what the toolset offers at that moment, and a call goes to the toolset. An export
+borrows: it never opens a toolset and never closes one. Knows no server and no model of ours; a foreign library is
+imported when its export is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolweave.export.anthropic import AnthropicTools
+    from toolweave.export.langchain import langchain_tools
+    from toolweave.export.openai import OpenAIChatTools, OpenAIResponsesTools
+    from toolweave.export.openai_agents import openai_agents_tools
+    from toolweave.export.plain import plain_functions
+    from toolweave.export.pydantic_ai import pydantic_ai_toolset
+
+__all__ = [
+    "AnthropicTools",
+    "OpenAIChatTools",
+    "OpenAIResponsesTools",
+    "langchain_tools",
+    "openai_agents_tools",
+    "plain_functions",
+    "pydantic_ai_toolset",
+]
+
+_HOMES = {
+    "AnthropicTools": "anthropic",
+    "OpenAIChatTools": "openai",
+    "OpenAIResponsesTools": "openai",
+    "langchain_tools": "langchain",
+    "openai_agents_tools": "openai_agents",
+    "plain_functions": "plain",
+    "pydantic_ai_toolset": "pydantic_ai",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

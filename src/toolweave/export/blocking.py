@@ -1,0 +1,54 @@
+"""The way from code without an event loop to a toolset that lives on one. Knows no framework."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+__all__ = ["Bridge"]
+
+T = TypeVar("T")
+
+
+class Bridge:
+    """Runs coroutines for threads that have no event loop, on the loop in which the bridge was made.
+
+    Made outside of a loop, it runs each coroutine in a loop of its own: enough for functions, not for a connection,
+    which belongs to the loop that opened it.
+    """
+
+    __slots__ = ("_loop",)
+
+    def __init__(self) -> None:
+        self._loop = _running()
+
+    def run(self, make: Callable[[], Coroutine[Any, Any, T]], *, instead: str) -> T:
+        """Return the coroutine's outcome; the calling thread waits for it.
+
+        Args:
+            make: Makes the coroutine.
+            instead: What to write where there is a loop, for the error's text.
+
+        Raises:
+            RuntimeError: An event loop runs in this thread, or the loop that the tools belong to has ended.
+        """
+        if _running() is not None:
+            raise RuntimeError(f"an event loop runs in this thread and would wait for itself; {instead}")
+        if self._loop is None:
+            return asyncio.run(make())
+        if not self._loop.is_running():
+            raise RuntimeError("the event loop in which these tools were exported has ended; export them anew")
+        future = asyncio.run_coroutine_threadsafe(make(), self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # an interrupted thread gives its call up
+            raise
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -1,0 +1,113 @@
+"""A toolset as a toolset of Pydantic AI; Pydantic AI is imported when the first is made."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from toolweave.export.calls import run_call
+from toolweave.export.listing import Listing
+from toolweave.tools.call import ToolCall
+from toolweave.tools.openai_forms import chat_text
+from toolweave.tools.result import ToolResult
+from toolweave.tools.shown import SHOWN, SOUNDS, Media, shown
+from toolweave.tools.sources import ToolSource
+from toolweave.tools.spec import ToolSpec
+from toolweave.tools.wire_tools import WireTool
+
+if TYPE_CHECKING:
+    from pydantic_ai import RunContext
+    from pydantic_ai.toolsets import AbstractToolset
+
+__all__ = ["pydantic_ai_toolset"]
+
+_TAKEN = SHOWN | frozenset(SOUNDS)
+
+
+def pydantic_ai_toolset(source: ToolSource, *, id: str | None = None) -> AbstractToolset[Any]:  # noqa: A002 - its name
+    """Return a toolset as one of Pydantic AI, for `Agent(toolsets=[...])`; a change is seen at the next step.
+
+    It composes like any of theirs (`.filtered`, `.prefixed`, `.approval_required`). A failed call is told to the model
+    and neither ends the run nor counts as a retry. Images, PDFs and sounds reach models that take them.
+
+    Args:
+        source: Whatever `as_toolset` takes: a toolset, tools, functions. It is borrowed: neither opened nor closed.
+        id: A name that is unique among the agent's toolsets; durable execution needs one.
+
+    Raises:
+        ModuleNotFoundError: Pydantic AI is missing: `pip install 'toolweave[pydantic-ai]'`.
+    """
+    return _toolset_class()(source, id)
+
+
+def _name(tool: WireTool) -> dict[str, Any]:
+    return {"name": tool.name}
+
+
+@cache
+def _toolset_class() -> type[Any]:
+    from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+    from pydantic_core import SchemaValidator, core_schema
+
+    # the toolset validates, with messages that a model can act on
+    validator = SchemaValidator(core_schema.dict_schema(core_schema.str_schema()))
+
+    class BorrowedToolset(AbstractToolset[Any]):
+        """A toolset of ours."""
+
+        def __init__(self, source: ToolSource, id: str | None) -> None:  # noqa: A002
+            self._id = id
+            self._listing = Listing(source, "openai", _name)
+
+        @property
+        def id(self) -> str | None:
+            return self._id
+
+        async def get_tools(self, ctx: RunContext[Any]) -> dict[str, Any]:
+            wire = self._listing.now()
+            offered = [spec for spec in self._listing.toolset.snapshot() if spec.name not in wire.quarantined]
+            return {
+                (name := wire.names.wire(spec.name)): ToolsetTool(
+                    toolset=self, tool_def=_definition(name, spec), max_retries=1, args_validator=validator
+                )
+                for spec in offered
+            }
+
+        async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: Any) -> Any:
+            call = self._listing.call(name, tool_args, ctx.tool_call_id)
+            return _returned(await run_call(self._listing.toolset, call) if isinstance(call, ToolCall) else call)
+
+    return BorrowedToolset
+
+
+def _definition(name: str, spec: ToolSpec) -> Any:
+    from pydantic_ai.tools import ToolDefinition
+
+    return ToolDefinition(
+        name=name,
+        description=spec.description or None,
+        parameters_json_schema=dict(spec.input_schema),
+        sequential=spec.hint("sequential") is True or spec.meta.get("sequential") is True,
+        metadata={"name": spec.name, "server": spec.server, "annotations": dict(spec.annotations or {})},
+    )
+
+
+def _returned(result: ToolResult) -> Any:
+    """Return what the model is told, with the rest as metadata for the application.
+
+    Raises:
+        ToolFailed: The result is an error.
+    """
+    from pydantic_ai.exceptions import ToolFailed
+    from pydantic_ai.messages import BinaryContent, ToolReturn
+
+    if result.is_error:
+        raise ToolFailed(result.text if result.text.strip() else result.require_error().message)
+
+    def part(one: str | Media) -> Any:
+        return one if isinstance(one, str) else BinaryContent(data=one.decode(), media_type=one.mime_type)
+
+    parts = [part(one) for one in shown(result.content, _TAKEN)]
+    value = chat_text(result) if all(isinstance(one, str) for one in parts) else parts
+    metadata = {"structured_content": result.structured_content, "meta": dict(result.meta)}
+    return ToolReturn(return_value=value, metadata=metadata)

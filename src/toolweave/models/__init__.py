@@ -1,0 +1,120 @@
+"""Language models behind one Protocol: messages, requests, streams of events.
+
+Knows tools by their definitions only; runs none of them. Names of this room; the root package lifts most of them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolweave.models.anthropic import AnthropicModel
+    from toolweave.models.base import (
+        Finished,
+        Model,
+        ModelEvent,
+        ModelRequest,
+        ModelSettings,
+        ProviderTool,
+        TextDelta,
+        ThinkingDelta,
+        ToolCallDelta,
+        ToolCallStarted,
+        Usage,
+        complete,
+    )
+    from toolweave.models.command import CommandModel
+    from toolweave.models.fallback import FallbackModel
+    from toolweave.models.messages import (
+        AssistantMessage,
+        Message,
+        ProviderPart,
+        TextPart,
+        ThinkingPart,
+        ToolCallPart,
+        ToolMessage,
+        ToolOutcome,
+        UserMessage,
+    )
+    from toolweave.models.openai import OpenAICompatibleModel
+    from toolweave.models.pydantic_ai import PydanticAIModel
+    from toolweave.models.retry import Retry
+    from toolweave.models.scripted import ScriptedModel, tool_call
+    from toolweave.models.strings import model_from
+
+__all__ = [
+    "AnthropicModel",
+    "AssistantMessage",
+    "CommandModel",
+    "FallbackModel",
+    "Finished",
+    "Message",
+    "Model",
+    "ModelEvent",
+    "ModelRequest",
+    "ModelSettings",
+    "OpenAICompatibleModel",
+    "ProviderPart",
+    "ProviderTool",
+    "PydanticAIModel",
+    "Retry",
+    "ScriptedModel",
+    "TextDelta",
+    "TextPart",
+    "ThinkingDelta",
+    "ThinkingPart",
+    "ToolCallDelta",
+    "ToolCallPart",
+    "ToolCallStarted",
+    "ToolMessage",
+    "ToolOutcome",
+    "Usage",
+    "UserMessage",
+    "complete",
+    "model_from",
+    "tool_call",
+]
+
+_MODULES = {
+    "anthropic": ("AnthropicModel",),
+    "base": (
+        "Finished",
+        "Model",
+        "ModelEvent",
+        "ModelRequest",
+        "ModelSettings",
+        "ProviderTool",
+        "TextDelta",
+        "ThinkingDelta",
+        "ToolCallDelta",
+        "ToolCallStarted",
+        "Usage",
+        "complete",
+    ),
+    "command": ("CommandModel",),
+    "fallback": ("FallbackModel",),
+    "messages": (
+        "AssistantMessage",
+        "Message",
+        "ProviderPart",
+        "TextPart",
+        "ThinkingPart",
+        "ToolCallPart",
+        "ToolMessage",
+        "ToolOutcome",
+        "UserMessage",
+    ),
+    "openai": ("OpenAICompatibleModel",),
+    "pydantic_ai": ("PydanticAIModel",),
+    "retry": ("Retry",),
+    "scripted": ("ScriptedModel", "tool_call"),
+    "strings": ("model_from",),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

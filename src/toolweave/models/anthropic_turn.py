@@ -1,0 +1,217 @@
+"""One turn out of the events of Anthropic's Messages API. Pure: is given events, gives back ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from toolweave.models.anthropic_messages import PROVIDER
+from toolweave.models.base import (
+    Finished,
+    ModelEvent,
+    StopReason,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    Usage,
+)
+from toolweave.models.messages import (
+    AssistantMessage,
+    AssistantPart,
+    ProviderPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+)
+from toolweave.tools.arguments import fresh_id, json_text, read_arguments
+
+__all__ = ["TurnReader"]
+
+_STOP_REASONS: Mapping[str, StopReason] = {
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "tool_use": "tool_calls",
+    "max_tokens": "max_tokens",
+    "model_context_window_exceeded": "max_tokens",
+    "pause_turn": "pause",
+    "refusal": "refusal",
+}
+
+
+@dataclass(slots=True)
+class _Block:
+    """A content block that is being written: as it began, and the pieces since."""
+
+    raw: dict[str, Any]
+    id: str = ""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list[str])
+    signature: str = ""
+
+
+class TurnReader:
+    """Reads the events of one turn.
+
+    Attributes:
+        complete: Whether the turn has come to its end.
+    """
+
+    def __init__(self, exposed: Callable[[str], str]) -> None:
+        self.complete = False
+        self._exposed = exposed
+        self._blocks: dict[int, _Block] = {}
+        self._usage: dict[str, int] = {}
+        self._stop_reason: str | None = None
+
+    def take(self, event: Mapping[str, Any]) -> list[ModelEvent]:
+        """Return what an event of the stream tells; events of unknown types tell nothing.
+
+        Raises:
+            ValueError: The event is malformed or comes out of order.
+        """
+        match event.get("type"):
+            case "content_block_start":
+                return self._start(_index(event), _object(event, "content_block"))
+            case "content_block_delta":
+                return self._delta(self._block(event), _object(event, "delta"))
+            case "message_start":
+                self._count(_object(event, "message").get("usage"))
+            case "message_delta":
+                self._end(_object(event, "delta").get("stop_reason"), event.get("usage"))
+            case "message_stop":
+                self.complete = True
+            case _:
+                pass
+        return []
+
+    def take_whole(self, message: Mapping[str, Any]) -> list[ModelEvent]:
+        """Return what an answer that was not streamed tells.
+
+        Raises:
+            ValueError: The answer is no message.
+        """
+        content = message.get("content")
+        if not isinstance(content, list):
+            raise ValueError("the answer is no message: it has no list `content`")
+        events: list[ModelEvent] = []
+        for index, block in enumerate(cast("list[Any]", content)):
+            if not isinstance(block, dict):
+                raise ValueError(f"content {index} is no object")
+            events += self._start(index, cast("dict[str, Any]", block))
+        self._end(message.get("stop_reason"), message.get("usage"))
+        self.complete = True
+        return events
+
+    def finished(self) -> Finished:
+        """Return the whole turn."""
+        parts = [part for _, block in sorted(self._blocks.items()) if (part := _part(block)) is not None]
+        read = self._usage.get("cache_read_input_tokens", 0)
+        written = self._usage.get("cache_creation_input_tokens", 0)
+        usage = Usage(
+            input_tokens=self._usage.get("input_tokens", 0) + read + written,
+            output_tokens=self._usage.get("output_tokens", 0),
+            cached_tokens=read,
+        )
+        reason = _STOP_REASONS.get(self._stop_reason or "", "other")
+        return Finished(message=AssistantMessage(parts=tuple(parts)), usage=usage, stop_reason=reason)
+
+    def _start(self, index: int, raw: dict[str, Any]) -> list[ModelEvent]:
+        block = self._blocks[index] = _Block(raw=raw)
+        match raw.get("type"):
+            case "text":
+                return _text_delta(block, _text(raw, "text"))
+            case "thinking":
+                block.signature = _text(raw, "signature")
+                return _thinking_delta(block, _text(raw, "thinking"))
+            case "tool_use":
+                block.id, block.name = _text(raw, "id") or fresh_id(), self._exposed(_text(raw, "name"))
+                events: list[ModelEvent] = [ToolCallStarted(id=block.id, name=block.name)]
+                whole = raw.get("input")  # some servers write no deltas
+                return events + _arguments_delta(block, json_text(whole)) if whole else events
+            case _:
+                return []
+
+    def _delta(self, block: _Block, delta: Mapping[str, Any]) -> list[ModelEvent]:
+        match delta.get("type"):
+            case "text_delta":
+                return _text_delta(block, _text(delta, "text"))
+            case "thinking_delta":
+                return _thinking_delta(block, _text(delta, "thinking"))
+            case "signature_delta":
+                block.signature += _text(delta, "signature")
+            case "input_json_delta":
+                return _arguments_delta(block, _text(delta, "partial_json"))
+            case _:
+                pass  # citations, and what is to come
+        return []
+
+    def _block(self, event: Mapping[str, Any]) -> _Block:
+        index = _index(event)
+        if index not in self._blocks:
+            raise ValueError(f"a delta for content block {index}, which has not begun")
+        return self._blocks[index]
+
+    def _end(self, stop_reason: Any, usage: Any) -> None:
+        if isinstance(stop_reason, str):
+            self._stop_reason = stop_reason
+        self._count(usage)
+
+    def _count(self, usage: Any) -> None:
+        """Take the counts, which are of the whole turn so far."""
+        if isinstance(usage, dict):
+            counts = cast("dict[str, Any]", usage)
+            self._usage |= {name: count for name, count in counts.items() if isinstance(count, int)}
+
+
+def _text_delta(block: _Block, text: str) -> list[ModelEvent]:
+    block.pieces.append(text)
+    return [TextDelta(text=text)] if text else []
+
+
+def _thinking_delta(block: _Block, text: str) -> list[ModelEvent]:
+    block.pieces.append(text)
+    return [ThinkingDelta(text=text)] if text else []
+
+
+def _arguments_delta(block: _Block, text: str) -> list[ModelEvent]:
+    block.pieces.append(text)
+    return [ToolCallDelta(id=block.id, arguments=text)] if text and block.id else []
+
+
+def _part(block: _Block) -> AssistantPart | None:
+    raw, text = block.raw, "".join(block.pieces)
+    match raw.get("type"):
+        case "text":
+            return TextPart(text=text) if text else None
+        case "thinking":
+            kept = {"type": "thinking", "thinking": text, "signature": block.signature}
+            return ThinkingPart(text=text, raw=kept, provider=PROVIDER)
+        case "redacted_thinking":
+            return ThinkingPart(text="", raw=raw, provider=PROVIDER)
+        case "tool_use":
+            arguments, malformed = read_arguments(text)
+            return ToolCallPart(id=block.id, name=block.name, arguments=arguments, malformed=malformed)
+        case _:  # a step of the provider's own tools
+            whole = {**raw, "input": read_arguments(text)[0]} if text else raw
+            return ProviderPart(provider=PROVIDER, raw=whole)
+
+
+def _index(event: Mapping[str, Any]) -> int:
+    index = event.get("index")
+    if not isinstance(index, int):
+        raise ValueError(f"an event {event.get('type')!r} without the index of its content block")
+    return index
+
+
+def _object(event: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = event.get(name)
+    if not isinstance(value, dict):
+        raise ValueError(f"an event {event.get('type')!r} without an object {name!r}")
+    return cast("dict[str, Any]", value)
+
+
+def _text(members: Mapping[str, Any], name: str) -> str:
+    value = members.get(name)
+    return value if isinstance(value, str) else ""

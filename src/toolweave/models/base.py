@@ -1,0 +1,183 @@
+"""The port of the room: a language model as a stream of typed events. Knows no provider."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+from toolweave.errors import ModelError
+from toolweave.models.messages import AssistantMessage, Message
+from toolweave.tools.spec import ToolSpec
+
+__all__ = [
+    "Finished",
+    "Model",
+    "ModelEvent",
+    "ModelRequest",
+    "ModelSettings",
+    "ProviderTool",
+    "StopReason",
+    "TextDelta",
+    "ThinkingDelta",
+    "ToolCallDelta",
+    "ToolCallStarted",
+    "Usage",
+    "complete",
+]
+
+StopReason: TypeAlias = Literal["end", "tool_calls", "max_tokens", "refusal", "pause", "other"]
+"""Why a turn ended; `"pause"` wants the conversation sent again as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderTool:
+    """A tool that the provider runs itself (requirement R51); other providers' are left out of a request.
+
+    Attributes:
+        provider: Whose it is, such as `"anthropic"`, `"openai"`.
+        definition: The provider's own definition, taken as it is.
+    """
+
+    provider: str
+    definition: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """How to answer; None leaves it to the provider.
+
+    Attributes:
+        timeout: Seconds without a sign of life until the request is given up.
+        extra: Members for the provider's request body, taken as they are.
+    """
+
+    temperature: float | None = None
+    max_tokens: int | None = None
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()
+    parallel_tool_calls: bool | None = None
+    timeout: float = 120.0
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """One turn that is wanted of a model.
+
+    Attributes:
+        messages: The conversation so far, oldest first; ends with a user's or a tool message.
+        tools: The tools that the model may call, by their exposed names.
+        deferred: Exposed names among `tools` whose definitions a model with `native_tool_search` loads when it needs
+            them; every other model is given all of `tools` at once.
+        tool_choice: `"auto"`, `"none"`, `"required"`, or the exposed name of the one tool to call.
+        output_schema: JSON Schema that the answer's text has to fit, or None.
+    """
+
+    messages: Sequence[Message]
+    system: str | None = None
+    tools: Sequence[ToolSpec] = ()
+    deferred: Collection[str] = ()
+    provider_tools: Sequence[ProviderTool] = ()
+    tool_choice: str = "auto"
+    output_schema: Mapping[str, Any] | None = None
+    settings: ModelSettings = ModelSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a turn took, in tokens; `cost` in US dollars where it is known."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost: float | None = None
+
+    def __add__(self, other: Usage) -> Usage:
+        known = [one.cost for one in (self, other) if one.cost is not None]
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            cost=sum(known) if known else None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextDelta:
+    """A piece of text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingDelta:
+    """A piece of thought."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallStarted:
+    """The model begins to write a tool call."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallDelta:
+    """A piece of a tool call's arguments, as JSON text."""
+
+    id: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The turn is complete: always the last event, and the only one that a caller needs."""
+
+    message: AssistantMessage
+    usage: Usage = Usage()
+    stop_reason: StopReason = "end"
+
+
+ModelEvent: TypeAlias = TextDelta | ThinkingDelta | ToolCallStarted | ToolCallDelta | Finished
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A language model.
+
+    One whose provider searches the tools for what it needs says so by an attribute `native_tool_search` that is true.
+
+    Attributes:
+        name: Provider and model, such as `"anthropic:claude-sonnet-4-5"`.
+    """
+
+    @property
+    def name(self) -> str:
+        """Provider and model."""
+        ...
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Yield the events of one turn; `Finished` comes last. Closing the generator ends the request.
+
+        Raises:
+            ModelError: The provider refused or could not be reached; retries are over by then.
+        """
+        ...
+
+
+async def complete(model: Model, request: ModelRequest) -> Finished:
+    """Return the whole turn.
+
+    Raises:
+        ModelError: The provider refused or could not be reached, or the turn broke off.
+    """
+    async with aclosing(model.stream(request)) as events:
+        async for event in events:
+            if isinstance(event, Finished):
+                return event
+    raise ModelError("the turn broke off", model=model.name)

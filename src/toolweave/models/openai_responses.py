@@ -1,0 +1,232 @@
+"""Responses: a request's input items, and a turn out of the events that come back. Pure; sends nothing.
+
+Nothing is stored at the provider: reasoning items come encrypted and go back as they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, cast
+
+from toolweave.models.base import (
+    Finished,
+    ModelEvent,
+    ModelRequest,
+    StopReason,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    Usage,
+)
+from toolweave.models.history import paired
+from toolweave.models.messages import (
+    AssistantMessage,
+    AssistantPart,
+    ProviderPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    UserMessage,
+)
+from toolweave.tools.arguments import fresh_id, json_text, read_arguments, wire_id
+from toolweave.tools.openai_forms import responses_content, responses_parts
+from toolweave.tools.wire_tools import WireTool, WireTools
+
+__all__ = ["ResponsesTurn", "responses_form", "responses_input", "responses_usage"]
+
+_THOUGHTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
+_TEXTS = ("response.output_text.delta", "response.refusal.delta")
+_ENDS = ("response.completed", "response.incomplete", "response.failed")
+
+
+def responses_form(tool: WireTool) -> dict[str, Any]:
+    """Return a tool's definition; `strict` is said either way, it is not off by default here."""
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.schema,
+        "strict": tool.strict,
+    }
+
+
+def responses_input(request: ModelRequest, wire: WireTools, provider: str) -> list[dict[str, Any]]:
+    """Return the conversation as input items; `provider` is whose own parts of it go back."""
+    out: list[dict[str, Any]] = []
+    for message in paired(request.messages):
+        if isinstance(message, UserMessage):
+            out.append({"type": "message", "role": "user", "content": _content(message)})
+        elif isinstance(message, AssistantMessage):
+            out += _assistant(message, wire, provider)
+        else:
+            out += [
+                {
+                    "type": "function_call_output",
+                    "call_id": wire_id(one.call_id),
+                    "output": responses_content(one.result),
+                }
+                for one in message.outcomes
+            ]
+    return out
+
+
+def responses_usage(usage: Any) -> Usage:
+    """Return the tokens of a `usage` member."""
+    if not isinstance(usage, dict):
+        return Usage()
+    members = cast("dict[str, Any]", usage)
+    details = members.get("input_tokens_details")
+    cached = cast("dict[str, Any]", details).get("cached_tokens") if isinstance(details, dict) else 0
+    return Usage(
+        input_tokens=_count(members.get("input_tokens")),
+        output_tokens=_count(members.get("output_tokens")),
+        cached_tokens=_count(cached),
+    )
+
+
+def _content(message: UserMessage) -> list[dict[str, Any]]:
+    return responses_parts(message.content) or [{"type": "input_text", "text": ""}]
+
+
+def _assistant(message: AssistantMessage, wire: WireTools, provider: str) -> list[dict[str, Any]]:
+    out: list[dict[str, Any]] = []
+    for part in message.parts:
+        match part:
+            case TextPart():
+                if part.text:
+                    out.append({"type": "message", "role": "assistant", "content": part.text})
+            case ToolCallPart():
+                out.append(
+                    {
+                        "type": "function_call",
+                        "call_id": wire_id(part.id),
+                        "name": wire.names.wire(part.name),
+                        "arguments": json_text(part.arguments),
+                    }
+                )
+            case ThinkingPart():
+                # nothing is stored there, so an item without its content would name what nobody knows
+                if part.provider == provider and part.raw is not None and part.raw.get("encrypted_content"):
+                    out.append(dict(part.raw))
+            case ProviderPart():
+                if part.provider == provider:
+                    out.append(dict(part.raw))
+    return out
+
+
+class ResponsesTurn:
+    """One turn, out of its events.
+
+    Attributes:
+        complete: The response has ended.
+        failure: The body of the failure that the stream told, or None.
+    """
+
+    def __init__(self, wire: WireTools, provider: str, *, taken: Collection[str] = ()) -> None:
+        self.complete = False
+        self.failure: Any = None
+        self._wire = wire
+        self._provider = provider
+        self._ids = set(taken)
+        self._items: dict[int, Mapping[str, Any]] = {}
+        self._calls: dict[int, str] = {}
+        self._response: Mapping[str, Any] = {}
+
+    def take(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        """Yield the events of one event of the stream, or of a whole response."""
+        kind = event.get("type")
+        index = _count(event.get("output_index"))
+        delta = event.get("delta")
+        if kind in _TEXTS and isinstance(delta, str) and delta:
+            yield TextDelta(text=delta)
+        elif kind in _THOUGHTS and isinstance(delta, str) and delta:
+            yield ThinkingDelta(text=delta)
+        elif kind == "response.output_item.added":
+            yield from self._begin(index, _members(event.get("item")))
+        elif kind == "response.function_call_arguments.delta":
+            if index in self._calls and isinstance(delta, str) and delta:
+                yield ToolCallDelta(id=self._calls[index], arguments=delta)
+        elif kind == "response.output_item.done":
+            self._items[index] = _members(event.get("item"))
+        elif kind == "error":
+            self.failure = event
+        elif kind in _ENDS:
+            self._end(_members(event.get("response")))
+        elif event.get("object") == "response":  # the whole of it, from a server that does not stream
+            self._end(event)
+
+    def finish(self) -> Iterator[ModelEvent]:
+        """Yield what is left of the turn, `Finished` last."""
+        parts: list[AssistantPart] = []
+        refused = False
+        for index, item in sorted(self._items.items()):
+            if item.get("type") == "function_call":
+                yield from self._begin(index, item)
+                parts.append(self._call(index, item))
+            elif item.get("type") == "message":
+                refused = refused or any(_members(one).get("type") == "refusal" for one in _list(item.get("content")))
+                parts.append(TextPart(text="".join(_texts(item.get("content")))))
+            elif item.get("type") == "reasoning":
+                text = "\n\n".join(_texts(item.get("summary"))) or "".join(_texts(item.get("content")))
+                parts.append(ThinkingPart(text=text, raw=item, provider=self._provider))
+            else:
+                parts.append(ProviderPart(provider=self._provider, raw=item))
+        yield Finished(
+            message=AssistantMessage(parts=tuple(parts)),
+            usage=responses_usage(self._response.get("usage")),
+            stop_reason=self._reason(parts, refused),
+        )
+
+    def _end(self, response: Mapping[str, Any]) -> None:
+        self._response, self.complete = response, True
+        if response.get("status") == "failed" or response.get("error"):
+            self.failure = {"error": response.get("error")}
+        if not self._items:  # a server that tells no single items
+            self._items = {index: _members(item) for index, item in enumerate(_list(response.get("output")))}
+
+    def _reason(self, parts: list[AssistantPart], refused: bool) -> StopReason:
+        if self._response.get("status") == "incomplete":
+            why = _members(self._response.get("incomplete_details")).get("reason")
+            return "refusal" if why == "content_filter" else "max_tokens" if why == "max_output_tokens" else "other"
+        if refused:
+            return "refusal"
+        return "tool_calls" if any(isinstance(part, ToolCallPart) for part in parts) else "end"
+
+    def _begin(self, index: int, item: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        if item.get("type") != "function_call" or index in self._calls:
+            return
+        given = item.get("call_id") or item.get("id")
+        if not isinstance(given, str) or given in self._ids:
+            given = fresh_id()
+        self._ids.add(given)
+        self._calls[index] = given
+        yield ToolCallStarted(id=given, name=self._wire.call_name(str(item.get("name") or "")))
+
+    def _call(self, index: int, item: Mapping[str, Any]) -> ToolCallPart:
+        given = item.get("arguments")
+        arguments, malformed = read_arguments(given if isinstance(given, str) else json_text(given))
+        name = self._wire.call_name(str(item.get("name") or ""))
+        return ToolCallPart(
+            id=self._calls[index], name=name, arguments=self._wire.arguments(name, arguments), malformed=malformed
+        )
+
+
+def _members(value: Any) -> Mapping[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _texts(value: Any) -> Iterator[str]:
+    for one in _list(value):
+        members = _members(one)
+        text = members.get("text") or members.get("refusal")
+        if isinstance(text, str):
+            yield text
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and value >= 0 else 0

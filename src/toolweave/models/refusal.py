@@ -1,0 +1,116 @@
+"""What a provider said when it refused: one `ModelError` out of a status and a body. Pure; sends nothing.
+
+Reads the error shapes of OpenAI, Anthropic, Gemini, Ollama, llama.cpp, vLLM and OpenRouter alike. What
+a provider says is untrusted: it is cut, and control characters are taken out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+from toolweave.errors import ModelError
+
+__all__ = ["refusal", "short"]
+
+_LONGEST = 600
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+_MEMBERS = ("error", "message", "detail", "errors", "msg")
+
+_BY_WORDS = (
+    ("auth", re.compile(r"insufficient_quota|billing|credit balance|invalid_api_key|authentication_error|permission_")),
+    (
+        "too_long",
+        re.compile(
+            r"context_length_exceeded|maximum context length|context window|exceed_context_size|prompt is too long"
+            r"|request_too_large|input is too long|exceed context limit",
+            re.IGNORECASE,
+        ),
+    ),
+    ("rate_limited", re.compile(r"rate_limit|rate limit|RESOURCE_EXHAUSTED")),
+    ("overloaded", re.compile(r"overloaded|server_error|api_error|UNAVAILABLE")),
+    ("refused", re.compile(r"content_filter|content_policy")),
+)
+_BY_STATUS = {
+    401: "auth",
+    402: "auth",
+    403: "auth",
+    408: "overloaded",
+    409: "overloaded",
+    413: "too_long",
+    429: "rate_limited",
+    501: "invalid_request",
+    505: "invalid_request",
+}
+_HINTS = {
+    "auth": "check the API key and the account",
+    "too_long": "the conversation does not fit the model; shorten it or offer fewer tools",
+}
+
+
+def refusal(model: str, body: Any, *, status: int | None = None, retry_after: float | None = None) -> ModelError:
+    """Return the error for a refusal: `body` is the decoded JSON, or text.
+
+    Without a `status` it is an error that came within a stream; a number in its `code` counts as one.
+    """
+    words = _words(body)
+    if status is None:
+        status = _code(body)
+    kind = _kind(status, words)
+    text = short(_message(body)) or "no reason was given"
+    where = f"HTTP {status}: " if status is not None else ""
+    hint = f" ({_HINTS[kind]})" if kind in _HINTS else ""
+    return ModelError(f"{where}{text}{hint}", model=model, kind=kind, status=status, retry_after=retry_after)
+
+
+def short(text: str) -> str:
+    """Return a provider's text fit for one line of an error."""
+    text = _CONTROL.sub(" ", text).strip()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _kind(status: int | None, words: str) -> str:
+    by_words = next((kind for kind, pattern in _BY_WORDS if pattern.search(words)), None)
+    if by_words is not None and not (status is not None and status in (401, 403)):
+        return by_words
+    if status is None:
+        return "protocol"
+    return _BY_STATUS.get(status, "overloaded" if status >= 500 else "invalid_request")
+
+
+def _message(body: Any) -> str:
+    """Return the text of an error body, however deep the provider wraps it."""
+    for _ in range(4):
+        if isinstance(body, list):
+            body = next(iter(cast("list[Any]", body)), "")
+        if not isinstance(body, dict):
+            break
+        members = cast("dict[str, Any]", body)
+        body = next((members[name] for name in _MEMBERS if members.get(name)), "")
+    return body if isinstance(body, str) else ""
+
+
+def _words(body: Any) -> str:
+    """Return the message with the codes and types around it, for a look at what kind it is."""
+    words = [_message(body)]
+    for _ in range(3):
+        if isinstance(body, list):
+            body = next(iter(cast("list[Any]", body)), None)
+        if not isinstance(body, dict):
+            break
+        members = cast("dict[str, Any]", body)
+        words += [value for name in ("type", "code", "status") if isinstance(value := members.get(name), str)]
+        body = members.get("error")
+    return " ".join(words)
+
+
+def _code(body: Any) -> int | None:
+    for _ in range(2):
+        if not isinstance(body, dict):
+            return None
+        members = cast("dict[str, Any]", body)
+        code = members.get("code")
+        if isinstance(code, int) and 400 <= code < 600:
+            return code
+        body = members.get("error")
+    return None

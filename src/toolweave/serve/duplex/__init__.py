@@ -1,0 +1,8 @@
+"""A server over a duplex of whole messages: standard input and output, or queues in process; no SDK.
+
+Knows no method; requests go to the endpoint.
+"""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,68 @@
+"""Arguments of tool calls between a model's text and JSON values; ids that every provider takes. Pure."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, cast
+
+import msgspec
+
+__all__ = ["encode", "fresh_id", "json_text", "read_arguments", "wire_id"]
+
+_LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
+
+
+def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
+    """Return the arguments in a model's text, and the text itself when it is no JSON object.
+
+    No text is no arguments: some servers send `""` or `null` for a tool without parameters.
+    """
+    if not text.strip():
+        return {}, None
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {}, text
+    if value is None:
+        return {}, None
+    return (cast("dict[str, Any]", value), None) if isinstance(value, dict) else ({}, text)
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON text, never as Python's (requirement D17)."""
+    return encode(value).decode()
+
+
+def encode(value: Any) -> bytes:
+    """Return a value as JSON; halves of surrogate pairs, which no JSON can carry, are replaced.
+
+    Raises:
+        TypeError, ValueError: It is no JSON value.
+    """
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_whole(value))
+
+
+def fresh_id() -> str:
+    """Return an id for a call that came without one."""
+    return f"call_{uuid.uuid4().hex[:24]}"
+
+
+def wire_id(call_id: str) -> str:
+    """Return a call's id as every provider takes it; the same id gives the same one for the call and its answer."""
+    if _LEGAL_ID.fullmatch(call_id):
+        return call_id
+    return f"call_{sha256(call_id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, Mapping):
+        return {_whole(name): _whole(one) for name, one in cast("Mapping[str, Any]", value).items()}
+    return [_whole(one) for one in cast("list[Any]", value)] if isinstance(value, (list, tuple)) else value

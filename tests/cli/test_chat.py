@@ -1,0 +1,347 @@
+"""`toolweave chat`: one message or a conversation, with the servers' tools, on a terminal and without one."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from tests.cli.command import COMMAND, Done, on_terminal, toolweave, write_config
+from tests.models.fake_openai import KEY, call, chat_turn, fake_openai, said
+from tests.servers.fixtures import echo_command, fault_command
+
+Cli = Callable[..., Done]
+OFFLINE = ("chat", "--model", "command")
+ADD = '/call numbers_add {"values": [40, 2]}'
+NOTE = '/call notes_add_note {"text": "milk"}'
+PROMPT = r"(^|\n)> $"
+
+
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "TOOLWEAVE_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def config(folder: Path) -> Path:
+    """Two servers; a tool of the one destroys nothing, one of the other says nothing about that."""
+    return write_config(
+        folder, {name: [sys.executable, "-m", f"toolweave.cli.demo.{name}"] for name in ("notes", "numbers")}
+    )
+
+
+# one message
+
+
+def test_one_message_is_answered_on_standard_output_and_calls_are_told_beside_it(folder: Path, config: Path) -> None:
+    done = toolweave(*OFFLINE, "-m", ADD, cwd=folder)
+
+    assert done.code == 0
+    assert json.loads(done.out) == {"sum": 42}
+    assert '✓ numbers_add {"values": [40, 2]}' in done.err
+
+
+def test_what_is_piped_in_is_one_message(folder: Path, config: Path) -> None:
+    done = toolweave(*OFFLINE, cwd=folder, stdin=ADD)
+
+    assert (done.code, json.loads(done.out)) == (0, {"sum": 42})
+
+
+def test_the_answer_as_json(folder: Path, config: Path) -> None:
+    done = toolweave(*OFFLINE, "-m", ADD, "--json", cwd=folder)
+
+    assert done.code == 0
+    assert json.loads(done.json["text"]) == {"sum": 42}
+    assert done.json["status"] == "completed"
+    assert done.json["steps"] == 2
+
+
+def test_without_a_model_it_says_what_to_do(cli: Cli, folder: Path, config: Path) -> None:
+    done = cli("chat", "-m", "hello")
+
+    assert done.code == 2
+    assert "no model is named" in done.err
+    assert "--model command" in done.err
+
+
+def test_the_model_is_the_environments_and_the_option_wins(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLWEAVE_MODEL", "test:from the environment")
+
+    assert cli("chat", "-m", "hello").out == "from the environment\n"
+    assert cli("chat", "-m", "hello", "--model", "test:from the option").out == "from the option\n"
+
+
+@pytest.mark.parametrize("model, said", [("nonsense", "model"), ("openai:x", "set OPENAI_API_KEY")])
+def test_a_wrong_model_is_wrong_usage(cli: Cli, folder: Path, model: str, said: str) -> None:
+    done = cli("chat", "-m", "hello", "--model", model)
+
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_a_model_that_cannot_be_reached_is_told_in_one_line(cli: Cli, folder: Path) -> None:
+    done = cli("chat", "-m", "hello", "--model", "http://127.0.0.1:9/v1#none")
+
+    assert done.code == 1
+    assert done.out == ""
+    assert "127.0.0.1:9" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_without_servers_it_still_answers(cli: Cli, folder: Path) -> None:
+    done = cli("chat", "-m", "hello", "--model", "test:hi")
+
+    assert (done.code, done.out) == (0, "hi\n")
+    assert "no servers" in done.err
+
+
+def test_a_server_that_fails_costs_the_others_nothing(folder: Path, config: Path) -> None:
+    entries = json.loads(config.read_text())
+    entries["mcpServers"]["broken"] = {"command": "toolweave-no-such-program"}
+    config.write_text(json.dumps(entries))
+
+    done = toolweave(*OFFLINE, "-m", ADD, cwd=folder)
+
+    assert done.code == 0
+    assert "failed: server 'broken'" in done.err
+
+
+def test_an_empty_message_is_wrong_usage(folder: Path) -> None:
+    for words in (["-m", " "], ["--json"], []):
+        done = toolweave(*OFFLINE, *words, cwd=folder)
+        assert done.code == 2
+        assert "the message is empty" in done.err
+
+
+def test_a_call_that_a_person_has_to_allow_is_not_made_where_there_is_none(folder: Path, config: Path) -> None:
+    refused = toolweave(*OFFLINE, "-m", NOTE, "--confirm", "always", cwd=folder)
+    allowed = toolweave(*OFFLINE, "-m", NOTE, "--confirm", "never", cwd=folder)
+
+    assert "there is nobody here who could be asked" in refused.out
+    assert "✓ notes_add_note" in allowed.err
+
+
+def test_a_conversation_goes_on_under_its_name(cli: Cli, folder: Path) -> None:
+    store = folder / "store.db"
+    for text in ("one", "two"):
+        assert cli("chat", "--model", f"test:{text}", "-m", text, "--resume", "mine", "--store", store).code == 0
+
+    with on_terminal(*OFFLINE, "--store", store, "--resume", "mine", cwd=folder) as terminal:
+        terminal.wait_for(PROMPT)
+        terminal.type("/resume\n")
+        terminal.wait_for(r"mine +4 +one[\s\S]*> $")
+        terminal.type("\x04")
+        assert terminal.end() == 0
+
+
+@pytest.mark.anyio
+async def test_a_models_calls_are_told_and_its_answer_is_printed(folder: Path, config: Path) -> None:
+    turns = (
+        chat_turn(
+            call(0, "a", "numbers_add", '{"values": [40, 2]}'),
+            call(1, "b", "numbers_divide", '{"value": 1, "by": 0}'),
+            finish="tool_calls",
+        ),
+        said("It is ", "42."),
+    )
+    with anyio.fail_after(120):
+        async with fake_openai(*turns) as fake:
+            env = {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY, "TOOLWEAVE_MODEL": "openai-chat:gpt-5.1"}
+            chat = functools.partial(toolweave, "chat", "-m", "Add them.", "--confirm", "never", cwd=folder, env=env)
+            done = await anyio.to_thread.run_sync(chat)
+
+    assert (done.code, done.out) == (0, "It is 42.\n")
+    assert '✓ numbers_add {"values": [40, 2]}' in done.err
+    assert '✗ numbers_divide {"value": 1, "by": 0}: ' in done.err
+    assert KEY not in done.err
+
+
+# a conversation on a terminal
+
+
+def test_a_conversation_answers_line_by_line_until_the_input_ends(folder: Path, config: Path) -> None:
+    with on_terminal(*OFFLINE, cwd=folder) as terminal:
+        terminal.wait_for(PROMPT)
+        terminal.type(f"{ADD}\n")
+        terminal.wait_for(r'✓ numbers_add .*s\r?\n\{"sum": 42\}\r?\n> $')
+        terminal.type("/tools\n")
+        terminal.wait_for(r"notes_read_note +Read one note[\s\S]*> $")
+        terminal.type("/servers\n")
+        terminal.wait_for(r"numbers +ready +3[\s\S]*> $")
+        terminal.type("/help\n")
+        terminal.wait_for(r"/call TOOL \{JSON\}[\s\S]*> $")
+        terminal.type("/quit\n")
+        assert terminal.end() == 0
+
+
+def test_a_running_call_shows_its_progress(folder: Path, config: Path) -> None:
+    with on_terminal(*OFFLINE, cwd=folder) as terminal:
+        terminal.wait_for(PROMPT)
+        terminal.type('/call numbers_primes {"limit": 3000}\n')
+        terminal.wait_for(r"numbers_primes .*━")
+        terminal.wait_for(r"✓ numbers_primes[\s\S]*\n> $")
+        terminal.type("\x04")
+        assert terminal.end() == 0
+
+
+def test_a_call_is_made_only_when_it_is_allowed(folder: Path, config: Path) -> None:
+    with on_terminal(*OFFLINE, "--confirm", "always", cwd=folder) as terminal:
+        terminal.wait_for(PROMPT)
+        terminal.type(f"{NOTE}\n")
+        terminal.wait_for(r"run notes_add_note .*milk.*: $")
+        terminal.type("n\n")
+        terminal.wait_for(r"✗ notes_add_note .*the user said no[\s\S]*\n> $")
+        terminal.type(f"{NOTE}\n")
+        terminal.wait_for(r"the user said no[\s\S]*run notes_add_note .*: $")
+        terminal.type("a\n")
+        terminal.wait_for(r"✓ notes_add_note[\s\S]*\n> $")
+        terminal.type(f"{NOTE}\n")
+        terminal.wait_for(r"(✓ notes_add_note[\s\S]*){2}\n> $")
+        assert terminal.text.count("run notes_add_note") == 2
+        terminal.type("\x04")
+        assert terminal.end() == 0
+
+
+def test_the_interrupt_key_stops_an_answer_and_not_the_conversation(folder: Path) -> None:
+    config = write_config(folder, {"echo": echo_command()})
+    with on_terminal(*OFFLINE, "--confirm", "never", "--config", config, cwd=folder) as terminal:
+        terminal.wait_for(PROMPT)
+        terminal.type('/call echo_slow {"seconds": 600, "steps": 6000}\n')
+        terminal.wait_for(r"echo_slow .*━")
+        terminal.type("\x03")
+        terminal.wait_for(r"stopped\r?\n> $")
+        terminal.type('/call echo_add {"a": 40, "b": 2}\n')
+        terminal.wait_for(r"42[\s\S]*\n> $")
+        terminal.type("\x03")
+        assert terminal.end() == 130
+
+
+def test_a_conversation_is_kept_under_a_name_and_found_again(folder: Path) -> None:
+    words = ("chat", "--model", "test:aye", "--store", folder / "store.db")
+    with on_terminal(*words, cwd=folder) as terminal:
+        terminal.wait_for(PROMPT)
+        terminal.type("/save early\n")
+        terminal.wait_for(r"there is nothing to keep yet[\s\S]*> $")
+        terminal.type("captain?\n")
+        terminal.wait_for(r"aye\r?\n> $")
+        terminal.type("/save ship\n")
+        terminal.wait_for(r"kept as ship[\s\S]*> $")
+        terminal.type("/new\n")
+        terminal.wait_for(r"a new conversation\r?\n> $")
+        terminal.type("/resume nothing\n")
+        terminal.wait_for(r"there is no conversation 'nothing'[\s\S]*> $")
+        terminal.type("\x04")
+        assert terminal.end() == 0
+
+    with on_terminal(*words, cwd=folder) as terminal:
+        terminal.wait_for(PROMPT)
+        terminal.type("/resume ship\n")
+        terminal.wait_for(r"going on with ship; it ended with:\r?\naye\r?\n> $")
+        terminal.type("/nonsense\n")
+        terminal.wait_for(r"there is no command '/nonsense'[\s\S]*> $")
+        terminal.type("\x04")
+        assert terminal.end() == 0
+
+
+def test_without_a_model_the_offline_one_is_offered(folder: Path, config: Path) -> None:
+    with on_terminal("chat", cwd=folder) as terminal:
+        terminal.wait_for(r"no model: TOOLWEAVE_MODEL is not set[\s\S]*\[Y/n\] $")
+        terminal.type("\n")
+        terminal.wait_for(PROMPT)
+        terminal.type("\x04")
+        assert terminal.end() == 0
+
+    with on_terminal("chat", cwd=folder) as terminal:
+        terminal.wait_for(r"\[Y/n\] $")
+        terminal.type("n\n")
+        assert terminal.end() == 2
+
+
+def test_nothing_a_server_says_moves_the_cursor(folder: Path) -> None:
+    config = write_config(folder, {"evil": fault_command("ansi_and_bidi")})
+    with on_terminal(*OFFLINE, "--confirm", "always", "--config", config, cwd=folder, columns=300) as terminal:
+        terminal.wait_for(PROMPT)
+        terminal.type("/tools\n")
+        terminal.wait_for(r"evil_echo[\s\S]*> $")
+        terminal.type('/call evil_echo {"text": "\\u001b]0;x\\u0007\\u202e"}\n')
+        terminal.wait_for(r"run evil_echo .*: $")
+        terminal.type("y\n")
+        terminal.wait_for(r"evil_echo .*s\r?\n[\s\S]*\n> $")
+        terminal.type("\x04")
+        terminal.end()
+
+    assert "\u202e" not in terminal.raw
+    assert "\x1b]" not in terminal.raw
+    assert "\x1b" not in terminal.text
+
+
+# in a real terminal emulator
+
+
+def without_times(text: str) -> list[str]:
+    """Return the lines of a screen, without what differs from time to time."""
+    lines = [re.sub(r"\d+\.\d s$", "_ s", line.rstrip()) for line in text.splitlines()]
+    return [line for line in lines if line not in ("", ">")]
+
+
+class Tmux:
+    """A terminal of tmux's, on a server of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._command = ["tmux", "-S", str(folder / "tmux"), "-f", "/dev/null"]
+
+    def do(self, *words: str) -> str:
+        """Give tmux a command; return what it prints."""
+        return subprocess.run([*self._command, *words], capture_output=True, text=True, timeout=30, check=True).stdout
+
+    def wait_for(self, text: str) -> str:
+        """Look at the screen until it shows a text; return the screen."""
+        deadline = time.monotonic() + 60
+        while text not in (shown := self.do("capture-pane", "-p")):
+            assert time.monotonic() < deadline, f"{text!r} never came; shown was:\n{shown}"
+        return shown
+
+    def type(self, text: str) -> None:
+        """Type a line."""
+        self.do("send-keys", "-l", text)
+        self.do("send-keys", "Enter")
+
+
+@pytest.fixture
+def tmux(tmp_path: Path) -> Generator[Tmux]:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    terminal = Tmux(tmp_path)
+    yield terminal
+    subprocess.run([*terminal._command, "kill-server"], capture_output=True, timeout=30, check=False)
+
+
+def test_a_conversation_in_tmux_looks_as_it_should(tmux: Tmux, folder: Path, config: Path) -> None:
+    command = [*COMMAND, *OFFLINE, "--confirm", "always", "--store", str(folder / "store.db")]
+    tmux.do("new-session", "-d", "-x", "100", "-y", "40", "-c", str(folder), *command)
+
+    tmux.wait_for("Enter a message, or /help.")
+    tmux.type('/call numbers_primes {"limit": 2000}')
+    tmux.wait_for("[y]es, [n]o, [a]lways:")
+    tmux.type("y")
+    tmux.wait_for("✓ numbers_primes")
+    tmux.type("add")
+    screen = tmux.wait_for("Write `/call numbers_add")
+
+    page = (Path(__file__).parent.parent.parent / "docs" / "chat.md").read_text(encoding="utf-8")
+    recorded = page.split("```text\n")[1].split("```")[0]
+    assert without_times(screen) == without_times(recorded)
+    tmux.do("send-keys", "C-d")

@@ -1,0 +1,176 @@
+"""`toolweave runs`: what agents did and do, from the store, and work that goes on without a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.cli.command import Done, toolweave, write_config
+from tests.servers.fixtures import echo_command
+from toolweave.agent.journal import RunStart
+from toolweave.agent.records import create
+from toolweave.models import UserMessage
+from toolweave.state import SqliteStore
+
+Cli = Callable[..., Done]
+ENDS = ("completed", "stopped", "cancelled", "failed", "interrupted")
+
+
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "TOOLWEAVE_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def shown(run_id: str, *, until: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Look at a run until it is as wanted; return it."""
+    deadline = time.monotonic() + 60
+    while True:
+        run: dict[str, Any] = toolweave("runs", "show", run_id, "--json").json
+        if until(run):
+            return run
+        assert time.monotonic() < deadline, run
+
+
+def spawned(folder: Path, *words: object) -> str:
+    """Begin a run in the background; return its id."""
+    done = toolweave("runs", "spawn", *words, cwd=folder)
+    assert done.code == 0, done.err
+    return done.out.strip()
+
+
+@pytest.fixture
+def numbers(folder: Path) -> Path:
+    """A folder with a config with one server."""
+    write_config(folder, {"numbers": [sys.executable, "-m", "toolweave.cli.demo.numbers"]})
+    return folder
+
+
+@pytest.mark.requirement("R103")
+def test_a_spawned_run_goes_on_without_its_terminal_and_is_shown(numbers: Path) -> None:
+    run_id = spawned(numbers, '/call numbers_add {"values": [40, 2]}', "--model", "command")
+
+    run = shown(run_id, until=lambda run: run["status"] in ENDS)
+    assert run["status"] == "completed"
+    assert json.loads(run["text"]) == {"sum": 42}
+    assert run["children"] == []
+
+    listed = toolweave("runs", "list")
+    assert run_id[:8] in listed.out
+    assert "/call numbers_add" in listed.out
+    told = toolweave("runs", "show", run_id[:8])
+    assert json.loads(told.out) == {"sum": 42}
+    assert f"{run_id}  completed" in told.err
+    again = toolweave("runs", "cancel", run_id)
+    assert again.code == 1
+    assert "has ended already: completed" in again.err
+
+
+@pytest.mark.requirement("R103")
+def test_a_run_elsewhere_is_cancelled(folder: Path) -> None:
+    write_config(folder, {"echo": echo_command()})
+    words = ('/call echo_slow {"seconds": 600, "steps": 10}', "--model", "command", "--confirm", "never")
+    run_id = spawned(folder, *words)
+    shown(run_id, until=lambda run: run["status"] == "running")
+    active = toolweave("runs", "list", "--status", "active", "--json").json["runs"]
+    assert [run["run_id"] for run in active] == [run_id]
+
+    done = toolweave("runs", "cancel", run_id, "--json")
+
+    assert (done.code, done.json) == (0, {"run_id": run_id, "cancelled": True})
+    assert shown(run_id, until=lambda run: run["status"] in ENDS)["status"] == "cancelled"
+    assert toolweave("runs", "list", "--status", "active").err == "there are no such runs\n"
+
+
+def test_nobody_is_asked_about_the_calls_of_a_spawned_run(numbers: Path) -> None:
+    add = '/call numbers_add {"values": [40, 2]}'
+    refused = spawned(numbers, add, "--model", "command", "--confirm", "always")
+
+    run = shown(refused, until=lambda run: run["status"] in ENDS)
+    assert run["status"] == "completed"
+    assert "there is nobody here who could be asked" in run["text"]
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["x"], "no model is named"),
+        (["x", "--model", "openai:x"], "set OPENAI_API_KEY"),
+        (["x", "--model", "command", "--config", "absent.json"], "absent.json"),
+        ([" ", "--model", "command"], "the message is empty"),
+    ],
+)
+def test_what_cannot_begin_is_told_at_once_and_not_recorded(folder: Path, words: list[str], said: str) -> None:
+    done = toolweave("runs", "spawn", *words, cwd=folder)
+
+    assert done.code == 2
+    assert said in done.err
+    assert toolweave("runs", "list", "--json").json == {"runs": []}
+
+
+def test_what_keeps_a_spawned_run_from_beginning_is_in_its_record(folder: Path) -> None:
+    store = folder / "store.db"
+
+    async def pend() -> None:
+        start = RunStart(run_id="r1", agent="chat", messages=(UserMessage.of("hello"),), sent=1)
+        async with SqliteStore(store) as opened:
+            await create(opened, start, status="pending", now=1.0, ttl=1e6)
+
+    anyio.run(pend)
+
+    toolweave("chat", "--run-id", "r1", "--store", store, "--model", "command", "--config", "absent.json", cwd=folder)
+
+    run = toolweave("runs", "show", "r1", "--store", store, "--json").json
+    assert run["status"] == "failed"
+    assert "absent.json" in run["error"]
+    assert "error: " in toolweave("runs", "show", "r1", "--store", store).err
+
+
+def test_the_runs_of_a_conversation_are_listed_too(cli: Cli, folder: Path) -> None:
+    for text in ("one", "two", "three"):
+        assert cli("chat", "--model", "test:x", "-m", text).code == 0
+
+    runs = cli("runs", "list", "-n", "2", "--json").json["runs"]
+
+    assert [(run["prompt"], run["status"], run["text"]) for run in runs] == [
+        ("three", "completed", "x"),
+        ("two", "completed", "x"),
+    ]
+    assert cli("runs", "list", "--status", "interrupted", "--json").json == {"runs": []}
+
+
+def test_a_run_that_is_not_there_is_wrong_usage(cli: Cli, folder: Path) -> None:
+    for verb in ("show", "cancel"):
+        done = cli("runs", verb, "nothing")
+        assert done.code == 2
+        assert "there is no run 'nothing'" in done.err
+
+
+def test_a_beginning_that_several_runs_have_is_not_enough(cli: Cli, folder: Path) -> None:
+    store = folder / "store.db"
+
+    async def record() -> None:
+        async with SqliteStore(store) as opened:
+            for run_id in ("aa1", "aa2"):
+                start = RunStart(run_id=run_id, agent="chat", messages=(UserMessage.of("x"),), sent=1)
+                await create(opened, start, status="pending", now=1.0, ttl=1e6)
+
+    anyio.run(record)
+
+    assert "2 runs begin with 'aa'" in cli("runs", "show", "aa", "--store", store).err
+    assert cli("runs", "show", "aa1", "--store", store, "--json").json["run_id"] == "aa1"
+
+
+@pytest.mark.parametrize("verb", ["spawn", "list", "show", "cancel"])
+def test_the_help_has_examples(cli: Cli, verb: str) -> None:
+    done = cli("runs", verb, "--help")
+
+    assert done.code == 0
+    assert f"Examples:\n    toolweave runs {verb}" in done.out

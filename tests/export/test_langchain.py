@@ -1,0 +1,170 @@
+"""A toolset in LangChain and LangGraph, the real ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import BaseTool, ToolException
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.graph import START, MessagesState, StateGraph  # pyright: ignore[reportMissingTypeStubs]
+from langgraph.prebuilt import ToolNode
+
+from tests.export.offers import PNG, Rendezvous, registry
+from tests.servers.fixtures import echo_command
+from tests.tools.doubles import Scripted, spec
+from toolweave import ToolExecutionError, ToolRegistry, Toolset, connect_mcp, tool
+from toolweave.export import langchain_tools
+
+pytestmark = pytest.mark.anyio
+
+
+def by_name(toolset: Toolset, **options: Any) -> dict[str, BaseTool]:
+    return {one.name: one for one in langchain_tools(toolset, **options)}
+
+
+def call(name: str, call_id: str = "c1", **args: Any) -> dict[str, Any]:
+    return {"type": "tool_call", "name": name, "args": args, "id": call_id}
+
+
+@pytest.mark.requirement("C1")
+def test_tools_carry_legal_names_their_own_schema_and_where_they_come_from() -> None:
+    annotated = spec("read.file", annotations={"readOnlyHint": True}, description="Reads.")
+    tools = by_name(registry())
+    (read,) = langchain_tools(Scripted([annotated]))
+
+    assert list(tools) == ["add", "broken", "picture", "whoami", "odd_name"]
+    assert all(isinstance(one, BaseTool) for one in tools.values())
+    assert tools["add"].args_schema == registry().snapshot()[0].input_schema
+    assert tools["add"].args["b"]["default"] == 2
+    function = convert_to_openai_tool(tools["add"])["function"]
+    assert function["name"] == "add"
+    assert function["description"] == "Adds two numbers."
+    assert set(function["parameters"]["properties"]) == {"a", "b"}
+    assert read.metadata == {"name": "read.file", "server": "files", "annotations": {"readOnlyHint": True}}
+
+
+async def test_a_call_answers_with_text_and_an_artifact() -> None:
+    @tool
+    def fields() -> dict[str, int]:
+        """Returns fields."""
+        return {"x": 1}
+
+    message = await by_name(registry(fields))["fields"].ainvoke(call("fields"))
+
+    assert isinstance(message, ToolMessage)
+    assert message.content == '{"x": 1}'
+    assert message.artifact == {"structured_content": {"x": 1}, "meta": {}}
+    assert (message.status, message.tool_call_id) == ("success", "c1")
+
+
+@pytest.mark.requirement("D16")
+async def test_parameters_may_have_the_names_that_langchain_uses_itself() -> None:
+    arguments = {"self": "1", "config": "2", "run_manager": "3", "name": "4", "a-b": "5", "class": "6"}
+
+    text = await by_name(registry())["odd_name"].ainvoke(arguments)
+
+    assert text == "a-b=5, class=6, config=2, name=4, run_manager=3, self=1"
+
+
+@pytest.mark.requirement("C17")
+async def test_an_image_is_a_content_block_of_langchain() -> None:
+    message = await by_name(registry())["picture"].ainvoke(call("picture"))
+
+    assert message.content == [
+        {"type": "text", "text": "here it is"},
+        {"type": "image", "base64": PNG, "mime_type": "image/png"},
+    ]
+    assert [block["type"] for block in message.content_blocks] == ["text", "image"]
+
+
+@pytest.mark.requirement("D18")
+async def test_an_error_is_a_message_that_says_so_or_an_exception_with_the_whole_result() -> None:
+    message = await by_name(registry())["broken"].ainvoke(call("broken", reason="rain"))
+
+    assert message.status == "error"
+    assert "it broke: rain" in message.content
+    with pytest.raises(ToolException, match="it broke: rain") as raised:
+        await by_name(registry(), handle_tool_error=False)["broken"].ainvoke({"reason": "rain"})
+    cause = raised.value.__cause__
+    assert isinstance(cause, ToolExecutionError)
+    assert cause.result.is_error
+
+
+def test_invoke_works_in_a_script() -> None:
+    tools = by_name(registry())
+
+    assert tools["add"].invoke({"a": 1}) == "3"
+    assert tools["broken"].invoke(call("broken", reason="rain")).status == "error"
+    assert tools["odd_name"].invoke({"run_manager": "x"}) == "run_manager=x"
+
+
+async def test_invoke_in_a_thread_runs_on_the_loop_that_has_the_connection() -> None:
+    async with connect_mcp(echo_command()) as connection:
+        echo = by_name(connection)["echo"]
+
+        with anyio.fail_after(60):
+            assert await anyio.to_thread.run_sync(lambda: echo.invoke({"text": "hi"})) == "hi"
+            with pytest.raises(RuntimeError, match="ainvoke"):
+                echo.invoke({"text": "hi"})
+
+
+@pytest.mark.requirement("R77")
+async def test_an_agent_loop_of_langgraph_runs_the_calls_of_a_turn_at_the_same_time() -> None:
+    tools = langchain_tools([registry(), Rendezvous(3).meet])
+    calls: Any = [*(call("meet", f"c{n}", number=n) for n in range(3)), call("broken", "c3", reason="rain")]
+    model = GenericFakeChatModel(messages=iter([AIMessage("", tool_calls=calls), AIMessage("done")]))
+
+    def after(state: Any) -> str:
+        return "tools" if state["messages"][-1].tool_calls else "__end__"
+
+    async def ask(state: MessagesState) -> Any:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("ask", ask)
+    graph.add_node("tools", ToolNode(tools))
+    graph.add_edge(START, "ask")
+    graph.add_conditional_edges("ask", after)
+    graph.add_edge("tools", "ask")
+
+    with anyio.fail_after(60):
+        final = await graph.compile().ainvoke({"messages": [("user", "go")]})
+
+    results = [one for one in final["messages"] if isinstance(one, ToolMessage)]
+    assert [one.content for one in results[:3]] == ["number 0", "number 1", "number 2"]  # pyright: ignore[reportUnknownMemberType]
+    assert [one.status for one in results] == ["success"] * 3 + ["error"]
+    assert final["messages"][-1].content == "done"
+
+
+async def test_a_message_can_be_kept_by_a_checkpoint() -> None:
+    message = await by_name(registry())["picture"].ainvoke(call("picture"))
+    keeper = JsonPlusSerializer()
+
+    assert keeper.loads_typed(keeper.dumps_typed(message)) == message
+
+
+async def test_the_list_is_of_its_moment_and_calls_go_to_the_toolset_as_it_is() -> None:
+    inner = ToolRegistry([tool(lambda: "old", name="one")])
+    (one,) = langchain_tools(inner)
+
+    inner.add(tool(lambda: "new", name="one"), on_conflict="replace")
+    inner.add(tool(lambda: "two", name="two"))
+
+    assert await one.ainvoke({}) == "new"
+    assert [again.name for again in langchain_tools(inner)] == ["one", "two"]
+    inner.remove("one")
+    assert "no tool 'one'" in await one.ainvoke({})
+
+
+async def test_an_export_neither_opens_nor_closes_what_it_borrowed() -> None:
+    inner = Scripted([spec("one")])
+
+    await langchain_tools(inner)[0].ainvoke({})
+
+    assert inner.open == 0

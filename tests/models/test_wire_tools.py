@@ -1,0 +1,146 @@
+"""Tools on their way into a request: names, schemas, what is left out, and what is not done twice."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from toolweave.models.openai import OPENAI_URL, OpenAICompatibleModel
+from toolweave.models.openai_chat import chat_form
+from toolweave.tools.spec import ToolSpec
+from toolweave.tools.toolset import ToolSnapshot
+from toolweave.tools.wire_tools import ToolWriter, WireTool
+
+BAD = {"type": "array"}
+
+
+def tools(count: int) -> list[ToolSpec]:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    return [ToolSpec(name=f"server.tool-{number}", input_schema=schema) for number in range(count)]
+
+
+class Counting:
+    """A form that counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def __call__(self, tool: WireTool) -> dict[str, Any]:
+        self.names.append(tool.name)
+        return {"name": tool.name}
+
+
+def test_names_are_legal_and_lead_back() -> None:
+    wire = ToolWriter("openai", chat_form).of([ToolSpec(name="a/b"), ToolSpec(name="a b")])
+
+    names = [one["function"]["name"] for one in wire.definitions]
+    assert len(set(names)) == 2
+    assert [wire.call_name(name) for name in names] == ["a/b", "a b"]
+    assert wire.call_name("invented") == "invented"
+
+
+def test_a_tool_that_cannot_be_said_is_left_out_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    writer = ToolWriter("openai", chat_form)
+    given = [ToolSpec(name="good"), ToolSpec(name="bad", input_schema=BAD)]
+
+    wire = writer.of(given)
+    writer.of(given)
+
+    assert [one["function"]["name"] for one in wire.definitions] == ["good"]
+    assert list(wire.quarantined) == ["bad"]
+    assert "must be an object" in wire.quarantined["bad"]
+    assert len(caplog.records) == 1
+
+
+def test_what_was_changed_is_told_by_tool() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "int"}}}
+
+    wire = ToolWriter("openai", chat_form).of([ToolSpec(name="t", input_schema=schema), ToolSpec(name="u")])
+
+    assert wire.changes == {"t": ("/properties/a: type 'int' is read as 'integer'",)}
+
+
+def test_the_same_tools_are_written_once_whatever_sequence_holds_them() -> None:
+    form = Counting()
+    writer = ToolWriter("openai", form)
+    specs = tools(20)
+
+    first = writer.of(ToolSnapshot(specs, version=1))
+
+    assert writer.of(ToolSnapshot(specs, version=2)) is first
+    assert writer.of(list(specs)) is first
+    assert writer.of(tuple(specs)) is first
+    assert len(form.names) == 20
+
+
+def test_a_list_that_changes_in_place_is_noticed() -> None:
+    writer = ToolWriter("openai", chat_form)
+    given = tools(3)
+    assert len(writer.of(given).definitions) == 3
+
+    given.append(ToolSpec(name="new"))
+    assert len(writer.of(given).definitions) == 4
+    given[0] = ToolSpec(name="other")
+    assert writer.of(given).definitions[0]["function"]["name"] == "other"
+
+
+def test_agents_with_different_tools_share_a_writer_without_undoing_each_others_work() -> None:
+    form = Counting()
+    writer = ToolWriter("openai", form)
+    one, other = tools(5), [ToolSpec(name="x"), *tools(2)]
+
+    for _ in range(3):
+        writer.of(one)
+        writer.of(other)
+
+    assert len(form.names) == 8
+
+
+def test_the_lists_that_are_remembered_are_bounded() -> None:
+    form = Counting()
+    writer = ToolWriter("openai", form)
+    first = [ToolSpec(name="first")]
+
+    writer.of(first)
+    for number in range(20):
+        writer.of([ToolSpec(name=f"t{number}")])
+    writer.of(first)
+
+    assert form.names.count("first") == 2
+
+
+def test_a_long_description_goes_on_where_there_is_room() -> None:
+    text = "".join(f"{number} " for number in range(600))
+    schema: dict[str, Any] = {"type": "object", "properties": {}, "description": "Own."}
+    spec = ToolSpec(name="t", description=text, input_schema=schema)
+
+    (written,) = OpenAICompatibleModel(OPENAI_URL, model="m").wire_tools([spec]).definitions
+    (elsewhere,) = OpenAICompatibleModel("http://host/v1", model="m").wire_tools([spec]).definitions
+
+    function = written["function"]
+    head = function["description"].partition("...")[0]
+    rest, _, own = function["parameters"]["description"].partition("\n")
+    assert len(function["description"]) <= 1024
+    assert (head + rest, own) == (text, "Own.")
+    assert elsewhere["function"]["description"] == text
+
+
+def test_the_encoded_definitions_are_the_definitions() -> None:
+    wire = ToolWriter("openai", chat_form).of([*tools(2), ToolSpec(name="odd", description="half \ud83d")])
+
+    assert [json.loads(bytes(one)) for one in wire.encoded][:2] == list(wire.definitions)[:2]
+    assert json.loads(bytes(wire.encoded[2]))["function"]["description"] == "half \ufffd"
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="unique"):
+        ToolWriter("openai", chat_form).of([ToolSpec(name="t", server="a"), ToolSpec(name="t", server="b")])
+
+
+def test_openai_takes_128_tools_and_of_other_servers_nothing_is_known() -> None:
+    assert OpenAICompatibleModel(OPENAI_URL, model="m").max_tools == 128
+    assert OpenAICompatibleModel("http://host/v1", model="m").max_tools is None
