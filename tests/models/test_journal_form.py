@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolweave.errors import ErrorKind, StoreError, ToolError
@@ -112,21 +112,25 @@ def through_json(value: Any) -> Any:
 
 
 @pytest.mark.requirement("D17", "D18")
+@settings(deadline=None)
 @given(conversation=st.lists(messages, max_size=4))
 def test_a_conversation_is_read_as_it_was_written(conversation: list[Message]) -> None:
     assert messages_from_json(through_json(messages_to_json(conversation))) == tuple(conversation)
 
 
+@settings(deadline=None)
 @given(turn=turns)
 def test_a_turn_is_read_as_it_was_written(turn: Finished) -> None:
     assert turn_from_json(through_json(turn_to_json(turn))) == turn
 
 
+@settings(deadline=None)
 @given(result=results)
 def test_a_result_is_read_as_it_was_written(result: ToolResult) -> None:
     assert result_from_json(through_json(result_to_json(result))) == result
 
 
+@settings(deadline=None)
 @given(usage=usages)
 def test_usage_is_read_as_it_was_written(usage: Usage) -> None:
     assert usage_from_json(through_json(usage_to_json(usage))) == usage

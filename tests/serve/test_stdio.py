@@ -13,6 +13,7 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.streams.buffered import BufferedByteReceiveStream
 
 from tests.serve.raw import LEGACY, MODERN, Piped, running_program, speaking
 from toolweave import connect_mcp
@@ -311,9 +312,10 @@ async def test_standard_streams_are_taken_once_and_given_back() -> None:
             await piped.send(text.strip())
             assert (await piped.receive())["id"] == 1
             assert process.stderr is not None
-            assert b"has standard input and output already" in await process.stderr.receive()
+            said = BufferedByteReceiveStream(process.stderr)
+            assert b"has standard input and output already" in await said.receive_until(b"\n", 10_000)
             process.send_signal(signal.SIGTERM)  # ends the server; the program goes on
-            assert await process.stderr.receive() == b"ended\n"
+            assert await said.receive_until(b"\n", 10_000) == b"ended"
             await piped.send(b"what is typed now")
             assert await piped.line() == b"what is typed now"
             assert await process.wait() == 0

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolweave.errors import StoreError
@@ -167,6 +167,7 @@ steps = st.lists(
 
 
 @every_store
+@settings(deadline=None)  # a file is as slow as its disk
 @given(steps=steps)
 async def test_a_store_behaves_like_a_dictionary_that_forgets(make: StoreMaker, steps: list[Any]) -> None:
     clock, model = Clock(), dict[str, tuple[int, float]]()
