@@ -165,6 +165,28 @@ async def test_a_server_that_is_killed_between_turns_is_back_for_the_next_call(
     assert now != killed
 
 
+@pytest.mark.requirement("C24")
+async def test_a_server_that_is_killed_in_a_call_that_does_no_harm_twice_is_begun_anew_and_the_call_with_it(
+    api: ApiName, servers: dict[str, Any]
+) -> None:
+    say = in_turns([Call("long", "everything_trigger-long-running-operation", {"duration": 1, "steps": 4})])
+    killed: list[int] = []
+    async with opened(api, say, servers) as (agent, provider):
+        run = agent.send("wait")
+        async for event in run:
+            if isinstance(event, ToolProgress) and not killed:
+                (server,) = running("server-everything")
+                os.kill(server.pid, signal.SIGKILL)
+                killed.append(server.pid)
+        result = await run
+        now = [row.pid for row in running("server-everything")]
+
+    assert (result.text, result.status) == ("done", "completed")
+    assert "Long running operation completed" in provider.results["long"].text
+    assert len(now) == 1
+    assert now != killed
+
+
 async def test_a_person_allows_one_call_and_denies_another(api: ApiName, servers: dict[str, Any], work: Path) -> None:
     calls = [
         Call("yes", "files_write_file", {"path": str(work / "yes.txt"), "content": "written"}),

@@ -21,7 +21,7 @@ Standard output carries only the answer; progress and complaints go to standard 
 | code | meaning |
 |---|---|
 | 0 | it worked; for `tools`: at least one server answered |
-| 1 | the tool answered with an error, or its arguments do not fit; for copied components: something is left as it is, because you changed it |
+| 1 | the tool answered with an error, or its arguments do not fit; or a copied file is left as you changed it |
 | 2 | wrong usage or config, unknown tool or server |
 | 3 | no server could be reached, or a deadline passed; with `--strict`: any server failed |
 | 130 | interrupted |

@@ -164,7 +164,7 @@ def usage_from_json(data: Json) -> Usage:
 
 
 def plain(value: Any, *, levels: int = _LEVELS) -> Any:
-    """Return a value as JSON: what JSON has no form for becomes text, a number that is none null, the too deep a note."""
+    """Return a value as JSON: what has no form there becomes text, a number that is none null, the too deep a note."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):

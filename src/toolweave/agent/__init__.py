@@ -1,0 +1,119 @@
+"""Agents: the loop that lets a model work with tools, and everything around it.
+
+Knows models by their port and tools as toolsets; no provider, no connection. Names of this room.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolweave.agent.agent import Agent, generate, stream
+    from toolweave.agent.approval import Approval, Confirm
+    from toolweave.agent.deferred import Deferred
+    from toolweave.agent.durable import Durable, OnUnknown
+    from toolweave.agent.events import (
+        ApprovalGiven,
+        ApprovalRequested,
+        ChildFinished,
+        ChildStarted,
+        Event,
+        ModelFailed,
+        RunFinished,
+        RunResult,
+        RunStarted,
+        StepStarted,
+        TextDelta,
+        ThinkingDelta,
+        ToolArguments,
+        ToolCallStarted,
+        ToolFinished,
+        ToolProgress,
+        ToolStarted,
+        UsageReported,
+    )
+    from toolweave.agent.journal import Journal
+    from toolweave.agent.limits import Limits
+    from toolweave.agent.prompt import Prompt
+    from toolweave.agent.run import Run, current_run
+    from toolweave.agent.sessions import Conversations
+    from toolweave.agent.sizes import ResultPolicy
+    from toolweave.agent.spawn import SpawnTools, spawn_tools
+    from toolweave.agent.status import RunInfo, RunStats, RunStatuses
+    from toolweave.agent.tool import parallelize
+    from toolweave.agent.toolbox import AgentTools, ClientTool
+    from toolweave.agent.tree import RunTree, root_of, run_tree
+
+__all__ = [
+    "Agent",
+    "AgentTools",
+    "Approval",
+    "ApprovalGiven",
+    "ApprovalRequested",
+    "ChildFinished",
+    "ChildStarted",
+    "ClientTool",
+    "Confirm",
+    "Conversations",
+    "Deferred",
+    "Durable",
+    "Event",
+    "Journal",
+    "Limits",
+    "ModelFailed",
+    "OnUnknown",
+    "Prompt",
+    "ResultPolicy",
+    "Run",
+    "RunFinished",
+    "RunInfo",
+    "RunResult",
+    "RunStarted",
+    "RunStats",
+    "RunStatuses",
+    "RunTree",
+    "SpawnTools",
+    "StepStarted",
+    "TextDelta",
+    "ThinkingDelta",
+    "ToolArguments",
+    "ToolCallStarted",
+    "ToolFinished",
+    "ToolProgress",
+    "ToolStarted",
+    "UsageReported",
+    "current_run",
+    "generate",
+    "parallelize",
+    "root_of",
+    "run_tree",
+    "spawn_tools",
+    "stream",
+]
+
+_MODULES = {
+    "agent": ("Agent", "generate", "stream"),
+    "approval": ("Approval", "Confirm"),
+    "deferred": ("Deferred",),
+    "durable": ("Durable", "OnUnknown"),
+    "journal": ("Journal",),
+    "limits": ("Limits",),
+    "prompt": ("Prompt",),
+    "run": ("Run", "current_run"),
+    "sessions": ("Conversations",),
+    "sizes": ("ResultPolicy",),
+    "spawn": ("SpawnTools", "spawn_tools"),
+    "status": ("RunInfo", "RunStats", "RunStatuses"),
+    "tool": ("parallelize",),
+    "toolbox": ("AgentTools", "ClientTool"),
+    "tree": ("RunTree", "root_of", "run_tree"),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+"""The homes of all names but those of `events`."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'events')}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,379 @@
+"""Agents: a model, tools and rules under one name, and what is sent to them.
+
+Puts the parts of the room together; decides and drives nothing itself. Knows no connection: what a server's config
+is, only a subclass of compose's knows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Literal, Self, cast
+
+from toolweave.agent.approval import Allowed, Confirm, checked_confirm
+from toolweave.agent.drive import Host, Job
+from toolweave.agent.durable import Durable, OnUnknown
+from toolweave.agent.journal import NO_JOURNAL, Journal
+from toolweave.agent.limits import Limits
+from toolweave.agent.output import Output
+from toolweave.agent.owner import Owner, Period
+from toolweave.agent.prompt import Prompt, Sendable, messages_of
+from toolweave.agent.resume import resume
+from toolweave.agent.run import Run, current_run
+from toolweave.agent.sessions import MemoryConversations, Rooms
+from toolweave.agent.sizes import ResultPolicy
+from toolweave.agent.step import Rules
+from toolweave.agent.tool import KeepConversation, agent_tool
+from toolweave.agent.toolbox import AgentTools, Opener, ToolLike
+from toolweave.agent.turn import Slots
+from toolweave.models.base import Model, ModelSettings
+from toolweave.models.messages import Message
+from toolweave.state import Store
+from toolweave.tools.call import NO_CONTEXT, CallContext
+from toolweave.tools.spec import Tool
+from toolweave.tools.toolset import Toolset
+
+__all__ = ["Agent", "generate", "stream"]
+
+_log = logging.getLogger("toolweave.agent")
+
+
+class Agent:
+    """A model that works with tools until it has an answer.
+
+    It opens what its tools need when it is first used and closes what it opened when its last run ends. In
+    `async with agent` all of that stays open in between, and what still runs at the end is cancelled. What was open
+    before stays open. Tools may come and go at any time; a run sees them at its next turn.
+
+    Args:
+        model: A `Model`, or a text that names one, such as `"anthropic:claude-sonnet-4-5"`.
+        name: For people, and as the tool `agent_<name>`.
+        system: The system prompt.
+        description: What other agents and clients read about it as a tool.
+        tools: Functions, tools, toolsets, `ClientTool`s and `ProviderTool`s; more by `agent.tools.add`.
+        mcp_servers: Servers by name, which stands before the names of their tools; `toolweave.Agent` takes config files
+            and their content too. See `add_mcp_servers`.
+        store: Keeps runs and conversations beyond this process; by default they are kept in memory.
+        max_steps: Turns of the model in one run.
+        confirm: Which tool calls a person has to allow (`run.approve`): `"always"`, `"never"`, `"destructive"` or a
+            function of the call and the tool; never by default.
+        on_transport_error: `"result"` lets the model read that the way to a server failed, `"raise"` ends the run (C2).
+        on_error: `"skip"` goes on without a toolset that cannot be opened (`agent.errors`), `"raise"` fails (C3).
+        output_type: What the answer has to be: a pydantic model, dataclass, TypedDict, another type, or a JSON Schema.
+        limits: Bounds of one run.
+        settings: How the model is to answer.
+        result_policy: How much of a tool's result the model reads.
+        defer_tools: Tokens of tool definitions from which on the model searches them; None always shows all of them.
+
+    Attributes:
+        name: Its name.
+        description: What others read about it.
+        tools: Its tools, to add, remove and get.
+        durable: What it keeps in its store, or None without one.
+
+    Raises:
+        ConfigError: The text names no model.
+        DuplicateToolError: Two local tools have one name.
+        SchemaError: A function or `output_type` cannot be described.
+        ValueError: There is no `confirm` of this name.
+    """
+
+    def __init__(  # noqa: PLR0913 - keyword-only, each with a default of its own
+        self,
+        model: Model | str,
+        *,
+        name: str = "agent",
+        system: str | None = None,
+        description: str | None = None,
+        tools: ToolLike | Iterable[ToolLike] = (),
+        mcp_servers: Any = None,  # a mapping; where configs are known, whatever holds some
+        store: Store | None = None,
+        max_steps: int = 20,
+        confirm: Confirm | None = None,
+        on_transport_error: Literal["result", "raise"] = "result",
+        on_error: Literal["skip", "raise"] = "skip",
+        output_type: Any = None,  # any type, or a JSON Schema
+        limits: Limits | None = None,
+        settings: ModelSettings | None = None,
+        result_policy: ResultPolicy | None = None,
+        defer_tools: int | None = 10_000,
+    ) -> None:
+        self.name = name
+        self.description = description
+        self.tools = AgentTools(tools)
+        self.durable = None if store is None else Durable(store, agent=name)
+        limits, policy = limits or Limits(), result_policy or ResultPolicy()
+        self._host = Host(
+            name=name,
+            model=_model(model),
+            rules=Rules(
+                system=system,
+                max_steps=max_steps,
+                limits=limits,
+                settings=settings or ModelSettings(),
+                output=None if output_type is None else Output(output_type),
+            ),
+            tools=self.tools,
+            owner=Owner(name, finish=self._rest if isinstance(model, str) else None),
+            rooms=Rooms(policy),
+            conversations=MemoryConversations() if self.durable is None else self.durable.conversations,
+            open_journal=self.open_journal,
+            confirm=checked_confirm(confirm),
+            allowed=Allowed(),
+            slots=Slots(limits.parallel_per_server),
+            policy=policy,
+            raises=on_transport_error == "raise",
+            strict=on_error == "raise",
+            errors={},
+            defer_tokens=defer_tools,
+        )
+        self._entered: list[Period] = []
+        if mcp_servers is not None:
+            self.add_mcp_servers(mcp_servers)
+
+    @property
+    def model(self) -> Model:
+        """The model that is asked."""
+        return self._host.model
+
+    @property
+    def errors(self) -> Mapping[str, Exception]:
+        """What could not be opened, by name (requirement C3)."""
+        return self._host.errors
+
+    @property
+    def max_depth(self) -> int:
+        """How deep agents may be nested for this one to be called."""
+        return self._host.rules.limits.depth
+
+    def send(
+        self,
+        sent: Sendable,
+        /,
+        *,
+        session: str | None = None,
+        tools: ToolLike | Iterable[ToolLike] | None = None,
+        ctx: CallContext = NO_CONTEXT,
+        attended: bool = True,
+    ) -> Run:
+        """Return a run on a message; it starts at the first `await` or iteration.
+
+        Args:
+            sent: A text, a block, a `Prompt`, a message, or a sequence of these.
+            session: The name of the conversation that this goes on with. Its runs take turns.
+            tools: More tools for this run alone.
+            ctx: What surrounds it: the `meta`, `state` and `caller` that its tools see.
+            attended: Whether anybody is there to allow calls; without that what needs to be allowed is denied.
+
+        Raises:
+            TypeError: It is nothing that can be sent.
+            ValueError: A prompt lacks a variable, or has nothing to answer.
+        """
+        rules = self._host.rules
+        if isinstance(sent, Prompt) and sent.output_type is not None:
+            rules = replace(rules, output=Output(sent.output_type))
+        extra = None if tools is None else AgentTools(tools)
+        messages = messages_of(sent)
+        return Run(
+            self._host,
+            Job(sent=messages, rules=rules, session=session, tools=extra, ctx=ctx, attended=attended),
+        )
+
+    def begin(
+        self,
+        messages: Iterable[Message] = (),
+        *,
+        run_id: str | None = None,
+        session: str | None = None,
+        parent_id: str | None = None,
+        depth: int = 0,
+        tools: ToolLike | Iterable[ToolLike] | None = None,
+        journal: Journal | None = None,
+    ) -> Run:
+        """Return a run with an identity that was given to it elsewhere; one that the journal knows goes on there."""
+        extra = None if tools is None else AgentTools(tools)
+        job = Job(
+            sent=tuple(messages),
+            rules=self._host.rules,
+            session=session,
+            tools=extra,
+            run_id=run_id,
+            parent_id=parent_id,
+            depth=depth,
+            journal=journal,
+        )
+        return Run(self._host, job)
+
+    async def resume(
+        self, run_id: str, *, tools: ToolLike | Iterable[ToolLike] | None = None, on_unknown: OnUnknown | None = None
+    ) -> Run:
+        """Return a run of the store that goes on where it ended: `result = await (await agent.resume(run_id))`.
+
+        Finished turns and calls are replayed and not done again. A call that had begun and not ended is made again
+        when its tool says that this does no harm (`readOnlyHint`, `idempotentHint`); else `on_unknown` decides. A run
+        that failed, was stopped or cancelled goes on too; one that was completed only gives its result again.
+
+        Args:
+            run_id: The run.
+            tools: More tools for it, as it had them in `send`.
+            on_unknown: What is done about calls whose outcome nobody knows: `"error"` tells the model so, `"ask"` asks
+                a person whether to make them again, `"rerun"` does so; `"error"` by default.
+
+        Raises:
+            RunError: The store knows no such run, or it is another agent's.
+            ValueError: The agent has no store.
+        """
+        return await resume(self, run_id, tools=tools, on_unknown=on_unknown)
+
+    def runs(self, run: Run, /) -> bool:
+        """Whether a run is one of this agent's."""
+        return run.host is self._host
+
+    def add_mcp(self, server: Any, *, prefix: str | None = None, name: str | None = None) -> None:
+        """Add the tools of an MCP server, under a prefix of their own (requirement F4).
+
+        Args:
+            server: An open connection or another toolset, which is used as it is; or a function that returns what is
+                entered for one, which the agent opens and closes. `toolweave.Agent` takes configs too.
+            prefix: Stands before the names of its tools, with `_`.
+            name: What errors call it.
+
+        Raises:
+            TypeError: It is neither.
+        """
+        found = self.mcp_toolset(server, name=name or prefix)
+        if isinstance(found, Toolset):
+            self.tools.add(found, prefix=prefix)
+        else:
+            self.tools.add_opener(found, name=name or prefix or "mcp server", prefix=prefix)
+
+    def add_mcp_servers(self, servers: Any) -> None:
+        """Add the servers of a mapping by their names, which stand before the names of their tools; see `add_mcp`.
+
+        `toolweave.Agent` takes config files and whole configs too.
+
+        Raises:
+            TypeError: It is no mapping, or one of them is nothing that `add_mcp` takes.
+        """
+        if not isinstance(servers, Mapping):
+            raise TypeError(f"mcp_servers= takes servers by name, not {type(servers).__name__}")
+        for name, server in cast("Mapping[str, Any]", servers).items():
+            self.add_mcp(server, prefix=name, name=name)
+
+    def open_journal(
+        self, run_id: str, *, durable: Durable | None = None, on_unknown: OnUnknown | None = None
+    ) -> Journal:
+        """Return the journal of a run; where more has to know of each run, this is overridden.
+
+        Args:
+            run_id: The run.
+            durable: Where it is kept, when that is not where the agent keeps its own.
+            on_unknown: What is done about calls whose outcome nobody knows.
+        """
+        kept = durable or self.durable
+        return NO_JOURNAL if kept is None else kept.journal(run_id, on_unknown=on_unknown)
+
+    def mcp_toolset(self, server: Any, *, name: str | None = None) -> Toolset | Opener:
+        """Return the toolset that a server stands for, or what opens it; where configs are known this is overridden.
+
+        Raises:
+            TypeError: It is neither.
+        """
+        if isinstance(server, Toolset) or callable(server):
+            return cast("Toolset | Opener", server)
+        raise TypeError(f"server {name!r}: give a toolset or a function that opens one, not {type(server).__name__}")
+
+    def as_tool(
+        self,
+        name: str | None = None,
+        description: str | None = None,
+        *,
+        keep_conversation: KeepConversation = False,
+    ) -> Tool:
+        """Return the agent as a tool with one parameter, `message` (requirements R85, C22, C23).
+
+        A call is a whole run; its failure is an error result. An agent is never called from within itself, and agents
+        call agents no deeper than `Limits.depth`.
+
+        Args:
+            name: The tool's name; `agent_<name>` by default.
+            description: What a model reads about it; the agent's own by default.
+            keep_conversation: Continue one conversation: for each run or session of a calling agent and for each
+                client that can be told from others; or by the session that a function of the context returns.
+        """
+        return agent_tool(self, name=name, description=description, keep_conversation=keep_conversation)
+
+    async def close(self) -> None:
+        """Cancel what runs and close what the agent opened, within a bound; it may be used again.
+
+        From a tool that one of its runs runs it returns at once: that run is a part of what ends.
+        """
+        period, run = self._host.owner.period, current_run()
+        while run is not None and not self.runs(run):
+            run = run.parent
+        if period is not None:
+            self._entered = [entered for entered in self._entered if entered is not period]
+            await period.close(wait=run is None)
+
+    async def __aenter__(self) -> Self:
+        period = self._host.owner.join()
+        try:
+            failed = await period.open(self.tools.sources)
+            self._host.errors.update(failed)
+            if failed and self._host.strict:
+                raise ExceptionGroup(
+                    f"agent {self.name!r}: not all of its tools could be opened", list(failed.values())
+                )
+        except BaseException:
+            period.leave()
+            await period.ended()
+            raise
+        self._entered.append(period)
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not self._entered:
+            return  # closed already
+        period = self._entered.pop()
+        if period in self._entered:
+            period.leave()
+        else:
+            await period.close()
+
+    async def _rest(self) -> None:
+        """Close the connections of a model that nobody else has."""
+        close = getattr(self.model, "aclose", None)
+        if close is not None:
+            try:
+                await close()
+            except Exception as exc:  # boundary: what cannot say goodbye is gone all the same
+                _log.debug("model %r did not close: %s", self.model.name, exc)
+
+    def __repr__(self) -> str:
+        return f"<Agent {self.name!r}, {self.model.name}>"
+
+
+def generate(
+    model: Model | str, messages: Sendable, *, tools: ToolLike | Iterable[ToolLike] = (), **options: Any
+) -> Run:
+    """Return one whole run of a model with tools, to be awaited.
+
+    `options` are those of `Agent`: `result = await generate(model, "What is new?", tools=[search], name="reader")`.
+    """
+    return Agent(model, tools=tools, **options).send(messages)
+
+
+stream = generate
+"""The same, to be iterated: `async for event in stream(model, "...")`."""
+
+
+def _model(model: Model | str) -> Model:
+    if isinstance(model, str):
+        from toolweave.models.strings import model_from  # only those who name a model by a text need it
+
+        return model_from(model)
+    return model

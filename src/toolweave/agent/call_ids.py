@@ -1,0 +1,57 @@
+"""Ids of tool calls, each one once in a conversation whatever the provider gives. Pure.
+
+Results, approvals and journal entries go by them; some servers number the calls of each turn anew, or give all of
+them the same id.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from dataclasses import replace
+
+from toolweave.models.messages import AssistantMessage, Message, ToolCallPart
+
+__all__ = ["CallIds"]
+
+
+class CallIds:
+    """The ids of the calls of one turn; one that is free stays as it is.
+
+    Args:
+        before: The conversation up to the turn.
+    """
+
+    def __init__(self, before: Iterable[Message]) -> None:
+        said = (one for one in before if isinstance(one, AssistantMessage))
+        self._used = {call.id for one in said for call in one.tool_calls}
+        self._begun: defaultdict[str, deque[str]] = defaultdict(deque)
+
+    def begin(self, given: str) -> str:
+        """Return the id of a call that the model begins."""
+        self._begun[given].append(self._free(given))
+        return self._begun[given][-1]
+
+    def current(self, given: str) -> str:
+        """Return the id of the call that was begun last with this one."""
+        begun = self._begun.get(given)
+        return begun[-1] if begun else given
+
+    def settle(self, message: AssistantMessage) -> AssistantMessage:
+        """Return the whole turn with these ids."""
+        parts = tuple(self._settled(part) if isinstance(part, ToolCallPart) else part for part in message.parts)
+        unchanged = all(new is old for new, old in zip(parts, message.parts, strict=True))
+        return message if unchanged else replace(message, parts=parts)
+
+    def _settled(self, call: ToolCallPart) -> ToolCallPart:
+        begun = self._begun.get(call.id)
+        found = begun.popleft() if begun else self._free(call.id)
+        return call if found == call.id else replace(call, id=found)
+
+    def _free(self, given: str) -> str:
+        found, number = given, 1
+        while not found or found in self._used:
+            number += 1
+            found = f"{given or 'call'}_{number}"
+        self._used.add(found)
+        return found

@@ -1,0 +1,316 @@
+"""The driver of a run: does what `step.py` decides, one step after the other.
+
+The only place of the room with side effects besides tools and the owner. Knows no connection and no provider.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import anyio
+
+from toolweave.agent import events
+from toolweave.agent.approval import Allowed, Approvals, Confirm
+from toolweave.agent.deferred import Deferred
+from toolweave.agent.events import Event, RunResult, RunStatus, StopReason
+from toolweave.agent.journal import Journal, OpenJournal, RunStart
+from toolweave.agent.owner import Owner, Period, Source
+from toolweave.agent.sessions import Conversations, Room, Rooms, continued
+from toolweave.agent.sizes import ResultPolicy
+from toolweave.agent.step import AskModel, Finish, Offer, Rules, RunTools, State, closed, next_step, outcomes_of
+from toolweave.agent.toolbox import AgentTools, Together
+from toolweave.agent.turn import Slots, Turn
+from toolweave.errors import ModelError, RunError, StoreError, ToolExecutionError
+from toolweave.models.base import Model, Usage
+from toolweave.models.messages import AssistantMessage, Message, ToolMessage
+from toolweave.tools.call import NO_CONTEXT, CallContext
+
+__all__ = ["Driven", "Driver", "Host", "Job"]
+
+_log = logging.getLogger("toolweave.agent")
+_SAVE_SECONDS = 30.0
+_STATUS: dict[StopReason, RunStatus] = {
+    "end": "completed",
+    "client_tools": "completed",
+    "cancelled": "cancelled",
+    "model_error": "failed",
+    "transport_error": "failed",
+    "error": "failed",
+}
+_UNDONE = "the call was not finished: the run ended before"
+
+
+@dataclass(slots=True, kw_only=True)
+class Host:
+    """What an agent's runs share.
+
+    Attributes:
+        raises: Whether a failure of the way to a server ends a run.
+        strict: Whether a toolset that cannot be opened does.
+        errors: What could not be opened, by name.
+        defer_tokens: Tokens of definitions from which on tools are searched for; None shows all of them.
+    """
+
+    name: str
+    model: Model
+    rules: Rules
+    tools: AgentTools
+    owner: Owner
+    rooms: Rooms
+    conversations: Conversations
+    open_journal: OpenJournal
+    confirm: Confirm
+    allowed: Allowed
+    slots: Slots
+    policy: ResultPolicy
+    raises: bool
+    strict: bool
+    errors: dict[str, Exception]
+    defer_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What one run is to do."""
+
+    sent: tuple[Message, ...]
+    rules: Rules
+    session: str | None = None
+    tools: AgentTools | None = None
+    ctx: CallContext = NO_CONTEXT
+    attended: bool = True
+    run_id: str | None = None
+    parent_id: str | None = None
+    depth: int = 0
+    journal: Journal | None = None
+
+
+class Driven(Protocol):
+    """The run, as its driver sees it."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        ...
+
+    @property
+    def parent_id(self) -> str | None:
+        """The id of the run whose tool started it."""
+        ...
+
+    @property
+    def depth(self) -> int:
+        """How many runs it is nested in."""
+        ...
+
+    @property
+    def approvals(self) -> Approvals:
+        """The calls that have to be allowed."""
+        ...
+
+    @property
+    def cancelling(self) -> bool:
+        """Whether somebody asked it to end."""
+        ...
+
+    def cancel(self) -> None:
+        """End it."""
+        ...
+
+    def emit(self, event: Event, /) -> None:
+        """Tell everybody who watches."""
+        ...
+
+
+class Driver:
+    """Drives one run.
+
+    Attributes:
+        step: The turn of the model that goes on, from 1; 0 before the first.
+    """
+
+    def __init__(self, host: Host, job: Job, run: Driven) -> None:
+        self.step = 0
+        self._host = host
+        self._job = job
+        self._run = run
+        self._state: State | None = None
+
+    async def drive(self, room: Room, period: Period) -> RunResult:
+        """Run to the end; what ends it is in the result, cancellation propagates."""
+        journal = self._job.journal or self._host.open_journal(self._run.id)
+        async with journal.held(self._run.cancel):
+            return await self._work(room, period, journal)
+
+    def add(self, usage: Usage) -> None:
+        """Count what a child run took."""
+        if self._state is not None:
+            self._state.usage = self._state.usage + usage
+
+    def result(self, reason: StopReason, finish: Finish | None = None, *, error: Exception | None = None) -> RunResult:
+        """Return what came of the run so far, if this is its end."""
+        state = self._state
+        messages = () if state is None else tuple(state.messages)
+        spoken = [one for one in messages if isinstance(one, AssistantMessage)] if state and state.steps else []
+        return RunResult(
+            run_id=self._run.id,
+            text=spoken[-1].text if spoken else "",
+            output=None if finish is None else finish.output,
+            messages=messages,
+            usage=Usage() if state is None else state.usage,
+            steps=0 if state is None else state.steps,
+            stop_reason=reason,
+            status=_STATUS.get(reason, "stopped"),
+            error=error,
+            pending=() if finish is None else finish.pending,
+        )
+
+    async def _work(self, room: Room, period: Period, journal: Journal) -> RunResult:
+        extra = () if self._job.tools is None else self._job.tools.sources
+        finish, error = Finish(reason="cancelled"), None
+        try:
+            await self._open(period, extra)
+            state = await self._begin(journal)
+            with anyio.move_on_after(self._job.rules.limits.seconds) as clock:
+                finish = await self._loop(state, self._turn(room, journal, state), period)
+            if clock.cancelled_caught:
+                finish = Finish(reason="time_limit")
+        except ModelError as exc:
+            self._run.emit(events.ModelFailed(run_id=self._run.id, step=self.step, error=exc))
+            finish, error = Finish(reason="model_error"), exc
+        except ToolExecutionError as exc:
+            finish, error = Finish(reason="transport_error"), exc
+        except Exception as exc:  # boundary: whatever ends a run is told to whoever awaits it
+            finish, error = Finish(reason="error"), exc
+        finally:
+            result = self._closed(finish, error)
+            try:
+                await self._kept(result, journal)
+            finally:
+                await period.release(extra)
+        return result
+
+    async def _open(self, period: Period, extra: Sequence[Source] = ()) -> None:
+        sources = (*self._host.tools.sources, *extra)
+        failed = await period.open(sources) if sources else {}
+        self._host.errors.update(failed)
+        if failed and self._host.strict:
+            name = self._host.name
+            raise ExceptionGroup(f"agent {name!r}: not all of its tools could be opened", list(failed.values()))
+
+    async def _begin(self, journal: Journal) -> State:
+        host, run, session = self._host, self._run, self._job.session
+        history = () if session is None else await host.conversations.load(session)
+        messages = continued(history, self._job.sent)
+        start = await journal.started(
+            RunStart(
+                run_id=run.id,
+                agent=host.name,
+                messages=tuple(messages),
+                sent=len(messages) - len(history),
+                session=session,
+                parent_id=run.parent_id,
+                depth=run.depth,
+            )
+        )
+        host.allowed.restore(await journal.allowed())
+        if not start.messages:
+            raise ValueError("there is nothing to answer; send a message")
+        self._state = State(messages=list(start.messages))
+        run.emit(events.RunStarted(run_id=run.id, step=0, agent=host.name, session=session, parent_id=start.parent_id))
+        return self._state
+
+    def _turn(self, room: Room, journal: Journal, state: State) -> Turn:
+        host, job = self._host, self._job
+        others = (room.kept,) if job.tools is None else (job.tools, room.kept)
+        tools = Together(host.tools, *others)
+        if host.defer_tokens is not None:
+            also: Iterable[str] = () if job.tools is None else job.tools.client
+            always = [*host.tools.client, *also, "read_tool_result"]
+            tools = Deferred(tools, budget_tokens=host.defer_tokens, always=always)
+            tools.restore(state.messages)
+        return Turn(
+            run_id=self._run.id,
+            emit=self._run.emit,
+            model=host.model,
+            journal=journal,
+            tools=tools,
+            approvals=self._run.approvals,
+            limits=job.rules.limits,
+            policy=host.policy,
+            kept=room.kept,
+            slots=host.slots,
+            ctx=job.ctx,
+            raises=host.raises,
+        )
+
+    async def _loop(self, state: State, turn: Turn, period: Period) -> Finish:
+        known = self._host.tools.sources
+        while True:
+            if self._host.tools.sources != known:  # toolsets that were added while it runs
+                known = self._host.tools.sources
+                await self._open(period)
+            offer = self._offer(turn)
+            match next_step(state, self._job.rules, offer):
+                case AskModel() as ask:
+                    await self._ask(state, turn, ask)
+                case RunTools() as tools:
+                    state.tool_calls += sum(map(len, tools.groups))
+                    await turn.run(self.step, tools.groups, offer, state.results)
+                    calls = cast("AssistantMessage", state.messages[-1]).tool_calls
+                    if len(state.results) == len(calls):
+                        state.messages.append(ToolMessage(outcomes=outcomes_of(state, calls)))
+                        if isinstance(turn.tools, Deferred):  # what was replayed did not pass it
+                            turn.tools.restore(state.messages[-2:])
+                case Finish() as finish:
+                    return finish
+
+    def _offer(self, turn: Turn) -> Offer:
+        client, provider = self._host.tools.client, self._host.tools.provider
+        extra = self._job.tools
+        if extra is not None:
+            client, provider = {**client, **extra.client}, (*provider, *extra.provider)
+        if isinstance(turn.tools, Deferred):
+            shown = turn.tools.offered(native=getattr(turn.model, "native_tool_search", False) is True)
+            tools, deferred, find = shown.tools, shown.deferred, turn.tools.find
+        else:
+            tools, deferred = turn.tools.snapshot(), ()
+            find = tools.find
+        return Offer(tools=tools, find=find, deferred=deferred, client=client, provider=provider)
+
+    async def _ask(self, state: State, turn: Turn, ask: AskModel) -> None:
+        state.messages += ask.added
+        state.repairs += bool(ask.added)
+        self.step = state.steps + 1
+        finished = await turn.ask(self.step, ask.request)
+        state.steps = self.step
+        state.stop = finished.stop_reason
+        state.usage = state.usage + finished.usage
+        state.messages.append(finished.message)
+        state.results = {}
+        reported = events.UsageReported(run_id=self._run.id, step=self.step, usage=finished.usage, total=state.usage)
+        self._run.emit(reported)
+
+    def _closed(self, finish: Finish, error: Exception | None) -> RunResult:
+        if self._state is not None:
+            closed(self._state, _UNDONE, finish.pending)
+        return self.result(finish.reason, finish, error=error)
+
+    async def _kept(self, result: RunResult, journal: Journal) -> None:
+        """Keep the conversation and close the journal, unless all of this is shut down or the journal is what failed.
+
+        Who goes on with an interrupted run keeps its conversation then.
+        """
+        interrupted = result.stop_reason == "cancelled" and not self._run.cancelling
+        if interrupted or isinstance(result.error, (RunError, StoreError)):
+            return
+        session = self._job.session
+        with anyio.move_on_after(_SAVE_SECONDS, shield=True) as patience:
+            if session is not None and result.steps:
+                await self._host.conversations.save(session, result.messages)
+            await journal.finished(result)
+        if patience.cancelled_caught:
+            _log.warning("run %s could not be kept within %g s", self._run.id, _SAVE_SECONDS)

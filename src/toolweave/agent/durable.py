@@ -1,0 +1,274 @@
+"""Runs that outlive their process: the journal of a run, and the conversations of sessions, in a store.
+
+Writes what the loop tells at its two points and answers from it; knows no model and runs no tool.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias
+
+import anyio
+
+from toolweave.agent.approval import definition_digest
+from toolweave.agent.events import RunResult
+from toolweave.agent.journal import ASK, Ask, RunStart, outcome_unknown
+from toolweave.agent.lease import LEASE_SECONDS, Lease
+from toolweave.agent.records import (
+    APPROVALS,
+    CONVERSATIONS,
+    JOURNAL,
+    RunRecord,
+    common,
+    conversation,
+    conversation_form,
+    create,
+    every,
+    read_record,
+    read_start,
+    spoken_in,
+    write_record,
+)
+from toolweave.errors import RunError
+from toolweave.models.base import Finished
+from toolweave.models.journal_form import (
+    messages_from_json,
+    messages_to_json,
+    result_from_json,
+    result_to_json,
+    turn_from_json,
+    turn_to_json,
+)
+from toolweave.models.messages import Message, ToolCallPart
+from toolweave.state import Document, Store
+from toolweave.tools.result import ToolResult
+from toolweave.tools.spec import ToolSpec
+
+__all__ = ["Durable", "OnUnknown", "StoreConversations", "StoreJournal"]
+
+OnUnknown: TypeAlias = Literal["error", "ask", "rerun"]
+"""What is done about a call that had begun when its process died, and that may not be made twice.
+
+`"error"`: the model reads that its outcome is unknown; `"ask"`: a person is asked whether to make it again, and the
+model reads that when the answer is no; `"rerun"`: it is made again.
+"""
+
+KEEP_SECONDS = 30 * 86_400.0
+"""How long runs are kept after they were last written to; conversations are kept for good."""
+
+
+class Durable:
+    """What an agent keeps in a store.
+
+    Args:
+        store: Where.
+        agent: The agent's name; its conversations are kept under it.
+        on_unknown: What is done about calls whose outcome nobody knows.
+        clock: Tells the time in seconds.
+        lease_seconds: How long a run is kept for a process that says nothing.
+        sleep: Waits between the renewals of that, and between looks at what another process does.
+        keep_seconds: How long runs are kept.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        agent: str = "agent",
+        on_unknown: OnUnknown = "error",
+        clock: Callable[[], float] = time.time,
+        lease_seconds: float = LEASE_SECONDS,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        keep_seconds: float = KEEP_SECONDS,
+    ) -> None:
+        self.store = store
+        self.agent = agent
+        self.on_unknown: OnUnknown = on_unknown
+        self.clock = clock
+        self.keep_seconds = keep_seconds
+        self.conversations = StoreConversations(store, agent)
+        self._lease_seconds = lease_seconds
+        self.sleep = sleep
+
+    def journal(self, run_id: str, *, on_unknown: OnUnknown | None = None) -> StoreJournal:
+        """Return the journal of a run, new or not."""
+        lease = Lease(self.store, run_id, seconds=self._lease_seconds, sleep=self.sleep)
+        return StoreJournal(self, run_id, lease, on_unknown=on_unknown or self.on_unknown)
+
+    async def allowed(self) -> frozenset[str]:
+        """Return the `definition_digest`s of the tools that were allowed for good."""
+        known = every(self.store, APPROVALS, f"{self.agent}/")
+        return frozenset([found.value async for found in known if found.key == f"{self.agent}/{found.value}"])
+
+    async def allow(self, tool: ToolSpec) -> None:
+        """Allow a tool for good, as it is defined now."""
+        digest = definition_digest(tool)
+        await self.store.put(APPROVALS, f"{self.agent}/{digest}", digest)
+
+
+class StoreConversations:
+    """Keeps conversations in a store, under the agent's name."""
+
+    def __init__(self, store: Store, agent: str) -> None:
+        self._store = store
+        self._agent = agent
+
+    async def load(self, session: str) -> Sequence[Message]:
+        """Return the conversation so far; empty for a new one."""
+        return messages_from_json(await conversation(self._store, self._agent, session))
+
+    async def save(self, session: str, messages: Sequence[Message]) -> None:
+        """Keep a conversation; what another process, or a run that was not interrupted, said meanwhile stays in it."""
+        wanted = messages_to_json(messages)
+        key = f"{self._agent}/{session}"
+        while True:
+            found = await self._store.get(CONVERSATIONS, key)
+            kept = [] if found is None else spoken_in(found)
+            value = conversation_form(_merged(kept, wanted))
+            revision = 0 if found is None else found.revision
+            if await self._store.put(CONVERSATIONS, key, value, expect=revision) is not None:
+                return
+
+
+class StoreJournal:
+    """The journal of one run in a store; see `Journal` for what is told when.
+
+    An entry is written once: of two processes that both believe they run the run, one fails.
+    """
+
+    def __init__(self, durable: Durable, run_id: str, lease: Lease, *, on_unknown: OnUnknown) -> None:
+        self._durable = durable
+        self._store = durable.store
+        self._run_id = run_id
+        self._lease = lease
+        self._on_unknown: OnUnknown = on_unknown
+        self._record: RunRecord | None = None
+        self._entries: dict[str, Document] = {}
+
+    def held(self, cancel: Callable[[], None]) -> AbstractAsyncContextManager[None]:
+        """Hold the run's lease, renewed by a task of its own."""
+        return self._held(cancel)
+
+    async def started(self, start: RunStart) -> RunStart:
+        """Record a new run, or return how a recorded one began.
+
+        Raises:
+            RunError: Another process began it at the same time, or it is not complete in the store any more.
+        """
+        record = await read_record(self._store, self._run_id)
+        now, ttl = self._durable.clock(), self._durable.keep_seconds
+        if record is None:
+            self._record = self._unless_taken(await create(self._store, start, status="running", now=now, ttl=ttl))
+            return start
+        began = await read_start(self._store, record)
+        self._entries = {found.key: found async for found in every(self._store, JOURNAL, f"{self._run_id}/")}
+        again = replace(record, status="running", changed_at=now, attempts=record.attempts + 1)
+        self._record = self._unless_taken(await write_record(self._store, again, ttl=ttl))
+        return began
+
+    async def turn(self, step: int) -> Finished | None:
+        """Return a recorded turn, or None."""
+        found = self._entries.get(self._turn_key(step))
+        return None if found is None else turn_from_json(found.value)
+
+    async def turn_finished(self, step: int, turn: Finished) -> None:
+        """Record a turn."""
+        await self._write(self._turn_key(step), turn_to_json(turn))
+
+    async def allowed(self) -> frozenset[str]:
+        """Return the tools that were allowed to the agent for good."""
+        return await self._durable.allowed()
+
+    async def allow(self, tool: ToolSpec) -> None:
+        """Record that a tool was allowed to the agent for good."""
+        await self._durable.allow(tool)
+
+    async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> ToolResult | Ask | None:
+        """Return the result of a recorded call, None to have it made, or `ASK`."""
+        key = self._call_key(step, call)
+        found = self._entries.get(key)
+        if found is None:
+            return None
+        if "result" in found.value:
+            return result_from_json(found.value["result"])
+        if tool is not None and (self._on_unknown == "rerun" or _may_be_made_twice(tool)):
+            return None
+        if tool is not None and self._on_unknown == "ask":
+            return ASK
+        result = outcome_unknown(call.name)
+        await self.call_finished(step, call, result)
+        return result
+
+    async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
+        """Record that a call reaches its tool."""
+        await self._write(self._call_key(step, call), {"name": call.name, "begun": self._durable.clock()})
+
+    async def call_finished(self, step: int, call: ToolCallPart, result: ToolResult) -> None:
+        """Record the result of a call."""
+        await self._write(self._call_key(step, call), {"name": call.name, "result": result_to_json(result)})
+
+    async def finished(self, result: RunResult) -> None:
+        """Record how the run ended."""
+        if self._record is None:
+            return
+        record = self._record.ended(result, self._durable.clock())
+        self._record = self._unless_taken(await write_record(self._store, record, ttl=self._durable.keep_seconds))
+
+    @asynccontextmanager
+    async def _held(self, cancel: Callable[[], None]) -> AsyncGenerator[None, None]:
+        await self._lease.take()
+        failure: Exception | None = None
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._lease.keep, tasks.cancel_scope.cancel, cancel)
+                try:
+                    yield
+                except Exception as exc:  # boundary: raised below, a task group would wrap it
+                    failure = exc
+                tasks.cancel_scope.cancel()
+        finally:
+            if not self._lease.lost:
+                with anyio.CancelScope(shield=True):
+                    await self._lease.release()
+        if self._lease.lost:
+            raise self._taken()
+        if failure is not None:
+            raise failure
+
+    async def _write(self, key: str, value: Any) -> None:
+        old = self._entries.get(key)
+        ttl = self._durable.keep_seconds
+        revision = await self._store.put(JOURNAL, key, value, ttl=ttl, expect=0 if old is None else old.revision)
+        self._entries[key] = Document(key=key, value=value, revision=self._unless_taken(revision))
+
+    def _turn_key(self, step: int) -> str:
+        return f"{self._run_id}/{step:06}/turn"
+
+    def _call_key(self, step: int, call: ToolCallPart) -> str:
+        return f"{self._run_id}/{step:06}/call/{call.id}"
+
+    def _unless_taken(self, written: Any) -> Any:
+        if written is None:
+            raise self._taken()
+        return written
+
+    def _taken(self) -> RunError:
+        return RunError("was taken over by another process; follow it there", run_id=self._run_id, reason="error")
+
+
+def _may_be_made_twice(tool: ToolSpec) -> bool:
+    """Whether a call of the tool may be made again without harm, by what it says of itself (DESIGN decision 3)."""
+    return tool.hint("readOnlyHint") is True or tool.hint("idempotentHint") is True
+
+
+def _merged(kept: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a conversation with what a run added, when others may have gone on with it meanwhile."""
+    shared = common(kept, wanted)
+    rest = kept[shared:]
+    completes = (
+        len(rest) == 1 and shared < len(wanted) and rest[0]["role"] == "tool" and wanted[shared]["role"] == "tool"
+    )
+    return wanted if not rest or completes else [*kept, *wanted[shared:]]

@@ -1,0 +1,239 @@
+"""What a run tells while it goes on, and what it returns. Values only; knows no loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self, TypeAlias
+
+from toolweave.errors import ModelError, RunError
+from toolweave.models.base import Usage
+from toolweave.models.messages import Message, ToolCallPart
+from toolweave.tools.call import Progress
+from toolweave.tools.result import ToolResult
+from toolweave.tools.spec import ToolSpec
+
+__all__ = [
+    "ApprovalGiven",
+    "ApprovalRequested",
+    "ChildFinished",
+    "ChildStarted",
+    "Event",
+    "ModelFailed",
+    "RunFinished",
+    "RunResult",
+    "RunStarted",
+    "RunStatus",
+    "StepStarted",
+    "StopReason",
+    "TextDelta",
+    "ThinkingDelta",
+    "ToolArguments",
+    "ToolCallStarted",
+    "ToolFinished",
+    "ToolProgress",
+    "ToolStarted",
+    "UsageReported",
+]
+
+RunStatus: TypeAlias = Literal["new", "queued", "running", "completed", "stopped", "cancelled", "failed"]
+"""Where a run is; the last four are ends. `"stopped"` is a limit or a model that would not go on."""
+
+StopReason: TypeAlias = Literal[
+    "end",
+    "client_tools",
+    "max_steps",
+    "max_tokens",
+    "token_limit",
+    "cost_limit",
+    "time_limit",
+    "tool_call_limit",
+    "refusal",
+    "invalid_output",
+    "cancelled",
+    "model_error",
+    "transport_error",
+    "error",
+]
+"""Why a run ended.
+
+`"end"`: the model has answered; `"client_tools"`: it waits for tools that whoever called runs itself (`pending`);
+`"max_tokens"`: the model's own bound on one turn; the `_limit`s and `"max_steps"`: those of `Limits` and the agent;
+`"invalid_output"`: the answer never fitted `output_type`; `"error"`: code around the run raised.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """What came of a run.
+
+    Attributes:
+        text: What the model said last.
+        output: The validated answer when the agent has an `output_type`, else None.
+        messages: The whole conversation: what was there before, what was sent, and what came of it.
+        usage: What all turns took, those of agents that ran as tools included.
+        steps: Turns of the model.
+        error: What `await run` raises, or None.
+        pending: Calls of client tools, for whoever sent the message to run and to answer with a `ToolMessage`.
+    """
+
+    run_id: str
+    text: str = ""
+    output: Any = None  # whatever output_type makes
+    messages: Sequence[Message] = ()
+    usage: Usage = field(default_factory=Usage)
+    steps: int = 0
+    stop_reason: StopReason = "end"
+    status: RunStatus = "completed"
+    error: Exception | None = None
+    pending: tuple[ToolCallPart, ...] = ()
+
+    def check(self) -> Self:
+        """Return the result if the run completed.
+
+        Raises:
+            RunError: It ended for another reason than that the model was done.
+            ModelError, ToolError: What made it fail.
+        """
+        if self.error is not None:
+            raise self.error
+        if self.status != "completed":
+            raise RunError(f"ended before it was done: {self.stop_reason}", run_id=self.run_id, reason=self.stop_reason)
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What all events have.
+
+    Attributes:
+        run_id: The run that it is of; those of a child run that concern a person reach the parent's stream too.
+        step: The turn of the model, from 1; 0 before the first.
+    """
+
+    run_id: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted(Event):
+    """The run begins: its session is free and its tools are open."""
+
+    agent: str
+    session: str | None = None
+    parent_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepStarted(Event):
+    """The model is asked; it sees that many tools."""
+
+    tools: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextDelta(Event):
+    """A piece of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingDelta(Event):
+    """A piece of thought."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallStarted(Event):
+    """The model begins to write a call; its arguments follow as `ToolArguments`."""
+
+    call: ToolCallPart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolArguments(Event):
+    """A piece of a call's arguments, as JSON text."""
+
+    call_id: str
+    delta: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStarted(Event):
+    """A tool runs."""
+
+    call: ToolCallPart
+    tool: ToolSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolProgress(Event):
+    """A running tool reports progress."""
+
+    call: ToolCallPart
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFinished(Event):
+    """A call is answered; `result` is whole, what the model reads may be cut (`ResultPolicy`)."""
+
+    call: ToolCallPart
+    result: ToolResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRequested(Event):
+    """A person has to allow a call: answer with `run.approve(event)` or `run.deny(event)`."""
+
+    call: ToolCallPart
+    tool: ToolSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalGiven(Event):
+    """A call that had to be allowed was decided on."""
+
+    call: ToolCallPart
+    approved: bool
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageReported(Event):
+    """What this turn took, and all so far."""
+
+    usage: Usage
+    total: Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFailed(Event):
+    """The model could not answer; the run ends."""
+
+    error: ModelError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildStarted(Event):
+    """A tool of this run started a run of another agent."""
+
+    child_id: str
+    agent: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildFinished(Event):
+    """A run that a tool of this run started has ended."""
+
+    child_id: str
+    result: RunResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFinished(Event):
+    """The run has ended; always the last event."""
+
+    result: RunResult

@@ -1,0 +1,86 @@
+"""The answer as a value: the schema that a model is given, and the check of what it says. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from toolweave.schema.problems import Problem, describe
+from toolweave.schema.signature import adapter_of, schema_of, validation_problems
+from toolweave.schema.validate import Validator
+
+__all__ = ["Output"]
+
+_FENCED = re.compile(r"\A\s*```[\w-]*\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
+_WRAPPED = "value"
+
+
+class Output:
+    """What an answer has to be.
+
+    Args:
+        kind: A pydantic model, dataclass, TypedDict or any other type pydantic knows; or a JSON Schema as a mapping,
+            whose answer stays JSON.
+
+    Attributes:
+        schema: JSON Schema of the answer: always of an object, because providers ask for one; another type is the
+            object's one member `value`.
+
+    Raises:
+        SchemaError: The type has no JSON form, or the schema is none.
+    """
+
+    def __init__(self, kind: Any) -> None:  # any type, generic aliases included
+        self._adapter: Any = None
+        if isinstance(kind, Mapping):
+            own = cast("Mapping[str, Any]", kind)
+            self._wraps = own.get("type", "object") != "object"
+        else:
+            own = schema_of(kind, what="output_type")
+            self._wraps = own.get("type") != "object"
+            self._adapter = adapter_of(kind, "output_type")
+        self.schema: Mapping[str, Any] = _wrapped(own) if self._wraps else own
+        self._validator = Validator(self.schema)
+
+    def read(self, text: str) -> tuple[Any, Sequence[Problem]]:
+        """Return the value that an answer stands for, and what is wrong with it; a code fence around it is fine."""
+        fenced = _FENCED.match(text)
+        try:
+            found = json.loads(fenced.group(1) if fenced else text)
+        except (ValueError, RecursionError) as exc:
+            return None, (Problem(path="", message=f"is not JSON: {exc}"),)
+        problems = self._validator.problems(found)
+        if problems:
+            return None, problems
+        value = found[_WRAPPED] if self._wraps else found
+        return (value, ()) if self._adapter is None else self._made(value)
+
+    def complaint(self, problems: Sequence[Problem]) -> str:
+        """Return what the model is told about an answer that does not fit."""
+        return (
+            f"The answer does not fit what was asked for:\n{describe(problems)}\n"
+            f"Answer again with nothing but JSON that fits this schema: {json.dumps(self.schema, ensure_ascii=False)}"
+        )
+
+    def _made(self, value: Any) -> tuple[Any, Sequence[Problem]]:
+        from pydantic import ValidationError  # only agents with an output_type need it
+
+        try:
+            # as JSON, so that dates and the like are read from their texts
+            return self._adapter.validate_json(json.dumps(value)), ()
+        except ValidationError as exc:
+            return None, validation_problems(exc)
+
+
+def _wrapped(schema: Mapping[str, Any]) -> dict[str, Any]:
+    inner = dict(schema)
+    shared = {key: inner.pop(key) for key in ("$schema", "$defs") if key in inner}
+    return {
+        **shared,
+        "type": "object",
+        "properties": {_WRAPPED: inner},
+        "required": [_WRAPPED],
+        "additionalProperties": False,
+    }

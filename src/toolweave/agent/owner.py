@@ -1,0 +1,223 @@
+"""What an agent holds while it is used: one owner task with its runs and with the toolsets that it opened.
+
+The only place of the room that creates a task outside a task group. Every toolset is entered and left in one task,
+many at the same time; everybody else only signals. Knows no run from inside and no model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from toolweave.tools.toolset import Toolset
+
+__all__ = ["CLOSE_SECONDS", "Owner", "Period", "Source"]
+
+_log = logging.getLogger("toolweave.agent")
+CLOSE_SECONDS = 15.0
+"""How long toolsets may take to close."""
+OPEN_SECONDS = 300.0
+"""How long a toolset may take to open; connections have a shorter bound of their own."""
+
+
+@dataclass(eq=False, slots=True)
+class Source:
+    """Something that offers tools once it is open.
+
+    Attributes:
+        name: For people.
+        make: Returns what is entered; what that gives is the toolset.
+        live: The toolset while it is open.
+        changed: Called when `live` changes.
+    """
+
+    name: str
+    make: Callable[[], AbstractAsyncContextManager[Toolset]]
+    live: Toolset | None = None
+    changed: Callable[[], None] = lambda: None
+
+
+@dataclass(eq=False, slots=True)
+class _Held:
+    opened: anyio.Event = field(default_factory=anyio.Event)
+    release: anyio.Event = field(default_factory=anyio.Event)
+    over: anyio.Event = field(default_factory=anyio.Event)
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    error: Exception | None = None
+
+
+class Owner:
+    """Begins a period with the first user and ends it with the last; `finish` is awaited at the end of each."""
+
+    def __init__(self, name: str, *, finish: Callable[[], Awaitable[None]] | None = None) -> None:
+        self._name = name
+        self._finish = finish
+        self.period: Period | None = None
+
+    def join(self, cancel: Callable[[], None] | None = None) -> Period:
+        """Return the period that goes on, or a new one; each user has to `leave` it.
+
+        `cancel` makes the user leave, when all of this is closed.
+        """
+        loop = asyncio.get_running_loop()
+        period = self.period
+        if period is None or period.ending.is_set() or period.loop is not loop:
+            after = period if period is not None and period.loop is loop else None
+            period = self.period = Period(self._name, loop, after, self._finish)
+        period.users += 1
+        if cancel is not None:
+            period.cancels.append(cancel)
+        return period
+
+
+class Period:
+    """One stretch of use.
+
+    Attributes:
+        ending: Set once nobody uses it any more; it takes no new users then.
+        over: Set when everything is closed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        loop: asyncio.AbstractEventLoop,
+        after: Period | None,
+        finish: Callable[[], Awaitable[None]] | None,
+    ) -> None:
+        self.loop = loop
+        self.users = 0
+        self.cancels: list[Callable[[], None]] = []
+        self.ending = anyio.Event()
+        self.over = anyio.Event()
+        self._left = anyio.Event()
+        self._closing = False
+        self._after = after
+        self._finish = finish
+        self._group: anyio.abc.TaskGroup | None = None
+        self._waiting: list[tuple[Context, Callable[[], Coroutine[Any, Any, None]]]] = []
+        self._held: dict[Source, _Held] = {}
+        self._task = loop.create_task(self._run(), name=f"toolweave agent {name}")
+
+    def start_soon(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run something in the owner's task group, in the caller's context."""
+        if self._group is None:
+            self._waiting.append((copy_context(), work))
+        else:
+            self._group.start_soon(work)
+
+    def leave(self, cancel: Callable[[], None] | None = None) -> None:
+        """Use it no more; the last one's leaving ends it."""
+        self.users -= 1
+        if cancel is not None:
+            self.cancels.remove(cancel)
+            self._left.set()
+            self._left = anyio.Event()
+        if self.users <= 0 or (self._closing and not self.cancels):
+            self.ending.set()
+
+    async def close(self, *, wait: bool = True) -> None:
+        """Cancel what runs, close what is open, and return when that is done, within a bound.
+
+        Who is a part of what ends cannot wait for it.
+        """
+        self._closing = True
+        for cancel in tuple(self.cancels):
+            cancel()
+        if not wait:
+            return
+        with anyio.move_on_after(2 * CLOSE_SECONDS, shield=True):
+            while self.cancels:
+                await self._left.wait()
+            self.ending.set()
+            await self.over.wait()
+
+    async def ended(self) -> None:
+        """Wait until everything is closed if it is ending, within a bound."""
+        if self.ending.is_set():
+            with anyio.move_on_after(2 * CLOSE_SECONDS):
+                await self.over.wait()
+
+    async def open(self, sources: Iterable[Source]) -> dict[str, Exception]:
+        """Open what is not open yet, all at the same time; returns what failed, by name.
+
+        What has failed is not tried again in this period.
+        """
+        failed: dict[str, Exception] = {}
+        wanted = [(source, self._hold(source)) for source in sources]
+        for source, held in wanted:
+            if not held.opened.is_set():
+                with anyio.move_on_after(OPEN_SECONDS):
+                    await held.opened.wait()
+            if not held.opened.is_set():
+                held.scope.cancel()
+                held.error = TimeoutError(f"it is not open after {OPEN_SECONDS:g} s")
+            if held.error is not None:
+                failed[source.name] = held.error
+        return failed
+
+    async def release(self, sources: Iterable[Source]) -> None:
+        """Close what is open of these, within a bound."""
+        held = [self._held.pop(source) for source in sources if source in self._held]
+        for one in held:
+            one.release.set()
+            if not one.opened.is_set():
+                one.scope.cancel()
+        with anyio.CancelScope(shield=True, deadline=anyio.current_time() + CLOSE_SECONDS):
+            for one in held:
+                await one.over.wait()
+        for one in held:
+            one.scope.cancel()
+
+    def _hold(self, source: Source) -> _Held:
+        held = self._held.get(source)
+        if held is None:
+            held = self._held[source] = _Held()
+            self.start_soon(partial(self._keep, source, held))
+        return held
+
+    async def _keep(self, source: Source, held: _Held) -> None:
+        try:
+            with held.scope:
+                async with source.make() as toolset:
+                    source.live = toolset
+                    source.changed()
+                    held.opened.set()
+                    await held.release.wait()
+                    source.live = None
+        except Exception as exc:  # boundary: one bad server never takes the others down (C3)
+            held.error = exc
+            _log.warning("%s: %s", source.name, exc)
+        finally:
+            source.live = None
+            source.changed()
+            held.opened.set()
+            held.over.set()
+
+    async def _run(self) -> None:
+        try:
+            if self._after is not None:
+                await self._after.ended()
+                self._after = None
+            async with anyio.create_task_group() as self._group:
+                waiting, self._waiting = self._waiting, []
+                for context, work in waiting:
+                    context.run(self._group.start_soon, work)
+                await self.ending.wait()
+                await self.release(tuple(self._held))
+                if self._finish is not None:
+                    with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+                        await self._finish()
+                self._group.cancel_scope.cancel()
+        finally:
+            self.ending.set()
+            self.over.set()

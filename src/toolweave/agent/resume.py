@@ -1,0 +1,87 @@
+"""Runs that go on after their process died: found in the store, and begun again where their journal ends.
+
+Knows an agent by how a run of it is begun; the journal does the replaying.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from toolweave.agent.durable import Durable, OnUnknown
+from toolweave.agent.journal import Journal
+from toolweave.agent.records import read_record
+from toolweave.agent.run import Run
+from toolweave.agent.toolbox import ToolLike
+from toolweave.errors import RunError
+
+__all__ = ["Resumable", "resume"]
+
+
+class Resumable(Protocol):
+    """An agent, as its runs are begun again."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def durable(self) -> Durable | None:
+        """What it keeps in its store."""
+        ...
+
+    def open_journal(
+        self, run_id: str, *, durable: Durable | None = None, on_unknown: OnUnknown | None = None
+    ) -> Journal:
+        """Return the journal of a run."""
+        ...
+
+    def begin(
+        self,
+        *,
+        run_id: str,
+        session: str | None,
+        parent_id: str | None,
+        depth: int,
+        tools: ToolLike | Iterable[ToolLike] | None,
+        journal: Journal,
+    ) -> Run:
+        """Return a run with this identity."""
+        ...
+
+
+async def resume(
+    agent: Resumable,
+    run_id: str,
+    *,
+    tools: ToolLike | Iterable[ToolLike] | None = None,
+    on_unknown: OnUnknown | None = None,
+    durable: Durable | None = None,
+) -> Run:
+    """Return a run of the store that goes on where it ended; see `Agent.resume`.
+
+    `durable` is where it is kept, when that is not where the agent keeps its own.
+
+    Raises:
+        RunError: The store knows no such run, or it is another agent's.
+        StoreError: A newer version of Toolweave wrote it.
+        ValueError: The agent has no store.
+    """
+    kept = durable or agent.durable
+    if kept is None:
+        raise ValueError(f"agent {agent.name!r} keeps nothing; give it a store: Agent(..., store=SqliteStore())")
+    record = await read_record(kept.store, run_id)
+    if record is None:
+        raise RunError("is not in the store", run_id=run_id, reason="error")
+    if record.agent != agent.name:
+        message = f"is one of agent {record.agent!r}, not of {agent.name!r}; resume it with that agent"
+        raise RunError(message, run_id=run_id, reason="error")
+    return agent.begin(
+        run_id=run_id,
+        session=record.session,
+        parent_id=record.parent_id,
+        depth=record.depth,
+        tools=tools,
+        journal=agent.open_journal(run_id, durable=kept, on_unknown=on_unknown),
+    )

@@ -1,0 +1,335 @@
+"""One run as its users hold it: to await, to watch, to cancel, to answer for.
+
+Its task is in the agent's owner task group; what it does there is the driver's (`drive.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import AsyncIterator, Generator
+from contextvars import ContextVar
+from typing import Any, cast
+
+import anyio
+
+from toolweave.agent import events
+from toolweave.agent.approval import Approval, Approvals
+from toolweave.agent.drive import Driver, Host, Job
+from toolweave.agent.events import Event, RunResult, RunStatus
+from toolweave.agent.owner import CLOSE_SECONDS, Period
+from toolweave.agent.toolbox import AgentTools
+from toolweave.models.messages import ToolCallPart
+
+__all__ = ["Run", "current_run"]
+
+_log = logging.getLogger("toolweave.agent")
+_SHUT_DOWN = "the agent was closed"
+_current: ContextVar[Run | None] = ContextVar("toolweave-run", default=None)
+
+
+def current_run() -> Run | None:
+    """Return the run whose tool is running here, or None."""
+    run = _current.get()
+    return None if run is None or run.done else run
+
+
+class Run:
+    """A run of an agent: awaitable, iterable, and cancelled from anywhere.
+
+    It starts at the first `await`, iteration or `start()`, and goes on in a task of the agent's. `await run` returns
+    its `RunResult` and may be repeated; as with an `asyncio.Task`, cancelling whoever awaits it cancels it, once nobody
+    else awaits it. Iterating only watches: it yields the events from the first one on, any number of times, and
+    leaving early or being cancelled there leaves the run alone. A run ends by itself, by `cancel()`, or with
+    `async with agent`. One that was cancelled has a result like any other; one that failed raises what made it fail.
+
+    Attributes:
+        id: Unique.
+        agent: The agent's name.
+        session: The conversation that it continues, or None.
+        parent: The run whose tool started this one, or None.
+        depth: How many runs it is nested in.
+        children: The runs that tools of this one started, by id.
+    """
+
+    def __init__(self, host: Host, job: Job) -> None:
+        self.id = job.run_id or uuid.uuid4().hex
+        self.agent = host.name
+        self.session = job.session
+        self.parent = current_run()
+        self.depth = job.depth or (0 if self.parent is None else self.parent.depth + 1)
+        self.children: dict[str, Run] = {}
+        self.host = host
+        self._job = job
+        self._status: RunStatus = "new"
+        self._events: list[Event] = []
+        self._news: anyio.Event | None = None
+        self._ended: anyio.Event | None = None
+        self._result: RunResult | None = None
+        self._awaiting = 0
+        self._cancelled: str | None = None
+        self._scope: anyio.CancelScope | None = None
+        self._period: Period | None = None
+        self._approvals = Approvals(
+            host.confirm, host.allowed, seconds=job.rules.limits.approval_seconds, attended=job.attended
+        )
+        self._driver = Driver(host, job, self)
+
+    # the handle
+
+    @property
+    def status(self) -> RunStatus:
+        """Where it is."""
+        return self._status
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self._result is not None
+
+    @property
+    def result(self) -> RunResult | None:
+        """What came of it, once it has ended; raises nothing."""
+        return self._result
+
+    @property
+    def final(self) -> Run:
+        """The run itself: `await run.final` is `await run`."""
+        return self
+
+    @property
+    def parent_id(self) -> str | None:
+        """The id of the run whose tool started this one, also when that ran elsewhere."""
+        return self._job.parent_id if self.parent is None else self.parent.id
+
+    @property
+    def agent_names(self) -> tuple[str, ...]:
+        """The agents above this run, the outermost first, and its own."""
+        return (*(() if self.parent is None else self.parent.agent_names), self.agent)
+
+    @property
+    def tools(self) -> AgentTools | None:
+        """The tools that it has beside the agent's, or None."""
+        return self._job.tools
+
+    @property
+    def approvals(self) -> Approvals:
+        """The calls that have to be allowed."""
+        return self._approvals
+
+    @property
+    def cancelling(self) -> bool:
+        """Whether somebody asked for it to end, other than by shutting all of the agent down."""
+        return self._cancelled not in (None, _SHUT_DOWN)
+
+    @property
+    def waiting(self) -> tuple[ToolCallPart, ...]:
+        """The calls that wait for a person, those of child runs included."""
+        own = self._approvals.waiting
+        return own + tuple(call for child in self.children.values() for call in child.waiting)
+
+    def start(self) -> Run:
+        """Begin, if it has not begun; runs of one session take turns in the order in which they start.
+
+        Raises:
+            RuntimeError: No event loop is running here.
+        """
+        if self._status == "new":
+            self._ended = anyio.Event()
+            self._period = self.host.owner.join(self._close)
+            self._status = "queued"
+            if self.parent is not None:
+                if not self.parent.lives_in(self._period.loop):  # a tool in a thread, with a loop of its own
+                    self.parent = None
+                else:
+                    self.parent.adopt(self)
+            self._period.start_soon(self._drive)
+        return self
+
+    def cancel(self, reason: str = "cancelled") -> None:
+        """End the run, from any task or thread; does nothing when it has ended. Its result says `"cancelled"`."""
+        loop = None if self._period is None else self._period.loop
+        if loop is None or _is_running_here(loop):
+            self._cancel(reason)
+        elif not loop.is_closed():
+            loop.call_soon_threadsafe(self._cancel, reason)
+
+    def approve(self, call: str | events.ApprovalRequested, *, remember: Any = None, reason: str | None = None) -> bool:
+        """Allow a call that waits, of this run or of one that its tools started.
+
+        Args:
+            call: The call's id, or the event that asked.
+            remember: `"run"` or `"agent"` to allow the tool from now on without asking.
+            reason: Why; goes into the event.
+
+        Returns:
+            False when no such call waits (any more).
+        """
+        return self._decide(call, Approval(approved=True, remember=remember, reason=reason))
+
+    def deny(self, call: str | events.ApprovalRequested, *, reason: str | None = None) -> bool:
+        """Refuse a call that waits; the model reads the reason."""
+        return self._decide(call, Approval(approved=False, reason=reason))
+
+    def __await__(self) -> Generator[Any, None, RunResult]:
+        return self._awaited().__await__()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return _Watch(self)
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id} of agent {self.agent!r}, {self._status}>"
+
+    async def _awaited(self) -> RunResult:
+        if self._within():
+            raise RuntimeError(f"run {self.id!r} would wait for itself: it is awaited by one of its own tools")
+        self.start()
+        ended, period = self._ended, self._period
+        if not self.done and ended is not None and period is not None:
+            if not _is_running_here(period.loop):
+                raise RuntimeError(f"run {self.id!r} goes on in another event loop; await it there")
+            self._awaiting += 1
+            try:
+                await ended.wait()
+            except anyio.get_cancelled_exc_class():
+                if self._awaiting == 1 and not self.done:
+                    self._cancel("whoever awaited it was cancelled")
+                    with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_SECONDS):
+                        await ended.wait()
+                        await period.ended()  # what the run alone used is closed too (defect D19)
+                raise
+            finally:
+                self._awaiting -= 1
+        if period is not None and _is_running_here(period.loop):
+            await period.ended()
+        result = cast("RunResult", self._result)
+        if result.error is not None:
+            raise result.error
+        return result
+
+    async def event(self, number: int) -> Event | None:
+        """Return the event of this number, waiting for it; None after the last."""
+        self.start()
+        while number >= len(self._events):
+            if self.done:
+                return None
+            if self._news is None:
+                self._news = anyio.Event()
+            await self._news.wait()
+        return self._events[number]
+
+    def _within(self) -> bool:
+        run = current_run()
+        while run is not None and run is not self:
+            run = run.parent
+        return run is not None
+
+    def _cancel(self, reason: str) -> None:
+        if self.done or self._cancelled is not None:
+            return
+        self._cancelled = reason
+        for child in self.children.values():
+            child.cancel(reason)
+        if self._status == "new":
+            self._end(RunResult(run_id=self.id, stop_reason="cancelled", status="cancelled"))
+        elif self._scope is not None:
+            self._scope.cancel()
+
+    def _close(self) -> None:
+        self._cancel(_SHUT_DOWN)
+
+    def _decide(self, call: str | events.ApprovalRequested, approval: Approval) -> bool:
+        run_id = call.run_id if isinstance(call, events.ApprovalRequested) else None
+        call_id = call.call.id if isinstance(call, events.ApprovalRequested) else call
+        if run_id in (None, self.id) and self._approvals.answer(call_id, approval):
+            return True
+        return any(child._decide(call, approval) for child in self.children.values())  # noqa: SLF001 - its own kind
+
+    # what children tell
+
+    def lives_in(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether it runs in this event loop."""
+        return self._period is not None and self._period.loop is loop
+
+    def adopt(self, child: Run) -> None:
+        """Take note of a run that a tool of this one started."""
+        self.children[child.id] = child
+        self.emit(events.ChildStarted(run_id=self.id, step=self._driver.step, child_id=child.id, agent=child.agent))
+
+    def bury(self, child: Run, result: RunResult) -> None:
+        """Take note of the end of such a run; what it took counts here too."""
+        self._driver.add(result.usage)
+        self.emit(events.ChildFinished(run_id=self.id, step=self._driver.step, child_id=child.id, result=result))
+
+    def emit(self, event: Event) -> None:
+        """Tell everybody who watches; what concerns a person reaches the parent's watchers too."""
+        if self.done:
+            return
+        self._events.append(event)
+        if self._news is not None:
+            self._news.set()
+            self._news = None
+        if self.parent is not None and isinstance(event, (events.ApprovalRequested, events.ApprovalGiven)):
+            self.parent.emit(event)
+
+    # its task
+
+    async def _drive(self) -> None:
+        _current.set(self)
+        host, period = self.host, cast("Period", self._period)
+        result: RunResult | None = None
+        room = host.rooms.enter(self.session)
+        try:
+            with anyio.CancelScope() as self._scope:
+                if self._cancelled is not None:
+                    self._scope.cancel()
+                async with room.turn:
+                    self._status = "running"
+                    result = await self._driver.drive(room, period)
+        except Exception as exc:  # boundary: whatever ends a run is told to whoever awaits it
+            result = self._driver.result("error", error=exc)
+        finally:
+            host.rooms.leave(room)
+            period.leave(self._close)
+            self._end(result or self._driver.result("cancelled"))
+
+    def _end(self, result: RunResult) -> None:
+        if self.done:
+            return
+        if result.error is not None:
+            _log.warning("run %s of agent %r failed: %s", self.id, self.agent, result.error)
+        self._status = result.status
+        self.emit(events.RunFinished(run_id=self.id, step=self._driver.step, result=result))
+        self._result = result
+        if self._news is not None:
+            self._news.set()
+        if self._ended is not None:
+            self._ended.set()
+            if self.parent is not None:
+                self.parent.bury(self, result)
+
+
+class _Watch:
+    """One pass over a run's events, from the first."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._next = 0
+
+    def __aiter__(self) -> _Watch:
+        return self
+
+    async def __anext__(self) -> Event:
+        event = await self._run.event(self._next)
+        if event is None:
+            raise StopAsyncIteration
+        self._next += 1
+        return event
+
+
+def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False

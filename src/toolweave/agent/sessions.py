@@ -1,0 +1,117 @@
+"""Conversations that go on: what was said under a session's name, and whose turn it is to speak.
+
+Holds the Protocol of what keeps them and the memory that does by default; knows no loop.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import anyio
+
+from toolweave.agent.sizes import KeptResults, ResultPolicy
+from toolweave.errors import ErrorKind, ToolError
+from toolweave.models.messages import AssistantMessage, Message, ToolMessage, ToolOutcome
+from toolweave.tools.result import ToolResult
+
+__all__ = ["Conversations", "MemoryConversations", "Room", "Rooms", "continued"]
+
+_MOST = 1000
+
+
+class Conversations(Protocol):
+    """Keeps what was said, by session."""
+
+    async def load(self, session: str) -> Sequence[Message]:
+        """Return the conversation so far; empty for a new one."""
+        ...
+
+    async def save(self, session: str, messages: Sequence[Message]) -> None:
+        """Keep the whole conversation in the place of what was there."""
+        ...
+
+
+class MemoryConversations:
+    """Keeps the thousand conversations that were used last, as long as the process lives."""
+
+    def __init__(self, most: int = _MOST) -> None:
+        self._most = most
+        self._kept: OrderedDict[str, tuple[Message, ...]] = OrderedDict()
+
+    async def load(self, session: str) -> Sequence[Message]:
+        """Return the conversation so far; empty for a new one."""
+        return self._kept.get(session, ())
+
+    async def save(self, session: str, messages: Sequence[Message]) -> None:
+        """Keep the whole conversation in the place of what was there."""
+        self._kept[session] = tuple(messages)
+        self._kept.move_to_end(session)
+        while len(self._kept) > self._most:
+            self._kept.popitem(last=False)
+
+
+@dataclass(slots=True)
+class Room:
+    """Where a session's runs take turns, first come, first served."""
+
+    kept: KeptResults
+    turn: anyio.Lock = field(default_factory=anyio.Lock)
+    guests: int = 0
+
+
+class Rooms:
+    """The rooms of an agent's sessions; a run without a session has one of its own."""
+
+    def __init__(self, policy: ResultPolicy) -> None:
+        self._policy = policy
+        self._rooms: OrderedDict[str, Room] = OrderedDict()
+
+    def enter(self, session: str | None) -> Room:
+        """Return a session's room; each guest has to `leave` it."""
+        if session is None:
+            return Room(KeptResults(self._policy), guests=1)
+        room = self._rooms.get(session)
+        if room is None:
+            room = self._rooms[session] = Room(KeptResults(self._policy))
+        self._rooms.move_to_end(session)
+        room.guests += 1
+        return room
+
+    def leave(self, room: Room) -> None:
+        """Leave a room; of the empty ones those that were used last are kept."""
+        room.guests -= 1
+        if len(self._rooms) > _MOST:
+            empty = next((name for name, other in self._rooms.items() if not other.guests), None)
+            if empty is not None:
+                del self._rooms[empty]
+
+
+def continued(history: Sequence[Message], sent: Sequence[Message]) -> list[Message]:
+    """Return a conversation with what is sent now; calls that nobody answers are answered with an error.
+
+    A `ToolMessage` that is sent first answers the calls of client tools that the last run handed over.
+    """
+    messages, rest = list(history), list(sent)
+    done = messages[-1] if messages else None
+    known: dict[str, ToolOutcome] = {}
+    if isinstance(done, ToolMessage):
+        known = {outcome.call_id: outcome for outcome in done.outcomes}
+        messages.pop()
+    asked = messages[-1] if messages else None
+    if not isinstance(asked, AssistantMessage) or not asked.tool_calls:
+        return [*history, *rest]
+    if rest and isinstance(rest[0], ToolMessage):
+        known |= {outcome.call_id: outcome for outcome in rest[0].outcomes}
+        rest.pop(0)
+    outcomes = [
+        known.get(call.id) or ToolOutcome(call_id=call.id, name=call.name, result=_unanswered())
+        for call in asked.tool_calls
+    ]
+    return [*messages, ToolMessage(outcomes=tuple(outcomes)), *rest]
+
+
+def _unanswered() -> ToolResult:
+    return ToolResult.failure(ToolError("the call was not answered", kind=ErrorKind.CANCELLED))

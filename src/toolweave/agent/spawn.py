@@ -1,0 +1,305 @@
+"""Tools with which a run starts others and looks after them: spawn, status, output, cancel, await (requirement R103).
+
+A task is a run of an agent in a store, with the run that spawned it as its parent; it goes on when that one has ended,
+and is found again after a crash. Knows an agent by how its runs are begun.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import anyio
+
+from toolweave.agent.durable import Durable
+from toolweave.agent.journal import RunStart
+from toolweave.agent.lease import is_held
+from toolweave.agent.records import RunRecord, children_of, create, read_record
+from toolweave.agent.resume import Resumable, resume
+from toolweave.agent.run import Run, current_run
+from toolweave.agent.status import RunStatuses
+from toolweave.agent.toolbox import AgentTools, ToolLike
+from toolweave.errors import ErrorKind, ToolError
+from toolweave.models.messages import UserMessage
+from toolweave.state import MemoryStore, Store
+from toolweave.tools.call import CallContext, ToolCall
+from toolweave.tools.function import tool
+from toolweave.tools.names import unknown_tool
+from toolweave.tools.result import ToolResult
+from toolweave.tools.spec import Tool
+from toolweave.tools.toolset import ToolsChanged, ToolSnapshot, Unsubscribe
+
+__all__ = ["SpawnTools", "Spawning", "spawn_tools"]
+
+_AWAIT_SECONDS = 600.0
+_POLL_SECONDS = 1.0
+_NAMES = uuid.UUID("5b1a2f39-8f5d-4a8e-9a3e-6d5d3b7c9f10")
+_call_id: ContextVar[str | None] = ContextVar("toolweave-spawn-call", default=None)
+
+
+class Spawning(Resumable, Protocol):
+    """An agent whose runs are spawned."""
+
+    @property
+    def tools(self) -> AgentTools:
+        """Its tools."""
+        ...
+
+
+def spawn_tools(
+    agent: Spawning, store: Store | None = None, *, depth: int = 3, most: int = 10, name: str = "spawn"
+) -> SpawnTools:
+    """Return the tools with which a run gives tasks to an agent and looks after them.
+
+    Put them among the tools of another agent, of the same one, or of one run: `agent.send(..., tools=spawn_tools(a))`.
+    A task's own run has them too as long as it is not `depth` deep. A run sees its own tasks, and those of earlier
+    runs of its session; no others.
+
+    Args:
+        agent: Who does the tasks.
+        store: Where they are kept; the agent's own store, or memory, by default.
+        depth: How deep tasks may be nested.
+        most: How many tasks of one run may be unfinished at the same time.
+        name: What the tools' names begin with: `spawn`, `spawn_status`, `spawn_output`, `spawn_cancel`, `spawn_await`.
+    """
+    if store is not None:
+        durable = Durable(store, agent=agent.name)
+    else:
+        durable = agent.durable or Durable(MemoryStore(), agent=agent.name)
+    return SpawnTools(agent, durable, depth=depth, most=most, name=name)
+
+
+class SpawnTools:
+    """A toolset; see `spawn_tools`."""
+
+    def __init__(self, agent: Spawning, durable: Durable, *, depth: int, most: int, name: str) -> None:
+        self._agent = agent
+        self._durable = durable
+        self._store = durable.store
+        self._statuses = RunStatuses(durable.store, clock=durable.clock)
+        self._depth = depth
+        self._most = most
+        self._name = name
+        self._runs: dict[str, Run] = {}  # of this process
+        self._tools: dict[str, Tool] = {one.name: one for one in self._made()}
+        self._offered = ToolSnapshot((one.spec for one in self._tools.values()), version=1)
+        self._nothing = ToolSnapshot(version=1)
+
+    def snapshot(self) -> ToolSnapshot:
+        """Return the tools, or none in a run that is too deep to spawn."""
+        run = current_run()
+        return self._nothing if run is not None and run.depth >= self._depth else self._offered
+
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        """Run one of the tools."""
+        found = self._tools.get(call.name)
+        if found is None:
+            return ToolResult.failure(unknown_tool(call.name, self._tools), kind=ErrorKind.NOT_FOUND)
+        token = _call_id.set(call.id)
+        try:
+            return await found.execute(call.arguments, ctx)
+        finally:
+            _call_id.reset(token)
+
+    def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
+        """Do nothing: what a run is offered never changes while it goes on."""
+        return lambda: None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        return None
+
+    async def recover(self) -> Sequence[Run]:
+        """Go on with all interrupted tasks of the agent that nobody runs, such as after a crash; return their runs."""
+        left = await self._statuses.interrupted(agent=self._agent.name)
+        found = [await self._living(one.record) for one in left if one.record.group is not None]
+        return [run for run in found if run is not None]
+
+    # the tools
+
+    async def _spawn(self, prompt: str) -> dict[str, Any]:
+        """Give a task to an agent that works on it on its own, in the background, while you go on.
+
+        Spawn several to have them done at the same time. It knows nothing but what you write.
+
+        Args:
+            prompt: What is to be done, with all that has to be known for it.
+        """
+        above, call_id = current_run(), _call_id.get()
+        if above is not None and above.depth >= self._depth:
+            raise ToolError(f"tasks may be nested {self._depth} deep; do this one yourself")
+        if above is None or call_id is None:
+            run_id = uuid.uuid4().hex
+        else:  # the same call, made again after a crash, is the same task
+            run_id = uuid.uuid5(_NAMES, f"{above.id}/{call_id}").hex
+        record = await read_record(self._store, run_id)
+        if record is None:
+            await self._check_room(above)
+            record = await self._created(run_id, prompt, above)
+        await self._living(record)
+        return {"id": run_id, "status": "running"}
+
+    async def _status(self, id: str | None = None) -> dict[str, Any]:  # noqa: A002 - the parameter's name for a model
+        """Say where your tasks are: pending, running, interrupted, completed, stopped, failed or cancelled.
+
+        Args:
+            id: The task; all of yours by default.
+        """
+        records = [await self._mine(id)] if id is not None else await self._all()
+        return {"tasks": [await self._told(record) for record in records]}
+
+    async def _output(self, id: str) -> dict[str, Any]:  # noqa: A002 - the parameter's name for a model
+        """Return what a task that has ended came to.
+
+        Args:
+            id: The task.
+        """
+        record = await self._mine(id)
+        if not record.done:
+            raise ToolError(f"task {id!r} is still at work; wait for it with {self._name}_await", retryable=True)
+        return _outcome(record)
+
+    async def _cancel(self, id: str) -> dict[str, Any]:  # noqa: A002 - the parameter's name for a model
+        """Cancel a task and all that it spawned.
+
+        Args:
+            id: The task.
+        """
+        record = await self._mine(id)
+        run = self._runs.get(id)
+        if run is not None and not run.done:
+            run.cancel()
+            await _ended(run)
+        cancelled = await self._statuses.cancel(id) or (run is not None and run.status == "cancelled")
+        return {"id": id, "cancelled": cancelled and not record.done}
+
+    async def _await(self, ids: list[str] | None = None, seconds: float = _AWAIT_SECONDS) -> dict[str, Any]:
+        """Wait until tasks have ended and return what they came to.
+
+        Args:
+            ids: The tasks; all of yours by default.
+            seconds: How long to wait at most; what has not ended by then goes on, and you can wait again.
+        """
+        records = await self._all() if ids is None else [await self._mine(one) for one in ids]
+        with anyio.move_on_after(seconds):
+            async with anyio.create_task_group() as tasks:
+                for record in records:
+                    tasks.start_soon(self._wait, record)
+        now = [await read_record(self._store, record.run_id) or record for record in records]
+        return {"tasks": [_outcome(one) if one.done else await self._told(one) for one in now]}
+
+    def _made(self) -> Sequence[Tool]:
+        reading, ending = {"readOnlyHint": True}, {"idempotentHint": True, "destructiveHint": False}
+        return (
+            tool(self._spawn, name=self._name, annotations=ending),
+            tool(self._status, name=f"{self._name}_status", annotations=reading),
+            tool(self._output, name=f"{self._name}_output", annotations=reading),
+            tool(self._cancel, name=f"{self._name}_cancel", annotations=ending),
+            tool(self._await, name=f"{self._name}_await", annotations=reading),
+        )
+
+    # what stands behind them
+
+    async def _created(self, run_id: str, prompt: str, above: Run | None) -> RunRecord:
+        start = RunStart(
+            run_id=run_id,
+            agent=self._agent.name,
+            messages=(UserMessage.of(prompt),),
+            sent=1,
+            parent_id=None if above is None else above.id,
+            depth=0 if above is None else above.depth + 1,
+        )
+        now, ttl = self._durable.clock(), self._durable.keep_seconds
+        record = await create(self._store, start, status="pending", now=now, ttl=ttl, group=_group(above, self._agent))
+        if record is None:
+            raise ToolError(f"there is a run {run_id!r} already")
+        return record
+
+    async def _check_room(self, above: Run | None) -> None:
+        unfinished = [record for record in await self._below(above) if not record.done]
+        if len(unfinished) >= self._most:
+            raise ToolError(
+                f"{len(unfinished)} tasks are at work, which is as many as there may be; "
+                f"wait for some with {self._name}_await or cancel some",
+                retryable=True,
+            )
+
+    async def _below(self, above: Run | None) -> Sequence[RunRecord]:
+        return await children_of(self._store, _group(above, self._agent) if above is None else above.id)
+
+    async def _all(self) -> Sequence[RunRecord]:
+        """Return the tasks that the run may see."""
+        found = await children_of(self._store, _group(current_run(), self._agent))
+        return [record for record in found if record.agent == self._agent.name]
+
+    async def _mine(self, run_id: str) -> RunRecord:
+        for record in await self._all():
+            if record.run_id == run_id:
+                return record
+        raise ToolError(
+            f"there is no task {run_id!r} of yours; {self._name}_status lists them", kind=ErrorKind.NOT_FOUND
+        )
+
+    async def _living(self, record: RunRecord) -> Run | None:
+        """Return the task's run in this process, begun again if nobody runs it; None if somebody else does."""
+        run = self._runs.get(record.run_id)
+        if run is not None and not run.done:
+            return run
+        if record.done or await is_held(self._store, record.run_id):
+            return None
+        run = await resume(self._agent, record.run_id, tools=self._passed_on(record), durable=self._durable)
+        self._runs = {key: one for key, one in self._runs.items() if not one.done} | {record.run_id: run.start()}
+        return run
+
+    def _passed_on(self, record: RunRecord) -> ToolLike | None:
+        """Return these tools for a task's own run, if it may spawn and does not have them already."""
+        deep = record.depth >= self._depth
+        return None if deep or self._agent.tools.snapshot().find(self._name) is not None else self
+
+    async def _wait(self, record: RunRecord | None) -> None:
+        while record is not None and not record.done:
+            run = await self._living(record)
+            if run is not None:
+                await _ended(run)
+            else:  # it goes on in another process
+                await self._durable.sleep(_POLL_SECONDS)
+            record = await read_record(self._store, record.run_id)
+            if run is not None:
+                return  # also when it could not be recorded
+
+    async def _told(self, record: RunRecord) -> dict[str, Any]:
+        info = await self._statuses.info(record)
+        run = self._runs.get(record.run_id)
+        status = "running" if run is not None and not run.done and not record.done else info.status
+        return {"id": record.run_id, "status": status, "prompt": record.prompt}
+
+
+async def _ended(run: Run) -> None:
+    """Wait for a run without owning it: who stops waiting does not cancel it."""
+    async for _ in run:
+        pass
+
+
+def _group(run: Run | None, agent: Spawning) -> str:
+    """Return what the tasks are listed under that belong together: a session's, a run's, or an agent's."""
+    if run is None:
+        return f"agent:{agent.name}"
+    return run.id if run.session is None else f"session:{run.agent}/{run.session}"
+
+
+def _outcome(record: RunRecord) -> dict[str, Any]:
+    out: dict[str, Any] = {"id": record.run_id, "status": record.status}
+    if record.status == "completed":
+        out["output"] = record.text if record.output is None else record.output
+    else:
+        out["error"] = record.error or f"it ended before it was done: {record.stop_reason}"
+        if record.text:
+            out["output"] = record.text
+    return out

@@ -1,0 +1,164 @@
+"""What the runs of a store are doing, for whoever watches from anywhere (requirement R103).
+
+Reads records and leases; runs nothing itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from toolweave.agent.durable import KEEP_SECONDS
+from toolweave.agent.lease import ask_to_cancel, is_held
+from toolweave.agent.records import (
+    LEASES,
+    RUNS,
+    TIMES,
+    RunRecord,
+    children_of,
+    every,
+    read_record,
+    record_of,
+    write_record,
+)
+from toolweave.state import Store
+
+__all__ = ["RunInfo", "RunStats", "RunStatuses", "StoredStatus"]
+
+StoredStatus: TypeAlias = Literal["pending", "running", "interrupted", "completed", "stopped", "failed", "cancelled"]
+"""Where a run is, as far as its store knows; `"interrupted"` is one that nobody runs and that has not ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInfo:
+    """A run and where it is now.
+
+    Attributes:
+        record: What the store knows of it: its prompt, parent, text, usage, times.
+    """
+
+    record: RunRecord
+    status: StoredStatus
+
+    @property
+    def run_id(self) -> str:
+        """Its id."""
+        return self.record.run_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStats:
+    """How many runs a store knows.
+
+    Attributes:
+        by_status: Those that are somewhere, by where they are.
+        input_tokens: What those that have ended took.
+        output_tokens: The same.
+    """
+
+    total: int
+    by_status: Mapping[StoredStatus, int]
+    input_tokens: int
+    output_tokens: int
+
+
+class RunStatuses:
+    """The runs of a store, of all agents and processes that use it.
+
+    Args:
+        store: Where they are kept.
+        clock: Tells the time in seconds, for records that are written here.
+    """
+
+    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def get(self, run_id: str) -> RunInfo | None:
+        """Return a run, or None when the store knows none of this id."""
+        record = await read_record(self._store, run_id)
+        return None if record is None else await self.info(record)
+
+    async def active(self) -> Sequence[RunInfo]:
+        """Return the runs that go on now, the oldest first."""
+        held = [await self.get(found.key) async for found in every(self._store, LEASES)]
+        running = [one for one in held if one is not None and one.status == "running"]
+        return sorted(running, key=lambda one: (one.record.created_at, one.run_id))
+
+    async def recent(self, limit: int = 20, *, agent: str | None = None) -> Sequence[RunInfo]:
+        """Return the runs that were created last, the newest first; of one agent or of all."""
+        recent: list[RunInfo] = []
+        if limit <= 0:
+            return recent
+        async for found in every(self._store, TIMES):
+            one = await self.get(found.value)
+            if one is not None and agent in (None, one.record.agent):
+                recent.append(one)
+                if len(recent) == limit:
+                    break
+        return recent
+
+    async def interrupted(self, *, agent: str | None = None) -> Sequence[RunInfo]:
+        """Return the runs that have not ended and that nobody runs, the oldest first: `agent.resume` goes on with them.
+
+        One that was spawned and not begun is among them when its parent is not at work either.
+        """
+        found = [await self.info(record_of(one)) async for one in every(self._store, RUNS)]
+        left = [one for one in found if agent in (None, one.record.agent) and await self._is_left(one)]
+        return sorted(left, key=lambda one: (one.record.created_at, one.run_id))
+
+    async def stats(self) -> RunStats:
+        """Return how many runs there are, by where they are."""
+        counts: Counter[StoredStatus] = Counter()
+        input_tokens = output_tokens = 0
+        async for found in every(self._store, RUNS):
+            one = await self.info(record_of(found))
+            counts[one.status] += 1
+            if one.record.parent_id is None:  # what a child took counts in its parent
+                input_tokens += one.record.usage.input_tokens
+                output_tokens += one.record.usage.output_tokens
+        return RunStats(
+            total=counts.total(), by_status=dict(counts), input_tokens=input_tokens, output_tokens=output_tokens
+        )
+
+    async def cancel(self, run_id: str) -> bool:
+        """Cancel a run and all below it, wherever they run; return False when it has ended or there is none.
+
+        A run elsewhere is told at the next renewal of its lease; one that nobody runs is cancelled at once.
+        """
+        record = await read_record(self._store, run_id)
+        cancelled = await self._cancel(record)
+        seen, left = {run_id}, await children_of(self._store, run_id)
+        while left:
+            child = left.pop()
+            if child.run_id not in seen:
+                seen.add(child.run_id)
+                await self._cancel(child)
+                left += await children_of(self._store, child.run_id)
+        return cancelled
+
+    async def info(self, record: RunRecord) -> RunInfo:
+        """Return where the run of a record is now."""
+        status: StoredStatus = record.status
+        if status == "running" and not await is_held(self._store, record.run_id):
+            status = "interrupted"
+        return RunInfo(record=record, status=status)
+
+    async def _cancel(self, record: RunRecord | None) -> bool:
+        while record is not None and not record.done:
+            if await ask_to_cancel(self._store, record.run_id):
+                return True
+            ended = replace(record, status="cancelled", stop_reason="cancelled", changed_at=self._clock())
+            if await write_record(self._store, ended, ttl=KEEP_SECONDS) is not None:
+                return True
+            record = await read_record(self._store, record.run_id)  # it began or ended at this moment
+        return False
+
+    async def _is_left(self, one: RunInfo) -> bool:
+        if one.status == "pending":
+            above = one.record.parent_id
+            return above is None or not await is_held(self._store, above)
+        return one.status == "interrupted"

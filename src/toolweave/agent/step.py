@@ -1,0 +1,196 @@
+"""What a run does next: a pure function of its state. Asks no model, runs no tool, knows no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from toolweave.agent.events import StopReason
+from toolweave.agent.limits import Limits, passed
+from toolweave.agent.output import Output
+from toolweave.errors import ErrorKind, ToolError
+from toolweave.models import base
+from toolweave.models.base import ModelRequest, ModelSettings, ProviderTool, Usage
+from toolweave.models.messages import AssistantMessage, Message, ToolCallPart, ToolMessage, ToolOutcome, UserMessage
+from toolweave.tools.result import ToolResult
+from toolweave.tools.spec import ToolSpec
+
+__all__ = ["AskModel", "Finish", "Offer", "Rules", "RunTools", "State", "Step", "closed", "next_step", "outcomes_of"]
+
+
+@dataclass(slots=True, kw_only=True)
+class State:
+    """How far a run is.
+
+    Attributes:
+        messages: The conversation, oldest first.
+        steps: Turns of the model so far.
+        stop: Why the last turn ended; None before the first.
+        tool_calls: Calls made so far.
+        results: What came of the calls of the last turn, by their ids, in the order in which they ended.
+        repairs: How often the answer was sent back for not fitting.
+    """
+
+    messages: list[Message]
+    steps: int = 0
+    stop: base.StopReason | None = None
+    usage: Usage = field(default_factory=Usage)
+    tool_calls: int = 0
+    results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    repairs: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What does not change while a run goes on."""
+
+    system: str | None = None
+    max_steps: int = 20
+    limits: Limits = field(default_factory=Limits)
+    settings: ModelSettings = field(default_factory=ModelSettings)
+    output: Output | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What can be called now; a change is seen at the next turn of the model.
+
+    Attributes:
+        tools: What the model is shown.
+        find: Returns the definition of any tool that can be called, shown or not.
+        deferred: Names among `tools` whose definitions the model loads by itself.
+        client: Tools that are not run but passed through to the caller, by name (requirement R51).
+        provider: What the provider runs itself (requirement R51).
+    """
+
+    tools: Sequence[ToolSpec] = ()
+    find: Callable[[str], ToolSpec | None] = lambda name: None
+    deferred: Collection[str] = ()
+    client: Mapping[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
+    provider: Sequence[ProviderTool] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskModel:
+    """Ask the model; first add these messages to the conversation."""
+
+    request: ModelRequest
+    added: tuple[Message, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTools:
+    """Run the calls: the groups one after the other, those of a group at the same time."""
+
+    groups: tuple[tuple[ToolCallPart, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """End, with the validated output if there is one, and the client's own calls."""
+
+    reason: StopReason
+    output: Any = None  # whatever output_type makes
+    pending: tuple[ToolCallPart, ...] = ()
+
+
+Step: TypeAlias = AskModel | RunTools | Finish
+
+
+def next_step(state: State, rules: Rules, offer: Offer) -> Step:
+    """Return what a run does next."""
+    last = state.messages[-1]
+    if isinstance(last, AssistantMessage) and state.steps:
+        if last.tool_calls and state.stop != "refusal":
+            return _after_calls(state, rules, offer, last.tool_calls)
+        if state.stop != "pause":
+            return _after_answer(state, rules, offer, last)
+    return _ask(state, rules, offer)
+
+
+def _ask(state: State, rules: Rules, offer: Offer, *added: Message) -> Step:
+    reason = passed(rules.limits, state.usage, state.steps, rules.max_steps)
+    if reason is not None:
+        return Finish(reason=reason)
+    request = ModelRequest(
+        messages=(*state.messages, *added),
+        system=rules.system,
+        tools=offer.tools,
+        deferred=offer.deferred,
+        provider_tools=offer.provider,
+        output_schema=None if rules.output is None else rules.output.schema,
+        settings=rules.settings,
+    )
+    return AskModel(request=request, added=added)
+
+
+def _after_calls(state: State, rules: Rules, offer: Offer, calls: tuple[ToolCallPart, ...]) -> Step:
+    theirs = tuple(call for call in calls if call.name in offer.client)
+    missing = [call for call in calls if call.id not in state.results and call.name not in offer.client]
+    if not missing:
+        return Finish(reason="client_tools", pending=theirs)
+    limits = rules.limits
+    if limits.tool_calls is not None and state.tool_calls + len(missing) > limits.tool_calls:
+        return Finish(reason="tool_call_limit")
+    # a result that no turn may read is not worth its side effects
+    reason = None if theirs else passed(limits, state.usage, state.steps, rules.max_steps)
+    return RunTools(groups=_grouped(missing, offer)) if reason is None else Finish(reason=reason)
+
+
+def _after_answer(state: State, rules: Rules, offer: Offer, answer: AssistantMessage) -> Step:
+    if state.stop in ("max_tokens", "refusal"):
+        return Finish(reason="max_tokens" if state.stop == "max_tokens" else "refusal")
+    if rules.output is None:
+        return Finish(reason="end")
+    output, problems = rules.output.read(answer.text)
+    if not problems:
+        return Finish(reason="end", output=output)
+    if state.repairs >= rules.limits.output_retries:
+        return Finish(reason="invalid_output")
+    return _ask(state, rules, offer, UserMessage.of(rules.output.complaint(problems)))
+
+
+def _grouped(calls: Sequence[ToolCallPart], offer: Offer) -> tuple[tuple[ToolCallPart, ...], ...]:
+    """Return the calls in their order; one of a sequential tool stands alone (requirement C28)."""
+    groups: list[list[ToolCallPart]] = []
+    joins = False
+    for call in calls:
+        tool = offer.find(call.name)
+        alone = tool is not None and _is_sequential(tool)
+        if joins and not alone:
+            groups[-1].append(call)
+        else:
+            groups.append([call])
+        joins = not alone
+    return tuple(map(tuple, groups))
+
+
+def _is_sequential(tool: ToolSpec) -> bool:
+    return tool.hint("sequential") is True or tool.meta.get("sequential") is True
+
+
+def outcomes_of(state: State, calls: Sequence[ToolCallPart]) -> tuple[ToolOutcome, ...]:
+    """Return what came of those calls that are answered, in the order of the calls."""
+    return tuple(
+        ToolOutcome(call_id=call.id, name=call.name, result=state.results[call.id])
+        for call in calls
+        if call.id in state.results
+    )
+
+
+def closed(state: State, why: str, pending: Sequence[ToolCallPart] = ()) -> None:
+    """Answer the calls that nobody will answer any more with an error result, so that the conversation can go on.
+
+    Those that are `pending` are left to the caller.
+    """
+    last = state.messages[-1]
+    if not isinstance(last, AssistantMessage) or not last.tool_calls:
+        return
+    left = {call.id for call in pending}
+    for call in last.tool_calls:
+        if call.id not in state.results and call.id not in left:
+            state.results[call.id] = ToolResult.failure(ToolError(why, kind=ErrorKind.CANCELLED))
+    outcomes = outcomes_of(state, last.tool_calls)
+    if outcomes:
+        state.messages.append(ToolMessage(outcomes=outcomes))

@@ -1,0 +1,263 @@
+"""An agent's tools: functions and tools by name, and toolsets that its owner opens; they come and go at run time.
+
+A toolset itself. Knows no run; opening is the owner's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+from toolweave.agent.owner import Source
+from toolweave.errors import ErrorKind, ToolError
+from toolweave.models.base import ProviderTool
+from toolweave.tools.call import CallContext, ToolCall
+from toolweave.tools.registry import ToolRegistry
+from toolweave.tools.result import ToolResult
+from toolweave.tools.spec import Tool, ToolList, ToolSpec
+from toolweave.tools.toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, tools_of
+from toolweave.tools.wrappers import combined, prefixed
+
+__all__ = ["AgentTools", "ClientTool", "Opener", "Together", "ToolLike"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientTool:
+    """A tool that whoever sends the message runs itself: its calls are passed through (requirement R51).
+
+    A run ends with `stop_reason="client_tools"` and the calls in `RunResult.pending`; answer with a `ToolMessage`.
+    """
+
+    name: str
+    description: str = ""
+    input_schema: Mapping[str, Any] | None = None
+
+
+Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Toolset]]
+"""Returns something new to enter whose value is a toolset, such as `lambda: connect_mcp(config)`."""
+
+ToolLike: TypeAlias = Toolset | Tool | ClientTool | ProviderTool | Callable[..., Any]
+"""What an agent takes as a tool or tools."""
+
+
+class AgentTools:
+    """The tools of an agent, or of one run: what `agent.tools` is.
+
+    Entering it opens nothing: the agent opens what it uses and closes what it opened.
+    """
+
+    def __init__(self, items: ToolLike | Iterable[ToolLike] = ()) -> None:
+        self._registry = ToolRegistry()
+        self._client: dict[str, ToolSpec] = {}
+        self._provider: list[ProviderTool] = []
+        self._sources: list[tuple[Source, Toolset | Opener, str | None]] = []
+        self._listeners = Listeners()
+        self._whole: Toolset = self._registry
+        self._inner: ToolSnapshot | None = None
+        self._view = ToolSnapshot()
+        self._told = self._view
+        self._unsubscribe: Unsubscribe | None = None
+        for item in _listed(items):
+            self.add(item)
+
+    def add(self, item: ToolLike, *, prefix: str | None = None) -> None:
+        """Add a tool, a function, a whole toolset, or a tool that the caller or the provider runs.
+
+        A run that goes on sees it at its next turn; a toolset that is not open yet is opened then.
+
+        Args:
+            item: What is added.
+            prefix: For a toolset: stands before every name, with `_` (requirement F4).
+
+        Raises:
+            DuplicateToolError: A local tool of this name is there already.
+            SchemaError: A function's signature cannot be described.
+            TypeError: It offers no tools.
+        """
+        if isinstance(item, ProviderTool):
+            self._provider.append(item)
+        elif isinstance(item, ClientTool):
+            made = _passed_through(item)
+            self._registry.add(made)
+            self._client[made.name] = made.spec
+        elif isinstance(item, Toolset):
+            name = getattr(item, "name", None)
+            name = name if isinstance(name, str) and name else repr(item)
+            self._join(item, Source(name=name, make=lambda: item), prefix)
+        else:
+            self._registry.add(item)
+
+    def add_opener(self, opener: Opener, *, name: str, prefix: str | None = None) -> None:
+        """Add what is opened anew whenever the agent opens, such as a connection of its own."""
+        self._join(opener, Source(name=name, make=opener), prefix)
+
+    def remove(self, item: str | Toolset | Opener) -> None:
+        """Remove a tool by its name, or a whole toolset; what the agent opened of it is closed with the agent.
+
+        Raises:
+            KeyError: It is not there, or it is one tool of a toolset.
+        """
+        if isinstance(item, str):
+            self._registry.remove(item)
+            self._client.pop(item, None)
+            return
+        kept = [entry for entry in self._sources if entry[1] is not item]
+        if len(kept) == len(self._sources):
+            raise KeyError(f"{item!r} is not among the agent's tools")
+        self._sources = kept
+        self._rebuild()
+
+    def get(self, name: str) -> Tool | None:
+        """Return the tool of this name or alias, or None."""
+        spec = self.snapshot().find(name)
+        return None if spec is None else Tool(spec, self)
+
+    def list(self) -> ToolList:
+        """Return what is offered now."""
+        return tools_of(self)
+
+    @property
+    def client(self) -> Mapping[str, ToolSpec]:
+        """The client's own tools, by name."""
+        return self._client
+
+    @property
+    def provider(self) -> tuple[ProviderTool, ...]:
+        """What providers run themselves."""
+        return tuple(self._provider)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """What has to be open for its tools to be there."""
+        return tuple(source for source, _, _ in self._sources)
+
+    def snapshot(self) -> ToolSnapshot:
+        """Return what is offered now; the same object as long as nothing changes."""
+        inner = self._whole.snapshot()
+        if inner is not self._inner:
+            self._inner = inner
+            self._view = ToolSnapshot(inner, version=max(inner.version, self._view.version + 1))
+        return self._view
+
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        """Run a tool."""
+        return await self._whole.call(call, ctx)
+
+    def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
+        """Call `listener` after every change."""
+        if self._unsubscribe is None:
+            self._told = self.snapshot()
+            self._unsubscribe = self._whole.subscribe(self._tell)
+        return self._listeners.subscribe(listener)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        return None
+
+    def __repr__(self) -> str:
+        return f"<agent tools: {', '.join(spec.name for spec in self.snapshot()) or 'none'}>"
+
+    def _join(self, item: Toolset | Opener, source: Source, prefix: str | None) -> None:
+        if not isinstance(item, Toolset):  # a toolset stands for itself, open or not
+            source.changed = self._rebuild
+        self._sources.append((source, item, prefix))
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        parts: list[Toolset] = [self._registry]
+        for source, item, prefix in self._sources:
+            live = item if isinstance(item, Toolset) else source.live
+            if live is not None:
+                parts.append(prefixed(live, prefix) if prefix else live)
+        self._whole = combined(*parts) if len(parts) > 1 else self._registry
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = self._whole.subscribe(self._tell)
+            self._tell()
+
+    def _tell(self, change: ToolsChanged | None = None) -> None:
+        before, self._told = self._told, self.snapshot()
+        self._listeners.emit(ToolsChanged.between(before, self._told))
+
+
+class Together:
+    """Several toolsets as one; as long as all but the first are empty, exactly the first.
+
+    So the snapshot stays one object from run to run, and what models make of it can be kept.
+    """
+
+    def __init__(self, first: Toolset, *others: Toolset) -> None:
+        self._first = first
+        self._others = others
+        self._whole = combined(first, *others)
+
+    def snapshot(self) -> ToolSnapshot:
+        """Return what all of them offer."""
+        return self._now().snapshot()
+
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        """Run a tool of any of them."""
+        return await self._now().call(call, ctx)
+
+    def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
+        """Call `listener` after every change of any of them."""
+        return self._whole.subscribe(listener)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        return None
+
+    def _now(self) -> Toolset:
+        for other in self._others:
+            if len(other.snapshot()):
+                return self._whole
+        return self._first
+
+
+def _listed(items: ToolLike | Iterable[ToolLike]) -> Iterable[ToolLike]:
+    if isinstance(items, (Toolset, Tool, ClientTool, ProviderTool)) or callable(items):
+        return (items,)
+    if isinstance(items, (str, bytes)):
+        raise TypeError(f"tools are toolsets, tools or functions, not {type(items).__name__}")
+    return items
+
+
+def _passed_through(item: ClientTool) -> Tool:
+    spec = ToolSpec(name=item.name, description=item.description, input_schema=item.input_schema)
+    return Tool(spec, _ClientToolset(spec))
+
+
+class _ClientToolset:
+    """Offers one tool that cannot be called here."""
+
+    def __init__(self, spec: ToolSpec) -> None:
+        self._snapshot = ToolSnapshot((spec,), version=1)
+
+    def snapshot(self) -> ToolSnapshot:
+        return self._snapshot
+
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        text = f"tool {call.name!r} is run by whoever sent the message, not here"
+        return ToolResult.failure(ToolError(text, kind=ErrorKind.NOT_SENT))
+
+    def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
+        return lambda: None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        return None

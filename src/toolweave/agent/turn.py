@@ -1,0 +1,256 @@
+"""One turn of the model, and the calls that it makes: streamed, allowed, run at the same time, cut to size.
+
+Decides nothing about what comes next (`step.py` does) and owns no task of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+
+import anyio
+
+from toolweave.agent import events
+from toolweave.agent.approval import Approvals, definition_digest, denied
+from toolweave.agent.call_ids import CallIds
+from toolweave.agent.deferred import Deferred
+from toolweave.agent.journal import ASK, Journal, outcome_unknown
+from toolweave.agent.limits import Limits
+from toolweave.agent.sizes import KeptResults, ResultPolicy, fitted
+from toolweave.agent.step import Offer
+from toolweave.errors import ErrorKind, ModelError, ToolError, ToolExecutionError, as_tool_error
+from toolweave.models import base
+from toolweave.models.base import Finished, Model, ModelRequest
+from toolweave.models.messages import ToolCallPart
+from toolweave.tools.call import CallContext, Progress, ToolCall
+from toolweave.tools.names import unknown_tool
+from toolweave.tools.result import ToolResult
+from toolweave.tools.spec import ToolSpec
+from toolweave.tools.toolset import Toolset
+
+__all__ = ["Slots", "Turn"]
+
+_TRANSPORT = frozenset(
+    {ErrorKind.NOT_SENT, ErrorKind.OUTCOME_UNKNOWN, ErrorKind.CLOSED, ErrorKind.TIMEOUT, ErrorKind.AUTH_REQUIRED}
+)
+"""Failures of the way to a server, not of its tool."""
+
+
+class Slots:
+    """How many calls run on each server at the same time (requirement C28)."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._servers: dict[str, anyio.Semaphore] = {}
+
+    def of(self, server: str) -> anyio.Semaphore:
+        """Return what a call on this server holds while it runs."""
+        return self._servers.setdefault(server, anyio.Semaphore(self._most))
+
+
+@dataclass(slots=True, kw_only=True)
+class Turn:
+    """What the turns of one run work with.
+
+    Attributes:
+        raises: Whether a failure of the way to a server ends the run (`on_transport_error="raise"`, requirement C2).
+    """
+
+    run_id: str
+    emit: Callable[[events.Event], None]
+    model: Model
+    journal: Journal
+    tools: Toolset
+    approvals: Approvals
+    limits: Limits
+    policy: ResultPolicy
+    kept: KeptResults
+    slots: Slots
+    ctx: CallContext
+    raises: bool = False
+
+    async def ask(self, step: int, request: ModelRequest) -> Finished:
+        """Return the model's turn, asked for or replayed.
+
+        Raises:
+            ModelError: The model could not answer.
+        """
+        self.emit(events.StepStarted(run_id=self.run_id, step=step, tools=len(request.tools)))
+        finished = await self.journal.turn(step)
+        if finished is not None:
+            if finished.message.text:
+                self.emit(events.TextDelta(run_id=self.run_id, step=step, text=finished.message.text))
+            return finished
+        finished = await self._streamed(step, request)
+        await self.journal.turn_finished(step, finished)
+        return finished
+
+    async def _streamed(self, step: int, request: ModelRequest) -> Finished:
+        run_id, ids = self.run_id, CallIds(request.messages)
+        async with aclosing(self.model.stream(request)) as stream:
+            async for event in stream:
+                match event:
+                    case base.TextDelta():
+                        self.emit(events.TextDelta(run_id=run_id, step=step, text=event.text))
+                    case base.ThinkingDelta():
+                        self.emit(events.ThinkingDelta(run_id=run_id, step=step, text=event.text))
+                    case base.ToolCallStarted():
+                        call = ToolCallPart(id=ids.begin(event.id), name=event.name)
+                        self.emit(events.ToolCallStarted(run_id=run_id, step=step, call=call))
+                    case base.ToolCallDelta():
+                        known, piece = ids.current(event.id), event.arguments
+                        self.emit(events.ToolArguments(run_id=run_id, step=step, call_id=known, delta=piece))
+                    case base.Finished():
+                        return replace(event, message=ids.settle(event.message))
+        raise ModelError("the turn broke off", model=self.model.name)
+
+    async def run(
+        self,
+        step: int,
+        groups: Sequence[Sequence[ToolCallPart]],
+        offer: Offer,
+        results: dict[str, ToolResult],
+    ) -> None:
+        """Run the groups one after the other, the calls of a group at the same time; fills `results` as they end.
+
+        Raises:
+            ToolExecutionError: The way to a server failed, and that is to end the run.
+        """
+        fatal: list[Exception] = []
+        for group in groups:
+            if len(group) == 1:
+                await self._call(step, group[0], offer, results, fatal)
+            else:
+                async with anyio.create_task_group() as tasks:
+                    for call in group:
+                        tasks.start_soon(partial(self._guarded, step, call, offer, results, fatal, tasks.cancel_scope))
+            if fatal:
+                raise fatal[0]
+
+    async def _guarded(
+        self,
+        step: int,
+        call: ToolCallPart,
+        offer: Offer,
+        results: dict[str, ToolResult],
+        fatal: list[Exception],
+        scope: anyio.CancelScope,
+    ) -> None:
+        try:
+            await self._call(step, call, offer, results, fatal)
+        except Exception as exc:  # boundary: what the run's own code raises ends the run, alone and not as a group
+            fatal.insert(0, exc)
+            scope.cancel()
+
+    async def _call(
+        self,
+        step: int,
+        call: ToolCallPart,
+        offer: Offer,
+        results: dict[str, ToolResult],
+        fatal: list[Exception],
+    ) -> None:
+        tool = offer.find(call.name)
+        recorded = await self.journal.call(step, call, tool)
+        if isinstance(recorded, ToolResult):  # its tool may be gone by now
+            result = recorded
+        elif tool is None:
+            text = unknown_tool(call.name, [one.name for one in offer.tools])
+            result = await self._told(step, call, ToolResult.failure(text, kind=ErrorKind.NOT_FOUND))
+        elif call.malformed is not None:
+            result = await self._told(step, call, _malformed(call))
+        else:
+            result = await self._answer(step, call, tool, again=recorded is ASK)
+            if self.raises and tool.server is not None and result.is_error:
+                error = result.require_error()
+                if error.kind in _TRANSPORT:
+                    fatal.append(ToolExecutionError(error, result=result, tool=tool.name))
+        read, whole = fitted(result, self.policy, kept_as=call.id if self.policy.keep_chars else None)
+        if whole is not None:
+            self.kept.keep(call.id, whole)
+        results[call.id] = read
+        self.emit(events.ToolFinished(run_id=self.run_id, step=step, call=call, result=result))
+
+    async def _answer(self, step: int, call: ToolCallPart, tool: ToolSpec, *, again: bool) -> ToolResult:
+        while True:
+            result = await self._refusal(step, call, tool, again=again)
+            if result is None:
+                async with self._slot(tool):
+                    found = self._now(tool)
+                    if found is tool:
+                        result = await self._executed(step, call, tool)
+            else:
+                found = tool
+            if result is not None:
+                return await self._told(step, call, result)
+            tool = found  # another one took its place meanwhile: nobody has allowed that
+
+    async def _told(self, step: int, call: ToolCallPart, result: ToolResult) -> ToolResult:
+        await self.journal.call_finished(step, call, result)
+        return result
+
+    def _slot(self, tool: ToolSpec) -> AbstractAsyncContextManager[object]:
+        return nullcontext() if tool.server is None else self.slots.of(tool.server)
+
+    def _now(self, tool: ToolSpec) -> ToolSpec:
+        """Return the tool that a call would reach: the same, unless its definition has changed."""
+        tools = self.tools
+        found = tools.find(tool.name) if isinstance(tools, Deferred) else tools.snapshot().find(tool.name)
+        same = found is None or found is tool or definition_digest(found) == definition_digest(tool)
+        return tool if same or found is None else found
+
+    async def _refusal(self, step: int, call: ToolCallPart, tool: ToolSpec, *, again: bool) -> ToolResult | None:
+        def ask() -> None:
+            self.emit(events.ApprovalRequested(run_id=self.run_id, step=step, call=call, tool=tool))
+
+        approval, asked = await self.approvals.decide(call, tool, ask, force=again)
+        if asked:
+            given = events.ApprovalGiven(
+                run_id=self.run_id, step=step, call=call, approved=approval.approved, reason=approval.reason
+            )
+            self.emit(given)
+        if not approval.approved:
+            return outcome_unknown(tool.name) if again else denied(tool.name, approval)
+        if approval.remember == "agent":
+            await self.journal.allow(tool)
+        return None
+
+    async def _executed(self, step: int, call: ToolCallPart, tool: ToolSpec) -> ToolResult:
+        run_id, emit, updates = self.run_id, self.emit, count(1)
+
+        def progress(update: Progress) -> None:
+            if not _is_kept(next(updates)):
+                return
+            emit(events.ToolProgress(run_id=run_id, step=step, call=call, progress=update))
+
+        await self.journal.call_started(step, call, tool)
+        emit(events.ToolStarted(run_id=run_id, step=step, call=call, tool=tool))
+        about = self.ctx
+        ctx = CallContext(
+            timeout=self.limits.call_seconds,
+            on_progress=progress,
+            meta=about.meta,
+            state=about.state,
+            caller=about.caller,
+        )
+        try:
+            return await self.tools.call(ToolCall(name=tool.name, arguments=call.arguments, id=call.id), ctx)
+        except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns (C2)
+            return ToolResult.failure(as_tool_error(exc))
+
+
+def _is_kept(number: int) -> bool:
+    """Whether the update of this number is told: all of the first thousand, then ever fewer of them.
+
+    A run keeps its events, and a server may send progress without end.
+    """
+    return number % (1 << max(0, number.bit_length() - 10)) == 0
+
+
+def _malformed(call: ToolCallPart) -> ToolResult:
+    shown = (call.malformed or "")[:200]
+    message = f"the arguments of tool {call.name!r} are no JSON object: {shown!r}; send one object"
+    return ToolResult.failure(ToolError(message, kind=ErrorKind.INVALID_INPUT))

@@ -1,0 +1,188 @@
+"""What is sent: texts, variables, files, context, and the prompts and resources of MCP servers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolweave import (
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    Prompt,
+    TextContent,
+    connect_mcp,
+    create_mcp_server,
+)
+from toolweave.agent import Agent
+from toolweave.models import AssistantMessage, Message, TextPart, ToolMessage, UserMessage
+from toolweave.models.scripted import ScriptedModel
+from toolweave.tools import File
+
+pytestmark = pytest.mark.anyio
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
+
+
+@dataclass
+class Said:
+    role: str
+    content: ContentBlock
+
+
+@dataclass
+class Filled:
+    messages: list[Said]
+
+
+def text_of(prompt: Prompt) -> str:
+    """Return the one message of a prompt as text."""
+    (message,) = prompt.messages()
+    assert isinstance(message, UserMessage)
+    return message.text
+
+
+async def sent(*what: Any) -> list[tuple[Message, ...]]:
+    """Return what a model is given for each of several things that are sent."""
+    model = ScriptedModel(lambda request: "ok")
+    agent = Agent(model)
+    for one in what:
+        await agent.send(one)
+    return [tuple(request.messages) for request in model.requests]
+
+
+async def test_texts_blocks_and_messages_can_be_sent_alone_and_together() -> None:
+    block = TextContent(text="b")
+    message = UserMessage.of("m")
+    said = AssistantMessage(parts=(TextPart(text="s"),))
+
+    assert await sent("t", block, message, ["t", block], [message, said, "t", block], Prompt("p")) == [
+        (UserMessage.of("t"),),
+        (UserMessage.of(block),),
+        (message,),
+        (UserMessage.of(["t", block]),),
+        (message, said, UserMessage.of(["t", block])),
+        (UserMessage.of("p"),),
+    ]
+
+
+def test_what_is_nothing_to_send_is_refused_at_once() -> None:
+    agent = Agent(ScriptedModel([]))
+
+    with pytest.raises(TypeError, match="not int"):
+        agent.send([7])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="not float"):
+        agent.send(0.5)  # type: ignore[arg-type]
+
+
+async def test_an_empty_sequence_leaves_nothing_to_answer() -> None:
+    with pytest.raises(ValueError, match="nothing to answer"):
+        await Agent(ScriptedModel(["x"])).send([])
+
+
+def test_variables_are_filled_in_once_and_their_values_are_not_looked_at_again() -> None:
+    prompt = Prompt("Tell {{ name }} about {{topic}} and {{name}}.", variables={"name": "{{topic}}", "topic": 3})
+
+    assert text_of(prompt) == "Tell {{topic}} about 3 and {{topic}}."
+
+
+def test_a_variable_without_a_value_is_named() -> None:
+    with pytest.raises(ValueError, match=r"'topic' has no value; there are name"):
+        Prompt("{{topic}}", variables={"name": "x"}).messages()
+
+
+def test_other_braces_are_left_alone() -> None:
+    assert text_of(Prompt('{"a": {"b": 1}} {{ 1 }} {x}')) == '{"a": {"b": 1}} {{ 1 }} {x}'
+
+
+def test_context_and_files_stand_before_the_text_with_their_names(tmp_path: Path) -> None:
+    path = tmp_path / "notes.md"
+    path.write_text("# Notes {{not_a_variable}}")
+
+    prompt = Prompt("Sum it up.").add_file(path).add_context("It is 1905.", name='the "year"').add_file("raw", name="r")
+
+    assert text_of(prompt) == (
+        "<context name=\"the 'year'\">\nIt is 1905.\n</context>\n"
+        '<file name="notes.md">\n# Notes {{not_a_variable}}\n</file>\n'
+        '<file name="r">\nraw\n</file>\n'
+        "Sum it up."
+    )
+
+
+def test_images_and_other_binary_files_stay_blocks() -> None:
+    prompt = Prompt("?").add_file(PNG, name="photo").add_file(File(b"%PDF-1", uri="file:///a.pdf"))
+
+    (message,) = prompt.messages()
+    assert isinstance(message, UserMessage)
+    kinds = [type(block) for block in message.content]
+    assert kinds == [TextContent, ImageContent, TextContent, EmbeddedResource, TextContent]
+    assert message.content[0] == TextContent(text='<file name="photo"/>')
+    assert message.content[2] == TextContent(text='<file name="file:///a.pdf"/>')
+
+
+def test_a_file_that_is_not_there_is_an_error_where_it_is_added(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="missing"):
+        Prompt("?").add_file(tmp_path / "missing")
+
+
+@pytest.mark.requirement("F2")
+async def test_the_messages_of_a_servers_prompt_come_first_and_a_text_after_them() -> None:
+    filled = Filled(
+        [
+            Said("user", TextContent(text="Hi")),
+            Said("assistant", TextContent(text="Hello")),
+            Said("user", ImageContent(data="AA==", mime_type="image/png")),
+        ]
+    )
+
+    first, second = await sent(
+        Prompt.from_mcp(filled), Prompt.from_mcp(filled, "Go on, {{who}}.", variables={"who": "X"})
+    )
+
+    assert first[0] == UserMessage.of("Hi")
+    assert first[1] == AssistantMessage(parts=(TextPart(text="Hello"),))
+    assert second == (*first, UserMessage.of("Go on, X."))
+
+
+def test_a_prompt_that_ends_with_the_model_needs_a_text() -> None:
+    with pytest.raises(ValueError, match="give it a text"):
+        Prompt.from_mcp(Filled([Said("assistant", TextContent(text="Hello"))])).messages()
+
+
+@pytest.mark.requirement("F1", "F2")
+async def test_prompts_and_resources_of_a_real_server_go_to_the_model() -> None:
+    server = create_mcp_server(name="notes", version="1")
+
+    @server.prompt
+    def review(code: str) -> str:
+        return f"Review {code}"
+
+    @server.resource("note://one")
+    def note() -> str:
+        return "remember the milk"
+
+    async with connect_mcp(server) as connection:
+        asked = await connection.get_prompt("review", {"code": "x = 1"})
+        content = await connection.read_resource("note://one")
+    ((first, second),) = await sent(Prompt.from_mcp(asked, "Now.").add_file(content, name="note"))
+
+    assert isinstance(first, UserMessage)
+    assert first.text == "Review x = 1"
+    assert isinstance(second, UserMessage)
+    assert second.text == '<file name="note">\nremember the milk\n</file>\nNow.'
+
+
+def test_several_contents_of_one_resource_are_numbered() -> None:
+    parts = (EmbeddedResource(uri="a:1", text="x"), EmbeddedResource(uri="a:2", text="y"))
+
+    assert 'name="doc (2)"' in text_of(Prompt("?").add_file(parts, name="doc"))
+    assert 'name="a:2"' in text_of(Prompt("?").add_file(parts))
+
+
+def test_a_tool_message_can_be_sent_as_it_is() -> None:
+    run = Agent(ScriptedModel(["x"])).send(ToolMessage(outcomes=()))
+
+    assert run.status == "new"
