@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import anyio
 import pytest
@@ -74,6 +75,5 @@ async def test_tasks_of_two_turns_are_two_though_their_calls_have_one_id() -> No
         result = await Agent(model, tools=spawn_tools(worker)).send("go")
 
     told = [one.outcomes[0].result for one in result.messages if isinstance(one, ToolMessage)]
-    content = told[-1].structured_content
-    assert isinstance(content, dict)
+    content = cast("dict[str, list[dict[str, str]]]", told[-1].structured_content)
     assert sorted(task["output"] for task in content["tasks"]) == ["a", "b"]

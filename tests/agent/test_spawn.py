@@ -413,7 +413,7 @@ async def test_a_session_does_not_see_the_tasks_of_one_whose_name_goes_on_after_
     worker = Agent(ScriptedModel(["secret"]), name="worker", store=store)
     tools = spawn_tools(worker)
     lead = Agent(
-        ScriptedModel([tool_call("spawn", prompt="secret"), "done", tool_call("spawn_await"), "done"]), tools=tools
+        ScriptedModel([tool_call("spawn", {"prompt": "secret"}), "done", tool_call("spawn_await"), "done"]), tools=tools
     )
 
     await lead.send("go", session="ann/private")
