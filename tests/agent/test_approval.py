@@ -288,7 +288,10 @@ async def test_always_allow_of_a_tool_is_not_one_of_the_same_tool_under_another_
 
 async def test_a_function_that_answers_with_anything_else_allows_nothing() -> None:
     server = Scripted([spec("wipe")])
-    confirm: Any = lambda call, tool: "no"  # noqa: E731 - a value
+
+    def confirm(call: ToolCallPart, tool: ToolSpec) -> Any:
+        return "no"
+
     agent = Agent(ScriptedModel([tool_call("wipe"), "done"]), tools=server, confirm=confirm)
 
     with pytest.raises(TypeError, match="not 'no'"):

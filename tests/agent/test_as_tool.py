@@ -7,7 +7,18 @@ from typing import Any
 import anyio
 import pytest
 
-from toolweave import Agent, CallContext, Limits, ModelError, Prompt, connect_mcp, create_mcp_server, parallelize, tool
+from toolweave import (
+    Agent,
+    CallContext,
+    Limits,
+    ModelError,
+    Prompt,
+    ToolSpec,
+    connect_mcp,
+    create_mcp_server,
+    parallelize,
+    tool,
+)
 from toolweave.agent import (
     ApprovalRequested,
     ChildFinished,
@@ -387,3 +398,65 @@ async def test_parallelize_is_an_error_only_when_every_call_is_one() -> None:
 
     assert result.is_error
     assert "all 2 calls failed; the first: ValueError: not 1" in result.require_error().message
+
+
+async def test_an_id_that_calls_of_two_runs_have_allows_neither_and_the_event_does() -> None:
+    ran: list[str] = []
+
+    def act(who: str) -> None:
+        ran.append(who)
+
+    def calls(who: str) -> ToolCallPart:
+        return ToolCallPart(id="call_0", name="act", arguments={"who": who})
+
+    def confirm(call: ToolCallPart, tool: ToolSpec) -> bool | None:
+        return None if call.name == "act" else True
+
+    child = Agent(ScriptedModel([calls("child"), "done"]), name="child", tools=[act], confirm="always")
+    model = ScriptedModel([[tool_call("agent_child", {"message": "go"}), calls("parent")], "done"])
+    run = Agent(model, tools=[act, child.as_tool()], confirm=confirm).send("go")
+    asked: dict[str, ApprovalRequested] = {}
+
+    with anyio.fail_after(PATIENCE):
+        async for event in run:
+            if isinstance(event, ApprovalRequested):
+                asked[event.call.arguments["who"]] = event
+                if len(asked) == 2:
+                    with pytest.raises(ValueError, match="give the event"):
+                        run.approve("call_0")
+                    assert run.deny(asked["parent"])
+                    assert run.approve("call_0")
+
+    assert ran == ["child"]
+
+
+async def test_nobody_is_asked_for_an_agent_that_a_run_calls_which_nobody_attends() -> None:
+    def act() -> str:
+        return "done"
+
+    child = Agent(ScriptedModel([tool_call("act"), "denied"]), name="child", tools=[act], confirm="always")
+    agent = Agent(ScriptedModel([tool_call("agent_child", {"message": "go"}), "done"]), tools=[child.as_tool()])
+    run = agent.send("go", attended=False)
+
+    with anyio.fail_after(PATIENCE):
+        assert not [event async for event in run if isinstance(event, ApprovalRequested)]
+
+    assert (await run).text == "done"
+
+
+async def test_a_sequential_tool_stays_so_in_one_that_makes_many_calls_of_it() -> None:
+    running, most = 0, 0
+
+    async def turn(page: int) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await anyio.wait_all_tasks_blocked()
+        running -= 1
+
+    many = parallelize(tool(turn, annotations={"sequential": True}))
+
+    with anyio.fail_after(PATIENCE):
+        assert not (await many.execute({"calls": [{"page": 1}, {"page": 2}]})).is_error
+
+    assert most == 1

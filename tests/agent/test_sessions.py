@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from toolweave import ModelError
-from toolweave.agent import Agent
+from toolweave.agent import Agent, Run
 from toolweave.agent.sessions import MemoryConversations, Rooms
 from toolweave.agent.sizes import ResultPolicy
 from toolweave.models import ModelRequest, ToolMessage, UserMessage
@@ -160,3 +160,30 @@ def test_a_room_with_guests_is_never_given_away() -> None:
         rooms.leave(rooms.enter(str(number)))
 
     assert rooms.enter("first") is kept
+
+
+async def test_a_tool_that_awaits_a_run_of_its_own_session_is_told_so_instead_of_waiting_for_ever() -> None:
+    async def ask_again() -> str:
+        return (await agent.send("again", session="s")).text
+
+    agent = Agent(ScriptedModel([tool_call("ask_again"), "done"]), tools=[ask_again])
+
+    with anyio.fail_after(PATIENCE):
+        result = await agent.send("go", session="s")
+
+    told = next(one for one in result.messages if isinstance(one, ToolMessage))
+    assert "would wait for itself" in told.outcomes[0].result.text
+    assert result.text == "done"
+
+
+async def test_a_tool_may_send_on_to_its_own_session_without_waiting() -> None:
+    later: list[Run] = []
+
+    async def go_on() -> None:
+        later.append(agent.send("more", session="s").start())
+
+    agent = Agent(ScriptedModel([tool_call("go_on"), "done", "done too"]), tools=[go_on])
+
+    with anyio.fail_after(PATIENCE):
+        assert (await agent.send("go", session="s")).text == "done"
+        assert (await later[0]).text == "done too"

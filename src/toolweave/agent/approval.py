@@ -121,7 +121,7 @@ class Approvals:
             if not self._attended:
                 return Approval(approved=False, reason="there is nobody here who could be asked"), False
             return await self._asked(_Waiting(call, tool, alone=force), ask), True
-        if not isinstance(answer, (bool, Approval)):  # "no" would be true
+        if not isinstance(answer, (bool, Approval)):  # pyright: ignore[reportUnnecessaryIsInstance] - "no" would be true
             raise TypeError(f"confirm= answers with True, False, None or an Approval, not {answer!r}")
         approval = answer if isinstance(answer, Approval) else Approval(approved=answer)
         self._remember(tool, approval)

@@ -114,6 +114,11 @@ class Run:
         return self._job.tools
 
     @property
+    def attended(self) -> bool:
+        """Whether anybody is there to allow calls."""
+        return self._job.attended
+
+    @property
     def approvals(self) -> Approvals:
         """The calls that have to be allowed."""
         return self._approvals
@@ -165,6 +170,9 @@ class Run:
 
         Returns:
             False when no such call waits (any more).
+
+        Raises:
+            ValueError: Calls of several runs have this id.
         """
         return self._decide(call, Approval(approved=True, remember=remember, reason=reason))
 
@@ -183,7 +191,10 @@ class Run:
 
     async def _awaited(self) -> RunResult:
         if self._within():
-            raise RuntimeError(f"run {self.id!r} would wait for itself: it is awaited by one of its own tools")
+            raise RuntimeError(
+                f"run {self.id!r} would wait for itself: it is awaited by one of its own tools, "
+                "or by a tool of a run whose session it goes on with"
+            )
         self.start()
         ended, period = self._ended, self._period
         if not self.done and ended is not None and period is not None:
@@ -221,9 +232,14 @@ class Run:
 
     def _within(self) -> bool:
         run = current_run()
-        while run is not None and run is not self:
+        while run is not None and run is not self and not self._follows(run):
             run = run.parent
         return run is not None
+
+    def _follows(self, run: Run) -> bool:
+        """Whether it has its turn in the session only after this one."""
+        same = self.host is run.host and self.session == run.session
+        return same and self.session is not None and not self.done
 
     def _cancel(self, reason: str) -> None:
         if self.done or self._cancelled is not None:
@@ -242,9 +258,14 @@ class Run:
     def _decide(self, call: str | events.ApprovalRequested, approval: Approval) -> bool:
         run_id = call.run_id if isinstance(call, events.ApprovalRequested) else None
         call_id = call.call.id if isinstance(call, events.ApprovalRequested) else call
-        if run_id in (None, self.id) and self._approvals.answer(call_id, approval):
-            return True
-        return any(child._decide(call, approval) for child in self.children.values())  # noqa: SLF001 - its own kind
+        found = [run for run in self._asking(call_id) if run_id in (None, run.id)]
+        if len(found) > 1:  # the ids of providers are not unique over runs
+            raise ValueError(f"{len(found)} runs wait for a call with the id {call_id!r}; give the event that asked")
+        return bool(found) and found[0].approvals.answer(call_id, approval)
+
+    def _asking(self, call_id: str) -> list[Run]:
+        own = [self] if any(call.id == call_id for call in self._approvals.waiting) else []
+        return own + [run for child in self.children.values() for run in child._asking(call_id)]  # noqa: SLF001 - its own kind
 
     # what children tell
 

@@ -16,7 +16,19 @@ from toolweave.models.messages import AssistantMessage, Message, ToolCallPart, T
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolSpec
 
-__all__ = ["AskModel", "Finish", "Offer", "Rules", "RunTools", "State", "Step", "closed", "next_step", "outcomes_of"]
+__all__ = [
+    "AskModel",
+    "Finish",
+    "Offer",
+    "Rules",
+    "RunTools",
+    "State",
+    "Step",
+    "closed",
+    "is_sequential",
+    "next_step",
+    "outcomes_of",
+]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -157,7 +169,7 @@ def _grouped(calls: Sequence[ToolCallPart], offer: Offer) -> tuple[tuple[ToolCal
     joins = False
     for call in calls:
         tool = offer.find(call.name)
-        alone = tool is not None and _is_sequential(tool)
+        alone = tool is not None and is_sequential(tool)
         if joins and not alone:
             groups[-1].append(call)
         else:
@@ -166,7 +178,8 @@ def _grouped(calls: Sequence[ToolCallPart], offer: Offer) -> tuple[tuple[ToolCal
     return tuple(map(tuple, groups))
 
 
-def _is_sequential(tool: ToolSpec) -> bool:
+def is_sequential(tool: ToolSpec) -> bool:
+    """Whether a tool says that its calls run one at a time (requirement C28)."""
     return tool.hint("sequential") is True or tool.meta.get("sequential") is True
 
 

@@ -12,6 +12,7 @@ import anyio
 
 from toolweave.agent import events
 from toolweave.agent.run import Run, current_run
+from toolweave.agent.step import is_sequential
 from toolweave.errors import ModelError, ToolError
 from toolweave.tools.call import CallContext
 from toolweave.tools.function import tool as function_tool
@@ -63,7 +64,8 @@ def agent_tool(
     async def send(message: str, ctx: CallContext) -> ToolResult:
         above = current_run()
         _guard(agent, above)
-        run = agent.send(message, session=_session(keep_conversation, above, ctx), ctx=ctx, attended=above is not None)
+        attended = above is not None and above.attended
+        run = agent.send(message, session=_session(keep_conversation, above, ctx), ctx=ctx, attended=attended)
         if ctx.on_progress is None:
             return await _answer(run, agent.name)
         return await _watched(run, agent.name, ctx)
@@ -153,7 +155,7 @@ def parallelize(tool: Tool, *, name: str | None = None, limit: int = 8, most: in
     Args:
         tool: The tool that is called.
         name: What the new one is called; `parallel_<name>` by default.
-        limit: Calls that run at the same time.
+        limit: Calls that run at the same time; of a tool that is `sequential` one.
         most: Calls that one call may make.
     """
     schema = {
@@ -174,10 +176,12 @@ def parallelize(tool: Tool, *, name: str | None = None, limit: int = 8, most: in
     if "$defs" in tool.input_schema:
         schema["$defs"] = tool.input_schema["$defs"]
 
+    at_once = 1 if is_sequential(tool.spec) else limit
+
     async def run_all(arguments: Mapping[str, Any], ctx: CallContext) -> ToolResult:
         calls: list[Mapping[str, Any]] = arguments["calls"]
         results: list[ToolResult | None] = [None] * len(calls)
-        slots = anyio.Semaphore(limit)
+        slots = anyio.Semaphore(at_once)
 
         async def run(number: int) -> None:
             async with slots:
