@@ -337,7 +337,7 @@ def test_a_conversation_in_tmux_looks_as_it_should(tmux: Tmux, folder: Path, con
     tmux.type('/call numbers_primes {"limit": 2000}')
     tmux.wait_for("[y]es, [n]o, [a]lways:")
     tmux.type("y")
-    tmux.wait_for("✓ numbers_primes")
+    tmux.wait_for('"largest": 1999}\n>')  # the prompt is back: what is typed before it is seen elsewhere
     tmux.type("add")
     screen = tmux.wait_for("Write `/call numbers_add")
 

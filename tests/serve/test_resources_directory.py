@@ -180,7 +180,7 @@ async def test_only_regular_files_with_a_name_that_travels_are_files(root: Path)
     await refused(server, "docs://pipe")  # and nobody waits for its writer
 
 
-@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root reads everything")
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="platform: root reads everything")
 async def test_what_may_not_be_read_is_an_error_without_the_path_and_costs_the_list_nothing(root: Path) -> None:
     (root / "readme.md").chmod(0)
     (root / "deep").chmod(0)

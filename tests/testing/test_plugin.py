@@ -29,7 +29,8 @@ ECHO = """
 
 def run(pytester: pytest.Pytester, *args: str, **outcomes: int) -> str:
     """Run pytest on what the test wrote; return what it printed."""
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *args, timeout=120)
+    others = ("-p", "no:cacheprovider", "-p", "no:langsmith_plugin")  # plugins of other packages are not the subject
+    result = pytester.runpytest_subprocess(*others, *args, timeout=120)
     result.assert_outcomes(**outcomes)
     return result.stdout.str()
 
