@@ -13,7 +13,7 @@ from toolweave import Approval, ToolSpec, tool
 from toolweave.agent import Agent, ApprovalGiven, ApprovalRequested, Limits, ToolFinished, ToolStarted
 from toolweave.agent.approval import Allowed, Approvals
 from toolweave.agent.durable import Durable
-from toolweave.models import ToolCallPart, ToolMessage
+from toolweave.models import ToolCallPart, ToolMessage, UserMessage
 from toolweave.models.scripted import ScriptedModel, tool_call
 from toolweave.state import MemoryStore
 
@@ -312,3 +312,13 @@ async def test_what_is_allowed_to_one_agent_for_good_is_not_to_one_whose_name_go
 
     assert await Durable(store, agent="clerk").allowed() == frozenset()
     assert len(await Durable(store, agent="clerk/junior").allowed()) == 1
+
+
+async def test_a_conversation_belongs_to_one_agent_whatever_slashes_the_names_hold() -> None:
+    store = MemoryStore()
+    said = [UserMessage.of("for a only")]
+
+    await Durable(store, agent="a").conversations.save("b/c", said)
+
+    assert list(await Durable(store, agent="a/b").conversations.load("c")) == []
+    assert list(await Durable(store, agent="a").conversations.load("b/c")) == said

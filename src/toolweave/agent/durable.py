@@ -25,6 +25,7 @@ from toolweave.agent.records import (
     common,
     conversation,
     conversation_form,
+    conversation_key,
     create,
     every,
     read_record,
@@ -123,7 +124,7 @@ class StoreConversations:
     async def save(self, session: str, messages: Sequence[Message]) -> None:
         """Keep a conversation; what another process, or a run that was not interrupted, said meanwhile stays in it."""
         wanted = messages_to_json(messages)
-        key = f"{self._agent}/{session}"
+        key = conversation_key(self._agent, session)
         while True:
             found = await self._store.get(CONVERSATIONS, key)
             kept = [] if found is None else spoken_in(found)

@@ -38,6 +38,7 @@ __all__ = [
     "common",
     "conversation",
     "conversation_form",
+    "conversation_key",
     "create",
     "every",
     "first_text",
@@ -246,9 +247,14 @@ async def children_of(store: Store, above: str) -> list[RunRecord]:
     return sorted((one for one in found if one is not None), key=lambda one: (one.created_at, one.run_id))
 
 
+def conversation_key(agent: str, session: str) -> str:
+    """Return the key of a session's conversation; the first slash ends the agent's name, whatever that holds."""
+    return f"{agent.replace('%', '%25').replace('/', '%2F')}/{session}"
+
+
 async def conversation(store: Store, agent: str, session: str) -> list[dict[str, Any]]:
     """Return what was said in a session, as JSON."""
-    found = await store.get(CONVERSATIONS, f"{agent}/{session}")
+    found = await store.get(CONVERSATIONS, conversation_key(agent, session))
     return [] if found is None else spoken_in(found)
 
 

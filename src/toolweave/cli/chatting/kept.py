@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toolweave.agent.durable import StoreConversations
-from toolweave.agent.records import CONVERSATIONS, every
+from toolweave.agent.records import CONVERSATIONS, conversation_key, every
 from toolweave.cli.exits import CommandError
 from toolweave.cli.render.text import clip
 from toolweave.models import AssistantMessage, Message, UserMessage
@@ -48,7 +48,7 @@ class Kept:
 
     async def all(self) -> list[Conversation]:
         """Return what is kept."""
-        prefix = f"{self._agent}/"
+        prefix = conversation_key(self._agent, "")
         names = [found.key.removeprefix(prefix) async for found in every(self._store, CONVERSATIONS, prefix)]
         return [_described(name, await self._conversations.load(name)) for name in names]
 
