@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -47,7 +48,7 @@ class Change(NamedTuple):
     params: Mapping[str, Any]
 
 
-class _Subscriber:
+class _Subscriber(ABC):
     """Who hears of some topics; of each the newest change waits, so what waits is bounded by the topics."""
 
     def __init__(self, topics: Iterable[Topic]) -> None:
@@ -80,9 +81,9 @@ class _Subscriber:
         except RuntimeError:
             _log.debug("a subscriber's event loop is closed; it hears of no more changes")
 
+    @abstractmethod
     def wake(self) -> None:
         """Begin to deliver; runs on the subscriber's loop."""
-        raise NotImplementedError
 
 
 class Stream(_Subscriber):

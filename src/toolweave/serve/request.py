@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias, cast
 from toolweave.errors import RequestError
 from toolweave.serve.codes import INVALID_PARAMS, MODERN_VERSION
 
-__all__ = ["Client", "Feature", "Json", "Line", "Method", "Push", "Request"]
+__all__ = ["Client", "Conversations", "Feature", "Json", "Line", "Method", "Push", "Request"]
 
 Json: TypeAlias = dict[str, Any]
 """A JSON object."""
@@ -132,6 +132,14 @@ Raises `RequestError` for a JSON-RPC error; anything else that it raises is mask
 
 Push: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 """Sends a notification, method and params, on a conversation's own stream, without waiting."""
+
+
+class Conversations(Protocol):
+    """Who is told of changes: the handshake-era conversations that are open."""
+
+    def join(self, push: Push, *, conversation: str) -> Callable[[], None]:
+        """Tell `push` of every change from now on; returns what ends that."""
+        ...
 
 
 class Feature(Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Protocol, cast
+from typing import Any, cast
 from uuid import uuid4
 
 from anyio.abc import TaskGroup
@@ -33,10 +33,10 @@ from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.http.asgi import App, ShownHeaders
 from toolweave.serve.http.auth import Auth, principal_of
 from toolweave.serve.jsonrpc import writable
-from toolweave.serve.request import Client, Json, Push, Request
+from toolweave.serve.request import Client, Conversations, Json, Request
 from toolweave.serve.starter import Starter, Starts
 
-__all__ = ["Conversations", "protected", "sdk_server", "serve_stdio"]
+__all__ = ["protected", "sdk_server", "serve_stdio"]
 
 _log = logging.getLogger("toolweave.serve")
 
@@ -44,14 +44,6 @@ _DECLARED = "toolweave.declared"
 _JOINED = "toolweave.joined"
 _CONVERSATION = "toolweave.conversation"
 _UNGATED = frozenset({"initialize", "ping"})
-
-
-class Conversations(Protocol):
-    """Who is told of changes: the handshake-era conversations that are open."""
-
-    def join(self, push: Push, *, conversation: str) -> Callable[[], None]:
-        """Tell `push` of every change from now on; returns what ends that."""
-        ...
 
 
 def sdk_server(

@@ -33,9 +33,9 @@ from toolweave.serve.jsonrpc import (
     encode_request,
     encode_result,
 )
-from toolweave.serve.request import Client, Json, Push, Request
+from toolweave.serve.request import Client, Conversations, Json, Request
 
-__all__ = ["MAX_REQUESTS", "Conversation", "Conversations", "Outlet"]
+__all__ = ["MAX_REQUESTS", "Conversation", "Outlet"]
 
 _log = logging.getLogger("toolweave.serve")
 _Reply: TypeAlias = Callable[[bytes | None], None]
@@ -58,14 +58,6 @@ class Outlet(Protocol):
 
     async def room(self) -> None:
         """Wait until the client has read enough of what was written; at once when it is gone."""
-        ...
-
-
-class Conversations(Protocol):
-    """Who is told of changes: the handshake-era conversations that are open."""
-
-    def join(self, push: Push, *, conversation: str) -> Callable[[], None]:
-        """Tell `push` of every change from now on; returns what ends that."""
         ...
 
 

@@ -14,8 +14,9 @@ from types import TracebackType
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from toolweave.serve.duplex.conversation import Conversation, Conversations
+from toolweave.serve.duplex.conversation import Conversation
 from toolweave.serve.endpoint import Endpoint
+from toolweave.serve.request import Conversations
 
 __all__ = ["ClientEnd", "Visits", "in_process"]
 

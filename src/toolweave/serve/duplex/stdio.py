@@ -19,10 +19,11 @@ import anyio
 import anyio.abc
 
 from toolweave.serve.codes import INVALID_REQUEST
-from toolweave.serve.duplex.conversation import Conversation, Conversations
+from toolweave.serve.duplex.conversation import Conversation
 from toolweave.serve.duplex.pipes import LineReader, LineWriter, standard_streams
 from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.jsonrpc import MAX_MESSAGE_BYTES, encode_error
+from toolweave.serve.request import Conversations
 
 __all__ = ["DRAIN_SECONDS", "serve_stdio"]
 
