@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.leftovers import Watch
+from tests.redis_server import redis_server, redis_url
+
+__all__ = ["redis_server", "redis_url"]  # fixtures
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 IN_CI = os.environ.get("CI") == "true"

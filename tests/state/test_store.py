@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.redis_server import NO_SERVER, RedisServer
 from toolweave.errors import StoreError
-from toolweave.state import Document, MemoryStore, SqliteStore, Store
+from toolweave.state import Document, MemoryStore, RedisStore, SqliteStore, Store
 from toolweave.state.sqlite import default_path
 
 pytestmark = pytest.mark.anyio
@@ -40,8 +42,23 @@ def in_a_file(clock: Clock) -> Store:
     return SqliteStore(default_path().with_name(f"{next(numbers)}.db"), clock=clock)
 
 
+@pytest.fixture(scope="session")
+def make(request: pytest.FixtureRequest, redis_server: RedisServer | None) -> StoreMaker:
+    """What makes an empty store of a kind."""
+    if request.param != "on a server":
+        return in_memory if request.param == "in memory" else in_a_file
+    if redis_server is None:
+        pytest.skip(NO_SERVER)
+    url = redis_server.url
+
+    def on_a_server(clock: Clock) -> Store:
+        return RedisStore(url, prefix=f"test_store-{os.getpid()}-{next(numbers)}", clock=clock)
+
+    return on_a_server
+
+
 numbers = itertools.count()
-every_store = pytest.mark.parametrize("make", [in_memory, in_a_file])
+every_store = pytest.mark.parametrize("make", ["in memory", "in a file", "on a server"], indirect=True)
 
 
 @every_store

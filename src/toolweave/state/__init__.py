@@ -8,12 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from toolweave.state.memory import MemoryStore
+from toolweave.state.opening import open_store
 from toolweave.state.store import Document, Store
 
 if TYPE_CHECKING:
+    from toolweave.state.redis import RedisStore
     from toolweave.state.sqlite import SqliteStore
 
-__all__ = ["Document", "MemoryStore", "SqliteStore", "Store"]
+__all__ = ["Document", "MemoryStore", "RedisStore", "SqliteStore", "Store", "open_store"]
 
 
 def __getattr__(name: str) -> Any:
@@ -21,4 +23,8 @@ def __getattr__(name: str) -> Any:
         from toolweave.state.sqlite import SqliteStore
 
         return SqliteStore
+    if name == "RedisStore":
+        from toolweave.state.redis import RedisStore
+
+        return RedisStore
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

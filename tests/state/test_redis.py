@@ -1,0 +1,565 @@
+"""What the store on a server does beyond the promises of every store: lost answers, lost servers, refusals."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+import redis
+
+from tests.redis_server import RedisServer
+from tests.state.proxy import Proxy
+from toolweave.errors import StoreError
+from toolweave.state import RedisStore
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "s3cret/word"
+IN_A_URL = "s3cret%2Fword"
+
+COUNT_UP = """
+import anyio, sys
+from toolweave.state import RedisStore
+
+async def main():
+    async with RedisStore(sys.argv[1]) as store:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        for _ in range(100):
+            written = None
+            while written is None:
+                found = await store.get("c", "n")
+                value, revision = (0, 0) if found is None else (found.value, found.revision)
+                written = await store.put("c", "n", value + 1, expect=revision)
+
+anyio.run(main)
+"""
+
+WITHOUT_THE_PACKAGE = """
+import anyio, sys
+sys.modules["redis"] = None
+from toolweave.errors import StoreError
+from toolweave.state import RedisStore, open_store
+
+try:
+    anyio.run(open_store("redis://me:s3cret@localhost/0").get, "c", "one")
+except StoreError as exc:
+    print(exc, exc.__context__)
+"""
+
+
+def client(url: str) -> Any:
+    kind: Any = redis.Redis
+    return kind.from_url(url)
+
+
+async def test_processes_that_share_a_server_lose_no_write(redis_url: str) -> None:
+    command = [sys.executable, "-c", COUNT_UP, redis_url]
+    counters = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    for counter in counters:
+        assert counter.stdout is not None
+        assert await anyio.to_thread.run_sync(counter.stdout.readline) == "ready\n"
+    for counter in counters:
+        assert counter.stdin is not None
+        counter.stdin.write("go\n")
+        counter.stdin.flush()
+    for counter in counters:
+        await anyio.to_thread.run_sync(counter.communicate)
+        assert counter.returncode == 0
+    async with RedisStore(redis_url) as store:
+        found = await store.get("c", "n")
+
+    assert found is not None
+    assert found.value == 300
+
+
+@pytest.mark.parametrize("answers", [1, 3])
+async def test_a_write_whose_answer_is_lost_is_done_once_and_told_its_revision(
+    redis_url: str, redis_server: RedisServer, answers: int
+) -> None:
+    database = redis_url.rpartition("/")[2]
+    async with (
+        Proxy.before(redis_server.port, b"EVAL") as proxy,
+        RedisStore(f"redis://127.0.0.1:{proxy.port}/{database}") as store,
+        RedisStore(redis_url) as other,
+    ):
+        first = await store.put("c", "n", 1)
+        proxy.to_lose = answers
+        second = await store.put("c", "n", 2, expect=first)
+        assert proxy.lost == answers
+        seen = await other.get("c", "n")
+        proxy.to_lose = answers
+        assert await store.delete("c", "n", expect=second)
+        proxy.to_lose = answers
+        assert not await store.delete("c", "n")
+        proxy.to_lose = answers
+        assert await store.get("c", "n") is None
+
+    assert seen is not None
+    assert (seen.value, seen.revision) == (2, second)
+
+
+async def test_a_write_that_was_done_does_not_undo_what_others_wrote_before_it_was_sent_again(
+    redis_url: str, redis_server: RedisServer
+) -> None:
+    database = redis_url.rpartition("/")[2]
+    written: list[int | None] = []
+    seen: int | None = None
+    async with (
+        Proxy.before(redis_server.port, b"mine") as proxy,
+        RedisStore(f"redis://127.0.0.1:{proxy.port}/{database}") as store,
+        RedisStore(redis_url) as other,
+    ):
+        await store.put("c", "n", "before")
+        proxy.to_lose = 1_000  # every answer, until the other has written
+
+        async def write() -> None:
+            written.append(await store.put("c", "n", "mine"))
+
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(write)
+                while seen is None:
+                    found = await other.get("c", "n")
+                    seen = found.revision if found is not None and found.value == "mine" else None
+                await other.put("c", "n", "theirs")
+                proxy.to_lose = 0
+        last = await other.get("c", "n")
+
+    assert proxy.lost >= 1
+    assert written == [seen]
+    assert last is not None
+    assert last.value == "theirs"
+
+
+async def test_a_write_that_never_gets_an_answer_says_that_it_may_have_been_done(
+    redis_url: str, redis_server: RedisServer
+) -> None:
+    async with Proxy.before(redis_server.port, b"EVAL") as proxy:
+        store = RedisStore(f"redis://127.0.0.1:{proxy.port}/{redis_url.rpartition('/')[2]}", wait_seconds=0.5)
+        proxy.to_lose = 1_000
+        with anyio.fail_after(60):
+            with pytest.raises(StoreError, match=r"cannot be reached .* not known whether the document was written"):
+                await store.put("c", "n", 1)
+            with pytest.raises(StoreError, match=r"is this its address\?$"):
+                await store.get("c", "n")
+
+
+async def test_a_server_that_is_started_again_is_waited_for_and_has_what_it_answered(tmp_path: Path) -> None:
+    with RedisServer(tmp_path, durable=True) as server:
+        async with RedisStore(server.url, wait_seconds=60) as store:
+            first = await store.put("c", "n", 1)
+            server.restart()
+            found = await store.get("c", "n")
+            server.kill()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(store.put, "c", "n", 2)
+                await anyio.lowlevel.checkpoint()
+                server.start()
+            last = await store.get("c", "n")
+
+    assert found is not None
+    assert (found.value, found.revision) == (1, first)
+    assert last is not None
+    assert last.value == 2
+
+
+async def test_a_server_that_forgot_everything_gives_no_revision_again(tmp_path: Path) -> None:
+    with RedisServer(tmp_path) as server:
+        async with RedisStore(server.url, wait_seconds=60) as store:
+            first = await store.put("c", "n", 1)
+            server.restart()
+            assert await store.get("c", "n") is None
+            second = await store.put("c", "n", 2)
+
+    assert first is not None
+    assert second is not None
+    assert second > first
+
+
+async def test_a_server_that_died_is_an_error_that_names_it_and_says_what_to_do(tmp_path: Path) -> None:
+    with RedisServer(tmp_path) as server:
+        url = server.url.replace("redis://", f"redis://:{IN_A_URL}@")
+        store = RedisStore(server.url, wait_seconds=0.2)
+        async with store:
+            await store.put("c", "n", 1)
+            server.kill()
+            with (
+                anyio.fail_after(60),
+                pytest.raises(StoreError, match=rf"{server.url} cannot be reached .* is it running"),
+            ):
+                await store.put("c", "n", 2)
+        with anyio.fail_after(60), pytest.raises(StoreError, match="cannot be reached") as raised:
+            await RedisStore(url).__aenter__()  # what was never there is not waited for
+
+    assert raised.value.__cause__ is None
+    assert raised.value.__context__ is None
+
+
+async def test_a_server_that_hangs_is_an_error_in_bounded_time_for_all_who_wait(tmp_path: Path) -> None:
+    refused: list[str] = []
+    with RedisServer(tmp_path) as server:
+        async with RedisStore(server.url, wait_seconds=0.5) as store:
+            server.pause()
+
+            async def write(number: int) -> None:
+                with pytest.raises(StoreError, match=r"did not answer for 0\.5 s") as raised:
+                    await store.put("c", str(number), number)
+                refused.append(str(raised.value))
+
+            with anyio.fail_after(60):
+                async with anyio.create_task_group() as tasks:
+                    for number in range(40):  # more than there are connections
+                        tasks.start_soon(write, number)
+            server.go_on()
+            later = RedisStore(server.url, wait_seconds=60)
+            assert await later.put("c", "n", 1) is not None
+
+    assert len(refused) == 40
+
+
+async def test_more_callers_than_connections_wait_for_one(redis_url: str) -> None:
+    async with RedisStore(redis_url) as store:
+        async with anyio.create_task_group() as tasks:
+            for number in range(200):
+                tasks.start_soon(store.put, "c", f"{number:03}", number)
+        found = await store.scan("c", limit=1_000)
+        connected = client(redis_url)
+        connections = [one for one in connected.client_list() if one["db"] == redis_url.rpartition("/")[2]]
+        connected.close()
+
+    assert [one.value for one in found] == list(range(200))
+    assert 1 < len(connections) <= 17
+
+
+async def test_cancelled_readers_leave_no_connection_behind_and_none_is_given_anothers_answer(redis_url: str) -> None:
+    async with RedisStore(redis_url) as store:
+        for number in range(50):
+            await store.put("c", str(number), number)
+        for turns in range(60):
+            async with anyio.create_task_group() as tasks:
+                for number in range(20):
+                    tasks.start_soon(store.get, "c", str(number))
+                for _ in range(turns % 12):
+                    await anyio.lowlevel.checkpoint()
+                tasks.cancel_scope.cancel()
+            with anyio.fail_after(60):
+                found = await store.get("c", str(turns % 50))
+            assert found is not None
+            assert found.value == turns % 50
+
+
+async def test_a_write_that_has_begun_is_finished_when_its_caller_is_cancelled(redis_url: str) -> None:
+    async with RedisStore(redis_url) as store:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(store.put, "c", "one", 1)
+            tasks.start_soon(store.put, "c", "two", 2)
+            await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+        found = await store.scan("c")
+
+    assert [one.value for one in found] == [1, 2]
+
+
+async def test_scripts_that_the_server_forgot_are_sent_again(redis_url: str) -> None:
+    connected = client(redis_url)
+    async with RedisStore(redis_url) as store:
+        await store.put("c", "n", 1)
+        connected.script_flush()
+        assert await store.put("c", "n", 2) is not None
+        connected.script_flush()
+        assert [one.value for one in await store.scan("c")] == [2]
+    connected.close()
+
+
+async def test_ten_thousand_documents_are_read_in_pages_and_at_once(redis_url: str) -> None:
+    async with RedisStore(redis_url) as store:
+
+        async def write(start: int) -> None:
+            for number in range(start, 10_000, 20):
+                await store.put("c", f"{number:05}", number)
+
+        async with anyio.create_task_group() as tasks:
+            for start in range(20):
+                tasks.start_soon(write, start)
+        await store.put("other", "00000", None)
+        paged: list[int] = []
+        after = ""
+        while page := await store.scan("c", after=after, limit=333):
+            paged.extend(one.value for one in page)
+            after = page[-1].key
+        whole = await store.scan("c", limit=20_000)
+
+    assert paged == list(range(10_000))
+    assert [one.value for one in whole] == paged
+
+
+async def test_large_documents_come_in_as_many_portions_as_they_need(redis_url: str) -> None:
+    async with RedisStore(redis_url) as store:
+        for number in range(8):
+            await store.put("c", str(number), f"{number}" * 600_000)
+        found = await store.scan("c", limit=7)
+
+    assert [one.key for one in found] == list("0123456")
+    assert {len(one.value) for one in found} == {600_000}
+
+
+async def test_what_expired_is_passed_over_and_swept_a_portion_at_a_time(redis_url: str) -> None:
+    now = 1_000.0
+    connected = client(redis_url)
+    async with RedisStore(redis_url, clock=lambda: now) as store:
+        for number in range(1_200):
+            await store.put("c", f"{number:04}", number, ttl=10)
+        await store.put("c", "last", "kept")
+        now += 10
+        assert [one.key for one in await store.scan("c", limit=1)] == ["last"]
+        before = connected.hlen("{toolweave}:documents")
+        await store.put("c", "0700", "new", expect=0)  # in the place of one that is not swept yet
+        after = connected.hlen("{toolweave}:documents")
+        for _ in range(30):
+            await store.delete("c", "none")
+        found = await store.scan("c")
+
+        assert before == 1_201
+        assert 1_100 < after < before
+        assert [(one.key, one.value) for one in found] == [("0700", "new"), ("last", "kept")]
+        assert connected.hlen("{toolweave}:documents") == connected.zcard("{toolweave}:order") == 2
+        assert connected.zcard("{toolweave}:expiring") == 0
+    connected.close()
+
+
+async def test_without_a_clock_the_servers_time_counts(redis_url: str) -> None:
+    connected = client(redis_url)
+    seconds, _ = connected.time()
+    async with RedisStore(redis_url) as store:
+        await store.put("c", "short", 1, ttl=0.001)
+        await store.put("c", "long", 1, ttl=1_000)
+        with anyio.fail_after(60):
+            while await store.get("c", "short") is not None:
+                await anyio.lowlevel.checkpoint()
+        found = await store.get("c", "long")
+    connected.close()
+
+    assert found is not None
+    assert found.expires_at is not None
+    assert seconds + 1_000 <= found.expires_at < seconds + 2_000
+
+
+async def test_collections_that_look_alike_are_kept_apart(redis_url: str) -> None:
+    async with RedisStore(redis_url) as store, RedisStore(redis_url, prefix="else") as other:
+        for collection, key in [
+            ("a", "b/c"),
+            ("a/b", "c"),
+            ("a:b", ""),
+            ("1:a", ":"),
+            ("", "a"),
+            ("ä", "\x00"),
+            ("a", ""),
+        ]:
+            await store.put(collection, key, [collection, key])
+
+        assert [one.key for one in await store.scan("a")] == ["", "b/c"]
+        assert [one.value for one in await store.scan("a:b")] == [["a:b", ""]]
+        assert [one.value for one in await store.scan("ä")] == [["ä", "\x00"]]
+        assert await other.scan("a") == []
+
+
+async def test_keys_come_in_the_order_of_code_points(redis_url: str) -> None:
+    keys = ["", "A", "a", "a\x00", "ab", "ä", "ÿ", "Ā", "\uffff", "\U0001f600", "\U0010ffff"]
+    async with RedisStore(redis_url) as store:
+        for key in reversed(keys):
+            await store.put("c", key, None)
+
+        assert [one.key for one in await store.scan("c")] == sorted(keys)
+        assert [one.key for one in await store.scan("c", prefix="a")] == ["a", "a\x00", "ab"]
+        assert [one.key for one in await store.scan("c", prefix="a", after="B")] == ["a", "a\x00", "ab"]
+        assert [one.key for one in await store.scan("c", prefix="a", after="b")] == []
+        assert await store.scan("c", limit=0) == []
+
+
+async def test_a_key_that_is_no_text_is_refused_by_name(redis_url: str) -> None:
+    async with RedisStore(redis_url) as store:
+        with pytest.raises(StoreError, match="no valid Unicode text"):
+            await store.put("c", "\ud800", 1)
+        with pytest.raises(StoreError, match="no valid Unicode text"):
+            await store.scan("\ud800")
+
+
+async def test_event_loops_in_threads_share_a_store(redis_url: str) -> None:
+    store = RedisStore(redis_url)
+
+    async def write(number: int) -> None:
+        if number % 2:
+            async with store:
+                await write_some(number)
+        else:
+            await write_some(number)
+
+    async def write_some(number: int) -> None:
+        for count in range(20):
+            await store.put("c", f"{number}-{count:02}", count)
+            await store.delete("c", f"{number}-{count - 1:02}")
+
+    workers = [threading.Thread(target=anyio.run, args=(write, number)) for number in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        await anyio.to_thread.run_sync(worker.join)
+
+    assert [found.key for found in await store.scan("c")] == [f"{number}-19" for number in range(4)]
+    assert repr(store).endswith(" closed>")
+
+
+async def test_a_store_is_used_again_after_it_was_left_and_leaves_no_connection_open(redis_url: str) -> None:
+    connected = client(redis_url)
+    store = RedisStore(redis_url)
+    await store.close()
+    async with store:
+        await store.put("c", "n", 1)
+        assert repr(store).endswith(" open>")
+        await store.close()
+        assert await store.get("c", "n") is not None
+    async with store:
+        assert await store.get("c", "n") is not None
+    assert await store.get("c", "n") is not None  # without being entered
+    assert repr(store).endswith(" closed>")
+    del store
+    gc.collect()
+    with anyio.fail_after(60):
+        while len([one for one in connected.client_list() if one["db"] == redis_url.rpartition("/")[2]]) > 1:
+            await anyio.lowlevel.checkpoint()
+    connected.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "user", "message"),
+    [
+        ({"requirepass": SECRET}, "", r"wants a password: redis://:PASSWORD@host:port/0"),
+        ({"requirepass": SECRET}, ":wr0ng-s3cret@", "refuses the user or the password"),
+        ({}, f":{IN_A_URL}@", "has no password: take it out of the address"),
+        (
+            {"user": "wr0ng-s3cret on nopass +@connection"},
+            "wr0ng-s3cret:x@",
+            "does not let this user do it: allow EVAL",
+        ),
+        ({"maxmemory": "1mb"}, "", "is full and takes no more: raise its maxmemory"),
+        ({"min-replicas-to-write": "1"}, "", "too few of its replicas"),
+        ({"replicaof": "127.0.0.1 1"}, "", "is a replica, which takes no writes: give the address of the primary"),
+        ({"databases": "1"}, "", "has no database of this number"),
+    ],
+)
+async def test_a_server_that_refuses_says_why_and_no_secret(
+    tmp_path: Path, options: dict[str, str], user: str, message: str
+) -> None:
+    with RedisServer(tmp_path, options=options) as server:
+        url = f"redis://{user}127.0.0.1:{server.port}/{1 if 'databases' in options else 0}"
+        store = RedisStore(url)
+        with anyio.fail_after(60), pytest.raises(StoreError, match=message) as raised:
+            async with store:
+                await store.put("c", "n", "x")
+
+    shown = "".join(traceback.format_exception(raised.value)) + "".join(
+        traceback.TracebackException.from_exception(raised.value, capture_locals=True).format()
+    )
+    assert store.place in str(raised.value)
+    assert repr(store).startswith(f"<RedisStore {store.place}")
+    assert "not known whether" not in str(raised.value)
+    source = [f"{url!r}", f"{options!r}", f"{user!r}"]  # the test's own variables
+    for line in source:
+        shown = shown.replace(line, "")
+    assert "s3cret" not in shown
+
+
+async def test_a_full_server_still_deletes_and_takes_more_then(tmp_path: Path) -> None:
+    with RedisServer(tmp_path) as server:
+        connected = client(server.url)
+        async with RedisStore(server.url) as store:
+            for number in range(20):
+                await store.put("c", str(number), "x" * 10_000)
+            connected.config_set("maxmemory", "1000")
+            with pytest.raises(StoreError, match="is full"):
+                await store.put("c", "more", 1)
+            assert await store.delete("c", "1")
+            assert await store.get("c", "more") is None
+            assert len(await store.scan("c", limit=50)) == 19
+            connected.config_set("maxmemory", "0")
+            assert await store.put("c", "more", 1) is not None
+        connected.close()
+
+
+async def test_a_server_that_cannot_save_says_so(tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    with RedisServer(folder) as server:
+        connected = client(server.url)
+        connected.config_set("save", "3600 1")
+        folder.rmdir()
+        connected.bgsave()
+        with anyio.fail_after(60):
+            while connected.info("persistence")["rdb_last_bgsave_status"] == "ok":
+                await anyio.lowlevel.checkpoint()
+        connected.close()
+        with pytest.raises(StoreError, match="cannot save to its disk and takes no writes: its log says why"):
+            await RedisStore(server.url).put("c", "n", 1)
+
+
+async def test_a_node_of_a_cluster_holds_all_of_a_store(tmp_path: Path) -> None:
+    with RedisServer(tmp_path, options={"cluster-enabled": "yes"}) as server:
+        connected = client(server.url)
+        connected.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)  # it is ready a moment later
+        async with RedisStore(server.url, wait_seconds=60) as store:
+            revision = await store.put("c", "n", 1, ttl=1_000)
+            assert [one.value for one in await store.scan("c")] == [1]
+            assert await store.delete("c", "n", expect=revision)
+            slots = {connected.execute_command("CLUSTER KEYSLOT", name) for name in connected.keys("*")}
+        connected.close()
+
+    assert len(slots) == 1
+
+
+@pytest.mark.parametrize("prefix", ["", "a{b", "}"])
+async def test_a_prefix_that_would_tear_the_keys_apart_is_refused(prefix: str) -> None:
+    with pytest.raises(ValueError, match="a prefix is a text without braces"):
+        RedisStore("redis://localhost", prefix=prefix)
+
+
+async def test_an_option_of_the_address_that_nobody_knows_is_an_error(redis_url: str) -> None:
+    with pytest.raises(StoreError, match=r"an option that is not understood.*'colour'"):
+        await RedisStore(f"{redis_url}?colour=red").get("c", "n")
+    with pytest.raises(StoreError, match="an option of its address has a wrong value"):
+        await RedisStore(f"{redis_url}?socket_timeout=red").get("c", "n")
+
+
+async def test_a_unix_socket_is_an_address_too(tmp_path: Path) -> None:
+    path = Path(os.path.relpath(tmp_path)) / "s"
+    with RedisServer(tmp_path, options={"unixsocket": "s"}):
+        async with RedisStore(f"unix://{path.absolute()}?db=2") as store:
+            await store.put("c", "n", 1)
+            found = await store.get("c", "n")
+
+    assert found is not None
+    assert found.value == 1
+
+
+def test_without_the_package_it_is_said_how_to_install_it() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_THE_PACKAGE], capture_output=True, text=True, check=True)
+
+    assert done.stdout == (
+        "redis://localhost:6379/0 needs the package redis: pip install 'toolweave[distributed]' None\n"
+    )
+
+
+def test_importing_the_room_imports_no_client() -> None:
+    look = "import sys, toolweave.state, toolweave.state.redis; print('redis' in sys.modules, 'sqlite3' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "False False\n"
