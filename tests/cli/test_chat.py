@@ -5,10 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-import shutil
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 
@@ -17,6 +14,7 @@ import anyio.to_thread
 import pytest
 
 from tests.cli.command import COMMAND, Done, on_terminal, toolweave, write_config
+from tests.cli.tmux import Tmux, open_tmux
 from tests.models.fake_openai import KEY, call, chat_turn, fake_openai, said
 from tests.servers.fixtures import echo_command, fault_command
 
@@ -297,36 +295,10 @@ def without_times(text: str) -> list[str]:
     return [line for line in lines if line not in ("", ">")]
 
 
-class Tmux:
-    """A terminal of tmux's, on a server of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self._command = ["tmux", "-S", str(folder / "tmux"), "-f", "/dev/null"]
-
-    def do(self, *words: str) -> str:
-        """Give tmux a command; return what it prints."""
-        return subprocess.run([*self._command, *words], capture_output=True, text=True, timeout=30, check=True).stdout
-
-    def wait_for(self, text: str) -> str:
-        """Look at the screen until it shows a text; return the screen."""
-        deadline = time.monotonic() + 60
-        while text not in (shown := self.do("capture-pane", "-p")):
-            assert time.monotonic() < deadline, f"{text!r} never came; shown was:\n{shown}"
-        return shown
-
-    def type(self, text: str) -> None:
-        """Type a line."""
-        self.do("send-keys", "-l", text)
-        self.do("send-keys", "Enter")
-
-
 @pytest.fixture
 def tmux(tmp_path: Path) -> Generator[Tmux]:
-    if shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed")
-    terminal = Tmux(tmp_path)
-    yield terminal
-    subprocess.run([*terminal._command, "kill-server"], capture_output=True, timeout=30, check=False)
+    with open_tmux(tmp_path) as terminal:
+        yield terminal
 
 
 def test_a_conversation_in_tmux_looks_as_it_should(tmux: Tmux, folder: Path, config: Path) -> None:

@@ -30,11 +30,11 @@ class Received:
 
 @dataclass(frozen=True)
 class Answer:
-    """What goes back: pieces of a body, each sent at once, and what happens after them."""
+    """What goes back: pieces of a body, each sent at once, events waited for between them, and what happens after."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    pieces: Sequence[bytes] = ()
+    pieces: Sequence[bytes | asyncio.Event] = ()
     then: Literal["end", "drop", "hang"] = "end"
 
 
@@ -125,7 +125,9 @@ async def _write(
     lines += [f"{name}: {value}" for name, value in headers.items()]
     writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
     for piece in answer.pieces:
-        if piece:
+        if isinstance(piece, asyncio.Event):
+            await piece.wait()
+        elif piece:
             writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             await writer.drain()
             await asyncio.sleep(0)

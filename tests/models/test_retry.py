@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -49,6 +50,11 @@ def test_impossible_policies_are_refused(options: dict[str, int]) -> None:
         ({"retry-after-ms": "250", "retry-after": "3"}, 0.25),
         ({"retry-after": "Thu, 01 Jan 1970 00:01:40 GMT"}, 40.0),
         ({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0.0),
+        ({"retry-after": "Thursday, 01-Jan-70 00:01:40 GMT"}, 40.0),
+        ({"retry-after": "Thu, 01 Jan 99999999999999999999 00:01:40 GMT"}, None),
+        ({"retry-after": "Thu, 01 Jan 1970 00:01:40 +999999"}, None),
+        ({"retry-after": "Thu, 99 Foo 1970 00:01:40 GMT"}, None),
+        ({"retry-after": ""}, None),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "-5"}, None),
         ({"retry-after": "nan"}, None),
@@ -57,3 +63,16 @@ def test_impossible_policies_are_refused(options: dict[str, int]) -> None:
 )
 def test_the_wait_that_an_answer_asks_for_is_read(headers: Mapping[str, str], seconds: float | None) -> None:
     assert retry_after(headers, now=lambda: 60.0) == seconds
+
+
+@pytest.mark.parametrize("text", ["Thu, 01 Jan 1970 00:01:40 -0000", "Thu Jan  1 00:01:40 1970"])
+def test_a_date_that_names_no_zone_is_universal_time_wherever_it_is_read(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert retry_after({"retry-after": text}, now=lambda: 60.0) == 40.0
+    finally:
+        monkeypatch.undo()
+        time.tzset()

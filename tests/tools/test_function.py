@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import functools
 import logging
@@ -233,6 +234,20 @@ async def test_cancellation_goes_through() -> None:
         await wait.execute()
 
     assert scope.cancelled_caught
+
+
+async def test_a_function_that_waited_for_what_was_cancelled_has_failed_and_cancels_nobody() -> None:
+    @tool
+    async def wait() -> None:
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+
+    async with anyio.create_task_group() as tasks:
+        result = await wait.execute()
+        assert not tasks.cancel_scope.cancel_called
+        assert result.require_error().kind is ErrorKind.EXECUTION_FAILED
+        assert result.text == "tool 'wait' failed: what it waited for was cancelled"
 
 
 @pytest.mark.requirement("R46", "R94", "C10")

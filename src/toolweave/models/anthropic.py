@@ -13,6 +13,7 @@ from toolweave.models.anthropic_messages import PROVIDER, tools_used, wire_messa
 from toolweave.models.anthropic_turn import TurnReader
 from toolweave.models.base import ModelEvent, ModelRequest
 from toolweave.models.http import BODY, Api, Revealing
+from toolweave.models.messages import AssistantMessage
 from toolweave.models.retry import Retry, with_retries
 from toolweave.schema.dialects import lower
 from toolweave.tools.anthropic_forms import anthropic_text
@@ -115,11 +116,12 @@ class AnthropicModel:
         await self.aclose()
 
     async def _attempt(self, request: ModelRequest, tools: WireTools, body: bytes) -> AsyncGenerator[ModelEvent, None]:
-        turn = TurnReader(tools.call_name)
+        taken = {call.id for one in request.messages if isinstance(one, AssistantMessage) for call in one.tool_calls}
+        turn = TurnReader(tools.call_name, taken=taken)
         async with aclosing(self._api.events(_PATH, body, timeout=request.settings.timeout)) as events:
             async for event in events:
                 members = self._api.decode(event.data)
-                if event.type == "error" or members.get("type") == "error":
+                if event.type == "error" or members.get("type", "error") == "error":
                     raise self._api.refusal(members)
                 try:
                     ours = turn.take_whole(members) if event.type == BODY else turn.take(members)

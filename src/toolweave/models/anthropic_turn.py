@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -58,9 +58,10 @@ class TurnReader:
         complete: Whether the turn has come to its end.
     """
 
-    def __init__(self, exposed: Callable[[str], str]) -> None:
+    def __init__(self, exposed: Callable[[str], str], *, taken: Collection[str] = ()) -> None:
         self.complete = False
         self._exposed = exposed
+        self._ids = set(taken)
         self._blocks: dict[int, _Block] = {}
         self._usage: dict[str, int] = {}
         self._stop_reason: str | None = None
@@ -126,12 +127,18 @@ class TurnReader:
                 block.signature = _text(raw, "signature")
                 return _thinking_delta(block, _text(raw, "thinking"))
             case "tool_use":
-                block.id, block.name = _text(raw, "id") or fresh_id(), self._exposed(_text(raw, "name"))
+                block.id, block.name = self._free_id(_text(raw, "id")), self._exposed(_text(raw, "name"))
                 events: list[ModelEvent] = [ToolCallStarted(id=block.id, name=block.name)]
                 whole = raw.get("input")  # some servers write no deltas
                 return events + _arguments_delta(block, json_text(whole)) if whole else events
             case _:
                 return []
+
+    def _free_id(self, given: str) -> str:
+        if not given or given in self._ids:  # some servers count from zero in every turn
+            given = fresh_id()
+        self._ids.add(given)
+        return given
 
     def _delta(self, block: _Block, delta: Mapping[str, Any]) -> list[ModelEvent]:
         match delta.get("type"):

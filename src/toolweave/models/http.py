@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote_plus, urlsplit, urlunsplit
 
 import msgspec
 
@@ -36,6 +36,7 @@ _CONNECT_SECONDS = 15.0
 _IDLE_SECONDS = 30.0
 _DRAIN_SECONDS = 0.5
 _MAX_ERROR_BYTES = 64 * 1024
+_EXCERPT = 200
 _MASK = "***"
 _SHORTEST_SECRET = 6
 _SECRET_NAME = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
@@ -58,7 +59,10 @@ class Api:
     """
 
     def __init__(self, base_url: str, *, model: str, headers: Mapping[str, str | Revealing]) -> None:
-        parts = urlsplit(base_url)
+        try:
+            parts = urlsplit(base_url)
+        except ValueError as exc:
+            raise ValueError(f"model {model!r}: base_url is no URL: {exc}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"model {model!r}: base_url must be an http:// or https:// URL")
         if "@" in parts.netloc:
@@ -67,13 +71,7 @@ class Api:
         self.host = parts.hostname
         self._parts = parts
         self._headers = {name.lower(): _plain(model, name, value) for name, value in headers.items()}
-        self._secrets = tuple(
-            part
-            for name, value in self._headers.items()
-            if _SECRET_NAME.search(name)
-            for part in sorted({value, value.rpartition(" ")[2]}, key=len, reverse=True)
-            if len(part) >= _SHORTEST_SECRET
-        )
+        self._secrets = _secrets([*self._headers.items(), *parse_qsl(parts.query)])
         self._client: httpx2.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -99,15 +97,18 @@ class Api:
                 content=body,
                 headers={"content-type": "application/json", **self._headers},
                 timeout=httpx2.Timeout(timeout, connect=min(timeout, _CONNECT_SECONDS)),
+                extensions=self._target(path),
             ) as response:
                 if not response.is_success:
                     raise await self._refused(response)
                 async for event in self._answer(response):
                     yield event
+            return
         except httpx2.TimeoutException as exc:
-            raise self._silent(exc, timeout) from exc
-        except httpx2.HTTPError as exc:
-            raise self._broken(exc) from exc
+            failed = self._silent(exc, timeout)
+        except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
+            failed = self._broken(exc)
+        raise failed  # out here, since the library's exception holds the request with all its headers
 
     async def drain(self, events: AsyncGenerator[Event, None]) -> None:
         """Read what little follows the end of a turn, so that the connection can carry the next one."""
@@ -125,13 +126,11 @@ class Api:
 
     def refusal(self, body: Any, *, status: int | None = None, wait: float | None = None) -> ModelError:
         """Return the error for what the provider said, in a stream or as an answer, secrets masked."""
-        error = refusal(self.model, body, status=status, retry_after=wait)
-        text = self.redact(error.message)
-        return ModelError(text, model=self.model, kind=error.kind, status=error.status, retry_after=wait)
+        return refusal(self.model, body, status=status, retry_after=wait, redact=self.redact)
 
     def protocol(self, message: str) -> ModelError:
         """Return the error for an answer that is not what this API sends."""
-        return ModelError(self.redact(short(message)), model=self.model, kind="protocol")
+        return ModelError(short(self.redact(message)), model=self.model, kind="protocol")
 
     def broken_off(self) -> ModelError:
         """Return the error for a stream that ended before the turn did."""
@@ -146,9 +145,9 @@ class Api:
         try:
             value = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-            raise self.protocol(f"an event is no JSON: {data[:80].decode('utf-8', 'replace')!r}") from exc
+            raise self.protocol(f"an event is no JSON: {self._beginning(data)}") from exc
         if not isinstance(value, dict):
-            raise self.protocol(f"an event is no JSON object: {data[:80].decode('utf-8', 'replace')!r}")
+            raise self.protocol(f"an event is no JSON object: {self._beginning(data)}")
         return value  # pyright: ignore[reportUnknownVariableType] - any JSON object
 
     async def aclose(self) -> None:
@@ -167,9 +166,19 @@ class Api:
             self._client, self._loop = httpx2.AsyncClient(limits=limits, headers=headers), loop
         return self._client
 
-    def _endpoint(self, path: str) -> str:
+    def _endpoint(self, path: str, query: str = "") -> str:
         whole = f"{self._parts.path.rstrip('/')}/{path}"
-        return urlunsplit((self._parts.scheme, self._parts.netloc, whole, self._parts.query, ""))
+        return urlunsplit((self._parts.scheme, self._parts.netloc, whole, query, ""))
+
+    def _target(self, path: str) -> dict[str, bytes]:
+        """Return what asks for the path with the query, which the library would put into its log with the URL."""
+        import httpx2
+
+        query = self._parts.query
+        return {"target": httpx2.URL(self._endpoint(path, query)).raw_path} if query else {}
+
+    def _beginning(self, data: bytes) -> str:
+        return repr(self.redact(data[:_MAX_ERROR_BYTES].decode("utf-8", "replace"))[:_EXCERPT])
 
     async def _answer(self, response: httpx2.Response) -> AsyncGenerator[Event, None]:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -177,8 +186,8 @@ class Api:
             yield Event(BODY, await self._body(response, MAX_EVENT_BYTES))
             return
         if kind not in ("text/event-stream", ""):
-            text = (await self._body(response, _MAX_ERROR_BYTES, cut=True)).decode("utf-8", "replace")
-            raise self.protocol(f"expected an event stream from {self.url}, not {kind}: {text[:200]!r}")
+            text = self._beginning(await self._body(response, _MAX_ERROR_BYTES, cut=True))
+            raise self.protocol(f"expected an event stream from {self.url}, not {kind}: {text}")
         parser, size = EventParser(MAX_EVENT_BYTES), 0
         async for piece in response.aiter_bytes():
             size += len(piece)
@@ -220,10 +229,12 @@ class Api:
         text = f"{self.url} gave no sign of life for {timeout:g} s; `ModelSettings.timeout` sets how long to wait"
         return ModelError(text, model=self.model, kind="timeout")
 
-    def _broken(self, exc: httpx2.HTTPError) -> ModelError:
+    def _broken(self, exc: httpx2.HTTPError | httpx2.InvalidURL) -> ModelError:
         import httpx2
 
-        why = self.redact(short(str(exc) or type(exc).__name__))
+        why = short(self.redact(str(exc) or type(exc).__name__))
+        if isinstance(exc, httpx2.InvalidURL):
+            return ModelError(f"{self.url} is no URL: {why}", model=self.model, kind="invalid_request")
         if isinstance(exc, httpx2.ConnectError):
             text = f"cannot reach {self.url}: {why}; is the server running, and is the URL right?"
         elif isinstance(exc, httpx2.TransportError):
@@ -234,6 +245,18 @@ class Api:
 
     def __repr__(self) -> str:
         return f"Api({self.url!r})"
+
+
+def _secrets(members: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Return what of headers and of a query must not be seen, the longest first."""
+    found = {
+        part
+        for name, value in members
+        if _SECRET_NAME.search(name)
+        for part in (value, value.rpartition(" ")[2], quote_plus(value))
+        if len(part) >= _SHORTEST_SECRET
+    }
+    return tuple(sorted(found, key=len, reverse=True))
 
 
 def _plain(model: str, name: str, value: str | Revealing) -> str:

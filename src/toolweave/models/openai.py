@@ -18,6 +18,7 @@ from toolweave.models.openai_chat import ChatTurn, chat_form, chat_messages
 from toolweave.models.openai_responses import ResponsesTurn, responses_form, responses_input
 from toolweave.models.retry import Retry, with_retries
 from toolweave.schema.dialects import lower
+from toolweave.sse import Event
 from toolweave.tools.arguments import encode
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.wire_tools import ToolWriter, WireTools
@@ -190,23 +191,32 @@ class OpenAICompatibleModel:
         path = "responses" if self._responses else "chat/completions"
         async with aclosing(self._api.events(path, body, timeout=timeout)) as events:
             done = False
-            async for event in events:
+            async for event in self._until_broken(events, turn):
                 done = event.data == _DONE
                 if not done:
-                    for one in self._taken(turn, event.data):
+                    for one in self._taken(turn, event):
                         yield one
                     done = turn.complete and isinstance(turn, ResponsesTurn)  # of a chat the usage is still to come
                 if done:
                     await self._api.drain(events)
                     break
-        if not (done or turn.complete):
+        if not turn.complete and (turn.empty or not done):
             raise self._api.broken_off()
         for one in turn.finish():
             yield one
 
-    def _taken(self, turn: _Turn, data: bytes) -> Iterator[ModelEvent]:
-        chunk = self._api.decode(data)
-        if isinstance(turn, ChatTurn) and chunk.get("error"):
+    async def _until_broken(self, events: AsyncGenerator[Event, None], turn: _Turn) -> AsyncGenerator[Event, None]:
+        """Yield the events; that nothing follows a turn which has said its end is no failure."""
+        try:
+            async for event in events:
+                yield event
+        except ModelError as exc:
+            if not (turn.complete and exc.kind in ("timeout", "unreachable")):
+                raise
+
+    def _taken(self, turn: _Turn, event: Event) -> Iterator[ModelEvent]:
+        chunk = self._api.decode(event.data)
+        if "response" not in chunk and "choices" not in chunk and (chunk.get("error") or event.type == "error"):
             raise self._api.refusal(chunk)
         yield from turn.take(chunk)
         if isinstance(turn, ResponsesTurn) and turn.failure is not None:

@@ -120,8 +120,19 @@ class _Call:
     pieces: list[str] = field(default_factory=list[str])
     told: bool = False
 
-    def is_whole(self) -> bool:
-        return bool(self.pieces) and read_arguments("".join(self.pieces))[1] is None
+    def goes_on(self, given: str | None, index: int | None, name: str, text: str) -> bool:
+        """Tell whether a piece that says the name again, as some servers do with each, is no call of its own."""
+        same = self.given == given and (given is not None or index is not None)
+        return (
+            same
+            and self.name == name
+            and (not text or not self.is_whole() or (given is not None and self.is_whole(text)))
+        )
+
+    def is_whole(self, text: str | None = None) -> bool:
+        """Tell whether the arguments are complete, and, with a text, whether they are that text."""
+        joined = "".join(self.pieces)
+        return bool(joined) and text in (None, joined) and read_arguments(joined)[1] is None
 
 
 class ChatTurn:
@@ -144,6 +155,11 @@ class ChatTurn:
         self._refused = False
         self._stop = ""
         self._usage = Usage()
+
+    @property
+    def empty(self) -> bool:
+        """Nothing was said so far."""
+        return not (self._text or self._calls or self._thoughts)
 
     def take(self, chunk: Mapping[str, Any]) -> Iterator[ModelEvent]:
         """Yield the events of one chunk, or of a whole completion."""
@@ -209,42 +225,35 @@ class ChatTurn:
         function = piece.get("function")
         said = cast("dict[str, Any]", function) if isinstance(function, dict) else {}
         name, arguments = said.get("name"), said.get("arguments")
-        call = self._call(piece, name if isinstance(name, str) else "")
+        text = arguments if isinstance(arguments, str) else "" if arguments is None else json_text(arguments)
+        call = self._call(piece, name if isinstance(name, str) else "", text)
         if not call.name and isinstance(name, str):
             call.name = name
         if call.name:
             yield from self._tell(call)
-        if arguments is None or arguments == "":
+        if not text or (name and call.is_whole(text)):  # some servers tell the whole call once more at its end
             return
-        text = arguments if isinstance(arguments, str) else json_text(arguments)
         call.pieces.append(text)
         if call.told:
             yield ToolCallDelta(id=call.id, arguments=text)
 
-    def _call(self, piece: Mapping[str, Any], name: str) -> _Call:
+    def _call(self, piece: Mapping[str, Any], name: str, text: str) -> _Call:
         """Return the call that a piece belongs to."""
         given = piece.get("id")
         given = given if isinstance(given, str) and given else None
         index = piece.get("index") if isinstance(piece.get("index"), int) else None
-        known = self._known(given, index, name)
-        if known is None:
+        known = self._of(given, index)
+        if known is None or (name and known.name and not known.goes_on(given, index, name, text)):
             known = _Call(id=self._free_id(given), given=given, index=index)
             self._calls.append(known)
         return known
 
-    def _known(self, given: str | None, index: int | None, name: str) -> _Call | None:
-        """Return the open call of this id, of this index, or the last one; a new name begins a new call."""
-        by_id = next((call for call in self._calls if given is not None and call.given == given), None)
-        if by_id is not None:
-            return by_id
-        if index is not None:
-            known = next((call for call in reversed(self._calls) if call.index == index), None)
-        else:
-            known = self._calls[-1] if self._calls else None
-        if known is None or not name or not known.name:
-            return known
-        # a name where there is one already: another call, unless a server says the name with every piece
-        return None if given is not None or index is None or known.name != name or known.is_whole() else known
+    def _of(self, given: str | None, index: int | None) -> _Call | None:
+        """Return the last call of this id and index, of this index, of this id, or the last one."""
+        last = self._calls[::-1]
+        of_index = [call for call in last if index is None or call.index == index]
+        of_id = [call for call in of_index if given is not None and call.given == given]
+        return next(iter(of_id or of_index), None)
 
     def _free_id(self, given: str | None) -> str:
         if given is None or given in self._ids:  # some servers count from zero in every turn
@@ -267,4 +276,4 @@ class ChatTurn:
 
 
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) and value >= 0 else 0
+    return value if type(value) is int and value >= 0 else 0

@@ -131,7 +131,13 @@ class ResponsesTurn:
         self._ids = set(taken)
         self._items: dict[int, Mapping[str, Any]] = {}
         self._calls: dict[int, str] = {}
+        self._pieces: dict[int, list[str]] = {}
         self._response: Mapping[str, Any] = {}
+
+    @property
+    def empty(self) -> bool:
+        """No part of the response is there so far."""
+        return not self._items
 
     def take(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
         """Yield the events of one event of the stream, or of a whole response."""
@@ -146,6 +152,7 @@ class ResponsesTurn:
             yield from self._begin(index, _members(event.get("item")))
         elif kind == "response.function_call_arguments.delta":
             if index in self._calls and isinstance(delta, str) and delta:
+                self._pieces.setdefault(index, []).append(delta)
                 yield ToolCallDelta(id=self._calls[index], arguments=delta)
         elif kind == "response.output_item.done":
             self._items[index] = _members(event.get("item"))
@@ -182,8 +189,9 @@ class ResponsesTurn:
         self._response, self.complete = response, True
         if response.get("status") == "failed" or response.get("error"):
             self.failure = {"error": response.get("error")}
-        if not self._items:  # a server that tells no single items
-            self._items = {index: _members(item) for index, item in enumerate(_list(response.get("output")))}
+        output = _list(response.get("output"))
+        if len(output) > len(self._items):  # a server that does not tell of every single item
+            self._items = {index: _members(item) for index, item in enumerate(output)}
 
     def _reason(self, parts: list[AssistantPart], refused: bool) -> StopReason:
         if self._response.get("status") == "incomplete":
@@ -204,7 +212,7 @@ class ResponsesTurn:
         yield ToolCallStarted(id=given, name=self._wire.call_name(str(item.get("name") or "")))
 
     def _call(self, index: int, item: Mapping[str, Any]) -> ToolCallPart:
-        given = item.get("arguments")
+        given = item.get("arguments") or "".join(self._pieces.get(index, []))
         arguments, malformed = read_arguments(given if isinstance(given, str) else json_text(given))
         name = self._wire.call_name(str(item.get("name") or ""))
         return ToolCallPart(
@@ -229,4 +237,4 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) and value >= 0 else 0
+    return value if type(value) is int and value >= 0 else 0

@@ -25,7 +25,7 @@ from toolweave.models.base import (
     Usage,
 )
 from toolweave.models.pydantic_ai_messages import PROVIDER, our_message, wire_history
-from toolweave.models.refusal import refusal, short
+from toolweave.models.refusal import refusal, short, without_secrets
 from toolweave.tools.arguments import json_text
 from toolweave.tools.wire_tools import ToolWriter, WireTool, WireTools
 
@@ -90,10 +90,12 @@ class PydanticAIModel:
         try:
             async for event in self._events(request):
                 yield event
+            return
         except ModelError:
             raise
-        except Exception as exc:
-            raise self._error(exc, request.settings.timeout) from exc
+        except Exception as exc:  # boundary: any provider's library
+            failed = self._error(exc, request.settings.timeout)
+        raise failed  # out here, since such an exception may hold the request with its key
 
     async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         # seconds of importing, which nothing else should wait for
@@ -151,11 +153,11 @@ class PydanticAIModel:
 
         if isinstance(exc, exceptions.ModelHTTPError):
             wait = getattr(exc, "retry_after", None)
-            return refusal(self.name, exc.body, status=exc.status_code, retry_after=wait)
+            return refusal(self.name, exc.body, status=exc.status_code, retry_after=wait, redact=without_secrets)
         if isinstance(exc, TimeoutError):
             message = f"no sign of life for {seconds:g} s; `ModelSettings.timeout` sets how long to wait"
             return ModelError(message, model=self.name, kind="timeout")
-        text = short(str(exc)) or type(exc).__name__
+        text = short(without_secrets(str(exc))) or type(exc).__name__
         if isinstance(exc, ImportError):
             return ModelError(f"a package is missing: {text}", model=self.name, kind="invalid_request")
         bases = {base.__name__ for base in type(exc).__mro__}

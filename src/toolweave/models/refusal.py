@@ -7,28 +7,36 @@ a provider says is untrusted: it is cut, and control characters are taken out.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, cast
 
 from toolweave.errors import ModelError
 
-__all__ = ["refusal", "short"]
+__all__ = ["refusal", "short", "without_secrets"]
 
 _LONGEST = 600
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 _MEMBERS = ("error", "message", "detail", "errors", "msg")
 
 _BY_WORDS = (
-    ("auth", re.compile(r"insufficient_quota|billing|credit balance|invalid_api_key|authentication_error|permission_")),
+    (
+        "auth",
+        re.compile(
+            r"insufficient_quota|billing|credit balance|invalid_api_key|authentication_error|permission_"
+            r"|API key not valid"
+        ),
+    ),
     (
         "too_long",
         re.compile(
             r"context_length_exceeded|maximum context length|context window|exceed_context_size|prompt is too long"
-            r"|request_too_large|input is too long|exceed context limit",
+            r"|request_too_large|input is too long|exceed context limit|available context size|maximum prompt length"
+            r"|maximum number of tokens allowed|reduce the length of the messages",
             re.IGNORECASE,
         ),
     ),
-    ("rate_limited", re.compile(r"rate_limit|rate limit|RESOURCE_EXHAUSTED")),
-    ("overloaded", re.compile(r"overloaded|server_error|api_error|UNAVAILABLE")),
+    ("rate_limited", re.compile(r"(?i:rate_limit|rate limit|too many requests)|RESOURCE_EXHAUSTED")),
+    ("overloaded", re.compile(r"(?i:overloaded)|server_error|api_error|UNAVAILABLE")),
     ("refused", re.compile(r"content_filter|content_policy")),
 )
 _BY_STATUS = {
@@ -42,14 +50,26 @@ _BY_STATUS = {
     501: "invalid_request",
     505: "invalid_request",
 }
+_SECRETS = re.compile(
+    r"(?P<before>[?&][\w.-]*(?:auth|key|token|secret|sig)[\w.-]*=|\bbearer\s+)[^\s&\"'<>;,)]+"
+    r"|\b(?:sk|gsk|xai|pplx|hf)[-_][\w-]{12,}|\bAIza[\w-]{12,}",
+    re.IGNORECASE,
+)
 _HINTS = {
     "auth": "check the API key and the account",
     "too_long": "the conversation does not fit the model; shorten it or offer fewer tools",
 }
 
 
-def refusal(model: str, body: Any, *, status: int | None = None, retry_after: float | None = None) -> ModelError:
-    """Return the error for a refusal: `body` is the decoded JSON, or text.
+def refusal(
+    model: str,
+    body: Any,
+    *,
+    status: int | None = None,
+    retry_after: float | None = None,
+    redact: Callable[[str], str] = str,
+) -> ModelError:
+    """Return the error for a refusal: `body` is the decoded JSON, or text; `redact` takes secrets out of a text.
 
     Without a `status` it is an error that came within a stream; a number in its `code` counts as one.
     """
@@ -57,10 +77,15 @@ def refusal(model: str, body: Any, *, status: int | None = None, retry_after: fl
     if status is None:
         status = _code(body)
     kind = _kind(status, words)
-    text = short(_message(body)) or "no reason was given"
+    text = short(redact(_message(body))) or "no reason was given"
     where = f"HTTP {status}: " if status is not None else ""
     hint = f" ({_HINTS[kind]})" if kind in _HINTS else ""
     return ModelError(f"{where}{text}{hint}", model=model, kind=kind, status=status, retry_after=retry_after)
+
+
+def without_secrets(text: str) -> str:
+    """Return a text without what looks like a key, for errors of a library whose keys we do not know."""
+    return _SECRETS.sub(lambda found: f"{found['before'] or ''}***", text)
 
 
 def short(text: str) -> str:

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 from toolweave.errors import ModelError
@@ -74,9 +75,11 @@ def retry_after(headers: Mapping[str, str], *, now: Callable[[], float] = time.t
         return seconds
     try:
         moment = parsedate_to_datetime(text)
-    except ValueError:
+        if moment.tzinfo is None:  # written as `-0000`: universal time, of a clock that says nothing of its zone
+            moment = moment.replace(tzinfo=UTC)
+        return max(0.0, moment.timestamp() - now())
+    except (ValueError, OverflowError):
         return None
-    return max(0.0, moment.timestamp() - now())
 
 
 async def with_retries(

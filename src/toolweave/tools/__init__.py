@@ -18,7 +18,14 @@ if TYPE_CHECKING:
         SamplingMessage,
         SamplingResult,
     )
-    from toolweave.tools.call import CallContext, Progress, ProgressCallback, ProgressReporter, ToolCall
+    from toolweave.tools.call import (
+        IDEMPOTENCY_KEY,
+        CallContext,
+        Progress,
+        ProgressCallback,
+        ProgressReporter,
+        ToolCall,
+    )
     from toolweave.tools.function import FunctionTool, tool
     from toolweave.tools.media import File
     from toolweave.tools.names import NameMap, ToolName, aliases, expose
@@ -40,6 +47,7 @@ if TYPE_CHECKING:
     from toolweave.tools.wrappers import combined, enhanced, filtered, prefixed, renamed, traced, transformed
 
 __all__ = [
+    "IDEMPOTENCY_KEY",
     "Alias",
     "AudioContent",
     "CallContext",
@@ -95,6 +103,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "IDEMPOTENCY_KEY": "call",
     "Alias": "registry",
     "AudioContent": "result",
     "CallContext": "call",

@@ -154,6 +154,11 @@ class Caller(Protocol):
         """What the client declared that it can do, as it came."""
         ...
 
+    @property
+    def client_key(self) -> str | None:
+        """Tells this client's requests from those of others, as far as anything can; None where nothing can."""
+        ...
+
     async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
         """Put questions to the client; return what each one's `read` makes of its answer, in their order.
 

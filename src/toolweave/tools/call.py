@@ -24,9 +24,24 @@ from toolweave.tools.asking import (
 from toolweave.tools.frozen import slot_setters
 from toolweave.tools.questions import ABILITIES, Askable, Elicitation, Question, Roots, Sampling, can_answer
 
-__all__ = ["NO_CONTEXT", "CallContext", "Progress", "ProgressCallback", "ProgressReporter", "ToolCall"]
+__all__ = [
+    "IDEMPOTENCY_KEY",
+    "NO_CONTEXT",
+    "RESUMABLE",
+    "CallContext",
+    "Progress",
+    "ProgressCallback",
+    "ProgressReporter",
+    "ToolCall",
+]
 
 FormT = TypeVar("FormT")
+
+IDEMPOTENCY_KEY = "io.toolweave/idempotency-key"
+"""The member of a call's `meta` that is the same when the call is made again, and never for another call: a text."""
+RESUMABLE = "io.toolweave/resumable"
+"""The member of a definition's `meta` that says: a call made again with its idempotency key goes on, and is not done
+twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

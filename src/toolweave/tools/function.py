@@ -156,6 +156,14 @@ def tool(  # noqa: PLR0913  # keyword-only, each with a default of its own
     return FunctionTool(function, spec, signature)
 
 
+def _is_its_own(exc: BaseException) -> bool:
+    """Whether it is a cancellation that nobody asked this task for: of something that a function waited for."""
+    import asyncio  # who runs a tool has it loaded
+
+    task = asyncio.current_task()
+    return isinstance(exc, asyncio.CancelledError) and task is not None and not task.cancelling()
+
+
 def is_unbound(item: Tool) -> bool:
     """Whether a tool is a method that still wants its object."""
     return isinstance(item, FunctionTool) and item.unbound
@@ -202,6 +210,10 @@ class _FunctionToolset:
             error = as_tool_error(exc)
             _log.log(logging.WARNING if error.unexpected else logging.DEBUG, "tool %r failed", name, exc_info=exc)
             return ToolResult.failure(error)
+        except BaseException as exc:
+            if not _is_its_own(exc):
+                raise
+            return ToolResult.failure(f"tool {name!r} failed: what it waited for was cancelled")
 
     async def _run(self, kwargs: dict[str, Any], ctx: CallContext) -> Any:
         for name in self._signature.injected:

@@ -28,7 +28,7 @@ from toolweave.tools.forms import form_of, read_form
 if TYPE_CHECKING:
     from toolweave.tools.spec import ToolSpec
 
-__all__ = ["ABILITIES", "Askable", "Elicitation", "Keys", "Question", "Roots", "Sampling", "can_answer"]
+__all__ = ["ABILITIES", "Askable", "Elicitation", "Keys", "Question", "Roots", "Sampling", "can_answer", "question_of"]
 
 _Json = dict[str, Any]
 
@@ -209,6 +209,20 @@ def can_answer(needs: Mapping[str, Any], declared: Mapping[str, Any]) -> bool:
         if any(not isinstance(offered.get(part), Mapping) for part in parts):
             return False
     return True
+
+
+def question_of(method: str, params: Mapping[str, Any]) -> Question:
+    """Return the question behind a request in the form of a stateless revision, as `params(modern=True)` made it.
+
+    Of a form that was made of a model the schema is left: answers are checked by that.
+    """
+    match method:
+        case "elicitation/create":
+            return Elicitation(params["message"], params.get("requestedSchema"), url=params.get("url"))
+        case "sampling/createMessage":
+            return Sampling(params["messages"], max_tokens=params["maxTokens"], more=params)
+        case _:
+            return Roots()
 
 
 class Keys:
