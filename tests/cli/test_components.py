@@ -48,12 +48,17 @@ def test_a_component_is_copied_and_the_next_commands_are_told(cli: Cli, folder: 
 
 
 @pytest.mark.requirement("R107")
-def test_the_folder_can_be_chosen_and_the_next_commands_name_it(cli: Cli, folder: Path) -> None:
-    done = cli("add", "mcp-server", "--dir", "src/app/bridge")
+@pytest.mark.parametrize(
+    ("place", "module"), [("src/app/bridge", "app.bridge"), ("src", "src"), ("app/src", "app.src")]
+)
+def test_the_folder_can_be_chosen_and_the_next_commands_name_it(
+    cli: Cli, folder: Path, place: str, module: str
+) -> None:
+    done = cli("add", "mcp-server", "--dir", place)
 
     assert done.code == 0
-    assert "python -m app.bridge --http 8000" in done.err
-    assert (folder / "src" / "app" / "bridge" / "server.py").exists()
+    assert f"python -m {module} --http 8000" in done.err
+    assert (folder / place / "server.py").exists()
 
 
 @pytest.mark.requirement("R107")
@@ -272,17 +277,18 @@ def test_each_change_has_its_json_twin(cli: Cli, folder: Path) -> None:
     assert {file["action"] for file in removed.json["components"][0]["files"]} == {"delete"}
 
 
-def test_a_component_that_the_catalog_no_longer_has_can_be_kept_and_removed(cli: Cli, folder: Path) -> None:
-    (folder / "toolweave-components.json").write_text('{"components": {"gone": {"dir": "gone"}}}')
-    (folder / "toolweave-components.lock").write_text('{"version": 1, "components": {"gone": {"files": {}}}}')
-    age(folder, "gone", "a.py", "x\n")
+@pytest.mark.parametrize("name", ["gone", "mcp"])
+def test_a_component_that_the_catalog_no_longer_has_can_be_kept_and_removed(cli: Cli, folder: Path, name: str) -> None:
+    (folder / "toolweave-components.json").write_text(json.dumps({"components": {name: {"dir": "gone"}}}))
+    (folder / "toolweave-components.lock").write_text(json.dumps({"version": 1, "components": {name: {"files": {}}}}))
+    age(folder, name, "a.py", "x\n")
     (folder / "gone").mkdir()
     (folder / "gone" / "a.py").write_text("x\n")
 
     assert "not in this version's catalog" in cli("components", "list").out
     assert cli("components", "update").code == 0
     assert (folder / "gone" / "a.py").exists()
-    assert cli("components", "remove", "gone").code == 0
+    assert cli("components", "remove", name).code == 0
     assert list(folder.iterdir()) == []
 
 

@@ -144,3 +144,18 @@ def test_an_executable_file_stays_executable_and_a_new_one_gets_the_usual_mode(t
     assert stat.S_IMODE(file.stat().st_mode) == 0o751
     assert stat.S_IMODE(new.stat().st_mode) == stat.S_IMODE(usual.stat().st_mode)
     assert everything(tmp_path) == {"deep/new.py": b"x", "run.py": b"new", "usual": b""}
+
+
+def test_what_cannot_be_undone_keeps_nothing_else_from_it_and_loses_no_text(tmp_path: Path) -> None:
+    first, clash = tmp_path / "first.py", tmp_path / "clash"
+    first.write_bytes(b"mine")
+
+    changes = [
+        Change(path=first, before=b"mine", after=b"new"),
+        Change(path=clash, before=None, after=b"x"),  # by then a folder has this name, for the next one
+        Change(path=clash / "third.py", before=None, after=b"x"),
+    ]
+    with pytest.raises(OSError, match="clash"):
+        apply_changes(changes)
+
+    assert everything(tmp_path) == {"first.py": b"mine"}

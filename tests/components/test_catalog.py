@@ -204,7 +204,10 @@ def test_the_client_runs_as_copied_and_lists_and_calls_tools(tmp_path: Path, con
     listed = run(tmp_path, "mcp_client")
     called = run(tmp_path, "mcp_client", "numbers_add", '{"values": [1, 2]}')
     failed = run(tmp_path, "mcp_client", "numbers_divide", '{"value": 1, "by": 0}')
+    wrong = [run(tmp_path, "mcp_client", "numbers_add", text) for text in ("values=1", "[1]")]
 
+    assert [done.returncode for done in wrong] == [2, 2]
+    assert all("Traceback" not in done.stderr for done in wrong)
     assert listed.stderr == ""
     assert {"notes_search_notes", "numbers_add"} <= {line.split("\t")[0] for line in listed.stdout.splitlines()}
     assert (called.returncode, json.loads(called.stdout)) == (0, {"sum": 3})
@@ -304,6 +307,8 @@ def test_in_a_conversation_the_agent_asks_before_it_changes_something(tmp_path: 
 
     with on_terminal(cwd=tmp_path, program=program) as terminal:
         terminal.wait_for(r"> $")
+        terminal.type("\n")
+        assert "/call" not in terminal.wait_for(r"> \s+> $")  # no message, so no answer
         for line, reply in (("milk", "n"), ("eggs", "y")):
             terminal.type(f'/call write_note {{"text": "{line}"}}\n')
             terminal.wait_for(rf"run write_note .*{line}.*\[y/N\] $")

@@ -155,7 +155,7 @@ def test_a_link_in_the_middle_of_the_way_may_not_lead_out(tmp_path: Path) -> Non
 
 
 @pytest.mark.requirement("R107")
-@pytest.mark.parametrize("folder", ["../x", "/etc", "a/../../x", "", ".", "C:\\x", "a\nb", 7, None])
+@pytest.mark.parametrize("folder", ["../x", "/etc", "a/../../x", "", ".", "C:\\x", "a\nb", "\ud800", 7, None])
 def test_a_manifest_cannot_name_a_folder_elsewhere(tmp_path: Path, folder: Any) -> None:
     (tmp_path / MANIFEST).write_text(json.dumps({"components": {SERVER: {"dir": folder}}}))
 
@@ -248,3 +248,61 @@ def test_a_lost_lock_is_made_anew_when_nothing_was_edited(tmp_path: Path) -> Non
     project.carry_out(project.add(SERVER))
 
     assert everything(tmp_path) == before
+
+
+def test_without_a_lock_what_is_as_in_the_catalog_can_be_removed_and_what_is_not_stays_known(tmp_path: Path) -> None:
+    added(tmp_path)
+    (tmp_path / "mcp_server" / "tools.py").write_text("mine\n")
+    (tmp_path / LOCK).unlink()
+
+    project = Project(tmp_path)
+    project.carry_out(project.remove(SERVER))
+
+    assert {*everything(tmp_path)} == {"mcp_server/tools.py", MANIFEST, LOCK}
+    project.carry_out(project.remove(SERVER, force=True))
+    assert everything(tmp_path) == {}
+
+
+def test_a_lock_that_was_merged_badly_may_be_deleted_as_the_error_says(tmp_path: Path) -> None:
+    added(tmp_path)
+    before = everything(tmp_path)
+    lock = tmp_path / LOCK
+    lock.write_text(lock.read_text().replace("Settings", "Sittings"))
+
+    with pytest.raises(ConfigError, match="or delete it and run `toolweave components update`"):
+        Project(tmp_path)
+    lock.unlink()
+    project = Project(tmp_path)
+    project.carry_out(project.update(SERVER))
+
+    assert everything(tmp_path) == before
+
+
+def test_a_folder_has_one_name_however_the_manifest_writes_it(tmp_path: Path) -> None:
+    added(tmp_path)
+    manifest = tmp_path / MANIFEST
+    manifest.write_text(manifest.read_text().replace('"mcp_server"', '"./mcp_server//"'))
+    project = Project(tmp_path)
+
+    assert {step.action for step in project.add(SERVER, tmp_path / "mcp_server").plan.steps} == {Action.KEEP}
+    with pytest.raises(ConfigError, match="give 'mcp-client' a folder of its own"):
+        project.add("mcp-client", tmp_path / "mcp_server", overwrite=True)
+
+
+def test_what_python_left_and_cannot_be_deleted_does_not_undo_a_removal(tmp_path: Path) -> None:
+    project = added(tmp_path)
+    (tmp_path / "mcp_server" / "__pycache__" / "tools.odd.pyc").mkdir(parents=True)
+
+    project.carry_out(project.remove(SERVER))
+
+    assert everything(tmp_path) == {}
+    assert project.manifest.folders == {}
+
+
+def test_a_file_that_is_no_text_counts_as_edited_and_not_as_deleted(tmp_path: Path) -> None:
+    project = added(tmp_path)
+    (tmp_path / "mcp_server" / "tools.py").write_bytes(b"caf\xe9\n")
+
+    (state,) = [file for file in project.files(SERVER) if file.path == "tools.py"]
+
+    assert (state.edited, state.mine) == (True, "caf\ufffd\n")

@@ -43,8 +43,10 @@ def files(**settings: Any) -> ToolServer:
 
 
 def children() -> set[int]:
-    """Return the processes that were started from here."""
-    return descendants(processes(), os.getpid())
+    """Return the processes that were started from here, save the server of Redis that all tests share."""
+    table = processes()
+    shared = {row.pid for row in table if row.command.startswith("redis-server")}
+    return descendants(table, os.getpid()) - shared
 
 
 @pytest.mark.requirement("R71", "R72", "R31", "R39")
@@ -497,3 +499,29 @@ async def test_what_it_shows_of_itself_holds_no_secret() -> None:
     component = McpTools("api", {"url": "http://127.0.0.1:9/mcp"}, runtime_config={"auth": "s3cr3t-t0k3n-0123"})
 
     assert repr(component) == "<McpTools 'api': 0 tools, not mounted>"
+
+
+@pytest.mark.requirement("R71", "R73")
+async def test_the_hooks_of_an_update_may_call_its_tools_though_others_wait() -> None:
+    texts: list[str] = []
+
+    async def hook(component: McpTools) -> None:
+        texts.append((await component.tools["read"].execute()).text)
+
+    with anyio.fail_after(BOUND):
+        async with McpTools("files", files().config(), on_mount=hook, on_unmount=hook) as component:
+            await component.update({"timeout": 5})
+            assert len(texts) == 3
+
+    assert texts == ["files|read"] * 4
+
+
+async def test_leaving_it_once_too_often_harms_nobody_who_enters_it_later() -> None:
+    component = McpTools("files", files().config())
+    with anyio.fail_after(BOUND):
+        async with component:
+            pass
+        await component.__aexit__(None, None, None)
+        async with component:
+            assert component.tools.names == ("read", "write", "delete")
+        assert not component.mounted

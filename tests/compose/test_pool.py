@@ -38,7 +38,7 @@ async def whose_api() -> AsyncGenerator[str]:
     @tool
     def whoami(ctx: CallContext) -> str:
         """Say who asks."""
-        whose, _, session = str(getattr(ctx.caller, "client_key", None)).partition("|")
+        whose, _, session = str(ctx.caller and ctx.caller.client_key).partition("|")
         return f"{whose.strip()}|{session}"
 
     auth = BearerAuth(tokens={ADA: "ada", BOB: "bob"})

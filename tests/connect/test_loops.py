@@ -8,11 +8,12 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from tests.connect.targets import eventually, group_lives, pid_of
 from tests.servers.fixtures import echo_command, fault_command, http_server
-from toolweave import Callbacks, ConnectionState, SamplingResult, connect_mcp
+from toolweave import Callbacks, ConnectionClosedError, ConnectionState, SamplingResult, connect_mcp
 from toolweave.testing import stdio_server_command
 
 
@@ -87,3 +88,44 @@ def test_loops_in_several_threads_do_not_disturb_each_other() -> None:
         thread.join()
     assert len(groups) == 3
     assert not any(group_lives(group) for group in groups)
+
+
+@pytest.mark.anyio
+async def test_tools_may_be_called_from_a_thread_with_a_loop_of_its_own() -> None:
+    async with connect_mcp(echo_command()) as connection:
+
+        async def use() -> list[str]:
+            texts = [(await connection.call_tool("echo", {"text": "one"})).text]
+            with anyio.move_on_after(0.05) as scope:
+                await connection.call_tool("hang")
+            assert scope.cancelled_caught
+            return [*texts, (await (await connection.list_tools())["echo"].execute({"text": "two"})).text]
+
+        with anyio.fail_after(60):
+            # a loop in debug mode raises where another thread touches what belongs to it
+            there = anyio.to_thread.run_sync(lambda: asyncio.run(use(), debug=True), abandon_on_cancel=True)
+            assert await there == ["one", "two"]
+            assert (await connection.call_tool("echo", {"text": "three"})).text == "three"
+
+
+def test_a_call_from_another_loop_ends_with_the_loop_of_the_connection() -> None:
+    ended: list[BaseException] = []
+
+    async def leave() -> threading.Thread:
+        connection = await connect_mcp(echo_command())
+        before = len(asyncio.all_tasks())
+
+        def use() -> None:
+            try:
+                asyncio.run(connection.call_tool("hang"))
+            except ConnectionClosedError as exc:
+                ended.append(exc)
+
+        thread = threading.Thread(target=use, daemon=True)
+        thread.start()
+        await eventually(lambda: len(asyncio.all_tasks()) > before)
+        return thread  # and with it the loop ends, and cancels what is on it
+
+    thread = asyncio.run(leave())
+    thread.join(60)
+    assert len(ended) == 1

@@ -9,10 +9,12 @@ from typing import Any
 import anyio
 import pytest
 from openai.types.chat import (
+    ChatCompletion,
     ChatCompletionFunctionToolParam,
     ChatCompletionMessage,
     ChatCompletionToolMessageParam,
 )
+from openai.types.chat.chat_completion import Choice
 from openai.types.responses import FunctionToolParam, Response, ResponseFunctionToolCall
 from openai.types.responses.response_input_param import FunctionCallOutput
 from pydantic import TypeAdapter
@@ -199,7 +201,11 @@ async def test_a_chat_message_its_calls_and_the_same_as_json_are_taken() -> None
     made = message(("c1", "add", '{"a": 1}'), ("c2", "add", '{"a": 2}'))
     expected = [{"role": "tool", "tool_call_id": f"c{n}", "content": str(n + 2)} for n in (1, 2)]
 
-    for given in (made, made.tool_calls, made.model_dump(), made.model_dump()["tool_calls"]):
+    choice = Choice(index=0, finish_reason="tool_calls", message=made)
+    whole = ChatCompletion(id="x", created=0, model="m", object="chat.completion", choices=[choice])
+    without_role = {"tool_calls": made.model_dump()["tool_calls"]}
+    givens = [made, made.tool_calls, made.model_dump(), without_role["tool_calls"], without_role]
+    for given in (*givens, whole, whole.model_dump()):
         assert await OpenAIChatTools(registry()).dispatch(given) == expected
     assert await OpenAIChatTools(registry()).dispatch(ChatCompletionMessage(role="assistant", content="hi")) == []
 

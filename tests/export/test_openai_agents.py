@@ -120,6 +120,25 @@ async def test_a_tool_that_went_is_not_offered_at_the_next_turn() -> None:
     assert model.offered == [["one", "leave"], ["leave"]]
 
 
+async def test_a_tool_that_went_and_is_called_all_the_same_is_told_to_the_model_where_the_run_says_so() -> None:
+    inner = ToolRegistry([tool(lambda: "one", name="one")])
+
+    @inner.add
+    def leave() -> str:
+        """Takes a tool away."""
+        inner.remove("one")
+        return "gone"
+
+    model = Turns([call("leave")], [call("one", "c2")], [say("done")])
+    agent = Agent(name="tester", model=model, tools=openai_agents_tools(inner))
+    tolerant = RunConfig(tracing_disabled=True, tool_not_found_behavior="return_error_to_model")
+    with anyio.fail_after(60):
+        result = await Runner.run(agent, "go", run_config=tolerant)
+
+    assert result.final_output == "done"
+    assert "not found" in str([*model.outputs()][-1])
+
+
 async def test_an_export_neither_opens_nor_closes_what_it_borrowed() -> None:
     inner = Scripted([spec("one")])
 

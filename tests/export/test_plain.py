@@ -80,6 +80,28 @@ def test_what_is_needed_comes_first_and_what_python_cannot_name_goes_into_the_re
     assert signature.parameters["more_"].kind is inspect.Parameter.VAR_KEYWORD
 
 
+@pytest.mark.parametrize(
+    "says",
+    [
+        {"additionalProperties": True},
+        {"additionalProperties": {"type": "string"}},
+        {"patternProperties": {"^x": {}}},
+        {"required": ["z"]},
+        {"$ref": "#/$defs/A", "$defs": {"A": {"properties": {"z": {}}}}},
+        {"oneOf": [{"required": ["z"]}, {"required": ["y"]}]},
+    ],
+)
+async def test_a_tool_that_takes_more_than_it_lists_is_given_it(says: dict[str, Any]) -> None:
+    inner = Scripted([spec("one", input_schema={"type": "object", "properties": {"a": {}}, **says})])
+    (one,) = plain_functions(inner)
+
+    await one(a=1, z=2)
+
+    assert [call.arguments for call, _ in inner.calls] == [{"a": 1, "z": 2}]
+    for closed in ({}, {"additionalProperties": False}):
+        assert [*signature_of({"type": "object", "properties": {"a": {}}, **closed}).parameters] == ["a"]
+
+
 async def test_arguments_go_by_name_or_in_order_and_what_is_left_out_is_not_sent() -> None:
     inner = Scripted(
         [

@@ -106,6 +106,17 @@ async def test_structured_content_is_the_applications() -> None:
     assert answer.metadata == {"structured_content": {"x": 1}, "meta": {}}
 
 
+async def test_malformed_arguments_are_told_to_the_model_as_often_as_it_writes_them() -> None:
+    texts = ['{"a": ', "[1]", "null", ""]
+    wrong = [[ToolCallPart(tool_name="add", args=text, tool_call_id=f"c{n}")] for n, text in enumerate(texts)]
+    _, answers = await run(registry(), *wrong, [ToolCallPart(tool_name="add", args='{"a": 1}', tool_call_id="c9")])
+
+    assert [one.outcome for one in answers] == ["failed"] * 4 + ["success"]
+    assert "no JSON object: '[1]'" in str(answers[1].content)
+    assert 'missing required property "a"' in str(answers[3].content)
+    assert answers[4].content == "3"
+
+
 async def test_what_changes_during_a_run_is_seen_at_its_next_step() -> None:
     inner = ToolRegistry([tool(lambda: "one", name="one")])
 

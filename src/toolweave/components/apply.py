@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,10 +61,11 @@ def apply_changes(changes: Sequence[Change]) -> None:
             else:
                 change.path.unlink(missing_ok=True)
     except BaseException:
-        _undo(done)
+        _undo(done, staged)
         _clear(staged)
         for folder in reversed(folders):
-            _remove_empty(folder)
+            with suppress(OSError):  # somebody put a file there meanwhile
+                folder.rmdir()
         raise
     _clear(staged)
 
@@ -118,24 +120,19 @@ def _umask() -> int:
     return mask
 
 
-def _undo(done: Sequence[tuple[Path, Path | None]]) -> None:
+def _undo(done: Sequence[tuple[Path, Path | None]], staged: list[Path]) -> None:
     for path, old in reversed(done):
-        if old is None:
-            path.unlink(missing_ok=True)
-        else:
-            old.replace(path)
+        try:
+            if old is None:
+                path.unlink(missing_ok=True)
+            else:
+                old.replace(path)
+        except OSError:  # the others are put back all the same
+            if old is not None:
+                staged.remove(old)  # the copy may be all there is of it: it stays
 
 
 def _clear(staged: Sequence[Path]) -> None:
     for path in staged:
-        try:
+        with suppress(OSError):  # what it was there for is done
             path.unlink(missing_ok=True)
-        except OSError:
-            pass  # what it was there for is done
-
-
-def _remove_empty(folder: Path) -> None:
-    try:
-        folder.rmdir()
-    except OSError:
-        pass  # somebody put a file there meanwhile

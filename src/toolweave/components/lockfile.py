@@ -93,7 +93,7 @@ def _original(name: str, path: str, value: Any) -> str:
     lines = file.get("original")
     text = "\n".join(str(line) for line in cast("list[Any]", lines)) if isinstance(lines, list) else ""
     if not is_plain(path) or not _has_hash(text, file.get("sha256")):
-        hint = "restore the lock from your version control, or copy the component anew"
+        hint = "restore the lock from your version control, or delete it and run `toolweave components update`"
         raise ConfigError(f"file {path!r} of component {name!r} does not have its hash; {hint}", path=LOCK)
     return text
 

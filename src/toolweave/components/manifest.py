@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 from toolweave.components.documents import dump, members, read
@@ -44,7 +45,7 @@ class Manifest:
             if not isinstance(folder, str) or not is_plain(folder):
                 message = f"component {name!r}: 'dir' is {folder!r}; a folder inside the project is expected"
                 raise ConfigError(message, path=MANIFEST, field=f"components.{name}.dir")
-            folders[name] = folder
+            folders[name] = str(PurePosixPath(folder))  # one name for one folder: `./x/` is `x`
         return cls(folders=folders, document=document)
 
     def with_folder(self, name: str, folder: str | None) -> Manifest:

@@ -9,8 +9,8 @@ from toolweave.errors import ConfigError
 
 __all__ = ["inside", "is_plain"]
 
-_ODD = re.compile(r'[\x00-\x1f\x7f\\:*?"<>|]')
-"""Characters that mean something else on some system, or that nobody can see."""
+_ODD = re.compile(r'[\x00-\x1f\x7f\\:*?"<>|\ud800-\udfff]')
+"""Characters that mean something else on some system, that nobody can see, or that no system takes."""
 
 
 def is_plain(path: str) -> bool:

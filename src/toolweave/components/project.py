@@ -6,6 +6,7 @@ The one module of the room that knows both the values and the file system.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,7 +50,7 @@ class FileState:
     Attributes:
         path: Relative to the component's folder.
         original: What was copied, or None for a file that is new in the catalog.
-        mine: What stands in the project, or None when it is gone or is not UTF-8.
+        mine: What stands in the project, with U+FFFD for what is not UTF-8, or None when it is gone.
         catalog: What the catalog has, or None when it no longer has the file.
     """
 
@@ -120,7 +121,7 @@ class Project:
             FileState(
                 path=path,
                 original=original.get(path),
-                mine=text_of(disk[path]) if path in disk else None,
+                mine=_shown(disk[path]) if path in disk else None,
                 catalog=catalog.get(path),
             )
             for path in paths
@@ -172,9 +173,11 @@ class Project:
         Raises:
             ConfigError: The project does not have it.
         """
-        folder, originals = self._folder(name), self._originals(name)
+        folder, copied = self._folder(name), self.lock.components.get(name)
+        if copied is None and name in component_names():  # without a lock, what is as in the catalog is nobody's edit
+            copied = Copied(version=component(name).version, files=component(name).files)
+        originals = dict(copied.files) if copied is not None else {}
         plan = plan_remove(originals, self._disk(folder, originals), force=force)
-        copied = self.lock.components.get(name)
         version = copied.version if copied is not None and plan.originals else None
         return Job(component=name, folder=folder, plan=plan, version=version)
 
@@ -257,14 +260,18 @@ class Project:
         return file.read_bytes() if file.exists() else None
 
 
+def _shown(data: bytes) -> str:
+    text = text_of(data)
+    return data.decode(errors="replace") if text is None else text
+
+
 def _tidy(deleted: list[Path], *, keep: Path) -> None:
     """Take away what Python made of deleted files, and the folders that are empty then."""
     for path in deleted:
         for made in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
-            made.unlink(missing_ok=True)
+            with suppress(OSError):  # nothing that somebody wrote
+                made.unlink()
     folders = {place for path in deleted for place in (path.parent / "__pycache__", path.parent)} - {keep}
     for place in sorted(folders, key=lambda one: len(one.parts), reverse=True):
-        try:
+        with suppress(OSError):  # something else is in it, or there is none
             place.rmdir()
-        except OSError:
-            pass  # something else is in it, or there is none

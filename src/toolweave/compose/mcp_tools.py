@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -31,6 +32,8 @@ __all__ = ["McpTools"]
 _log = logging.getLogger("toolweave.compose")
 HOOK_SECONDS = 10.0
 """How long `on_unmount` may take; then the connection is closed all the same."""
+_in_hook: ContextVar[McpTools | None] = ContextVar("toolweave_component_hook", default=None)
+"""The component whose `on_mount` or `on_unmount` is at work in this context."""
 
 
 class McpTools:
@@ -138,7 +141,7 @@ class McpTools:
 
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
         """Run a tool; a component that is not mounted answers with an error result."""
-        if self._settled is not None:
+        while self._settled is not None and _in_hook.get() is not self:
             await self._settled.wait()
         if self._view is None:
             text = f"MCP error: server {self.name!r}: its tools are not mounted; enter the component first"
@@ -161,10 +164,12 @@ class McpTools:
     ) -> None:
         with anyio.CancelScope(shield=True):  # bounded: a mount and a close are
             async with self._lock:
-                self._entered -= 1
+                self._entered = max(0, self._entered - 1)
                 if not self._entered:
-                    await self._unmount()
-                    self._publish()
+                    try:
+                        await self._unmount()
+                    finally:
+                        self._publish()
 
     def __repr__(self) -> str:
         return f"<McpTools {self.name!r}: {len(self._snapshot)} tools{'' if self.mounted else ', not mounted'}>"
@@ -193,7 +198,8 @@ class McpTools:
                 self._view = view
                 self._unsubscribe = view.subscribe(lambda _: self._publish())
                 self._publish()
-                await self.hooks.call("on_mount", self)
+                with self._hook():
+                    await self.hooks.call("on_mount", self)
                 self._opened = opened.pop_all()
         except BaseException as exc:
             self._forget()
@@ -207,13 +213,22 @@ class McpTools:
         """Let the connection go; what is shown stays until `_publish`, so that a remount is one change."""
         try:
             if self._view is not None:
-                with anyio.move_on_after(HOOK_SECONDS):
+                with anyio.move_on_after(HOOK_SECONDS), self._hook():
                     await self.hooks.tell("on_unmount", self)
         finally:
             self._forget()
             opened, self._opened = self._opened, AsyncExitStack()
             with anyio.CancelScope(shield=True):
                 await opened.aclose()
+
+    @contextmanager
+    def _hook(self) -> Generator[None]:
+        """Let what is called in here use the tools at once, also during an update, for which others wait."""
+        token = _in_hook.set(self)
+        try:
+            yield
+        finally:
+            _in_hook.reset(token)
 
     def _forget(self) -> None:
         self._view = None

@@ -10,13 +10,12 @@ from contextlib import AbstractAsyncContextManager
 from typing import cast
 
 from toolweave.agent.events import RunResult
-from toolweave.agent.journal import Ask, Journal, RunStart
+from toolweave.agent.journal import Ask, Journal, Recorded, RunStart
 from toolweave.agent.run import Run, current_run
 from toolweave.agent.toolbox import AgentTools
 from toolweave.compose.mcp_tools import McpTools
 from toolweave.models.base import Finished
 from toolweave.models.messages import ToolCallPart
-from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolSpec
 
 __all__ = ["WatchedJournal"]
@@ -88,11 +87,11 @@ class WatchedJournal:
         """Return what was allowed for good."""
         return await self._journal.allowed()
 
-    async def allow(self, tool: ToolSpec) -> None:
-        """Record what was allowed for good."""
-        await self._journal.allow(tool)
+    async def allow(self, tool: ToolSpec, *, for_good: bool) -> None:
+        """Record what was allowed."""
+        await self._journal.allow(tool, for_good=for_good)
 
-    async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> ToolResult | Ask | None:
+    async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> Recorded | Ask | None:
         """Return what is recorded of a call."""
         return await self._journal.call(step, call, tool)
 
@@ -100,6 +99,6 @@ class WatchedJournal:
         """Take note of a call."""
         await self._journal.call_started(step, call, tool)
 
-    async def call_finished(self, step: int, call: ToolCallPart, result: ToolResult) -> None:
+    async def call_finished(self, step: int, call: ToolCallPart, recorded: Recorded) -> None:
         """Record a call's result."""
-        await self._journal.call_finished(step, call, result)
+        await self._journal.call_finished(step, call, recorded)

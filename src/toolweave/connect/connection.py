@@ -44,8 +44,8 @@ ListenerT = TypeVar("ListenerT", bound=Callable[[Any], Any])
 class McpConnection(ServerFeatures, ClientFeatures):
     """A connection to one MCP server, and a `Toolset` of its tools.
 
-    Made by `connect_mcp`. May be used from any task of its event loop; closed from any, too. A
-    `timeout` is in seconds and replaces the server's own bound for one call.
+    Made by `connect_mcp`. May be used from any task of its event loop; closed from any, too. Tools may be
+    called from other loops as well. A `timeout` is in seconds and replaces the server's own bound for one call.
     """
 
     def __init__(
@@ -250,7 +250,7 @@ class McpConnection(ServerFeatures, ClientFeatures):
             ToolError: The server cancelled the task that the call became.
         """
         ctx = CallContext(timeout=timeout, on_progress=on_progress, meta=meta or {})
-        return await self._caller.call(name, arguments or {}, ctx)
+        return await self._owner.at_home(self._caller.call(name, arguments or {}, ctx))
 
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
         """Run one tool; see `Toolset.call`: faults come back as error results."""
@@ -258,7 +258,7 @@ class McpConnection(ServerFeatures, ClientFeatures):
         if call.name not in snapshot.by_name and snapshot.version and self._catalog.find(call.name) is None:
             return ToolResult.failure(unknown_tool(call.name, snapshot.by_name), kind=ErrorKind.NOT_FOUND)
         try:
-            return await self._caller.call(call.name, call.arguments, ctx)
+            return await self._owner.at_home(self._caller.call(call.name, call.arguments, ctx))
         except (ServerError, ToolError) as exc:
             return ToolResult.failure(as_tool_error(exc))
 

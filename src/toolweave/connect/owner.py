@@ -12,7 +12,7 @@ import math
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -41,6 +41,7 @@ _TEARDOWN_SECONDS = 6.0
 _MAX_REDIALS = 3
 _OVER = frozenset({ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED, ConnectionState.CLOSED})
 
+T = TypeVar("T")
 Outcome = tuple[ConnectionState, Exception]
 """How a run of the owner's task ended by itself: the state, and why."""
 
@@ -101,6 +102,26 @@ class Owner:
             self._wake.set()
         else:
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"toolweave {self.config.name}")
+
+    def at_home(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Return what does `work` on the event loop of the connection, whichever loop awaits it.
+
+        Frameworks call tools from threads with a loop of their own; what an answer wakes belongs to this one.
+        """
+        loop = None if self._task is None else self._task.get_loop()
+        if loop is None or loop is asyncio.get_running_loop() or not loop.is_running():
+            return work
+        return self._across(work, loop)
+
+    async def _across(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
+        there = asyncio.run_coroutine_threadsafe(work, loop)
+        try:
+            return await asyncio.wrap_future(there)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise ConnectionClosedError("its event loop has ended", server=self.config.name) from None
 
     async def stop(self) -> None:
         """Close the connection, from any task; returns when it is closed, within a bound.

@@ -131,7 +131,8 @@ class OpenAIChatTools:
         an image is a note that says so.
 
         Args:
-            message: A `ChatCompletionMessage` or its `tool_calls`, or the same as JSON. None of them is no message.
+            message: A `ChatCompletion`, which stands for its first choice, a `ChatCompletionMessage` or its
+                `tool_calls`, or the same as JSON. None of them is no message.
             ctx: What surrounds each call, such as a timeout or a callback for progress.
         """
         made: list[Any] = list(_tool_calls(message))
@@ -149,7 +150,10 @@ class OpenAIChatTools:
 
 
 def _tool_calls(message: Any) -> Any:
-    is_message = member(message, "role") is not None
+    choices = member(message, "choices")
+    if choices:
+        message = member(choices[0], "message")
+    is_message = member(message, "role") is not None or member(message, "tool_calls") is not None
     return (member(message, "tool_calls") if is_message else message) or ()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import keyword
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from inspect import Parameter, Signature
 from typing import Any, Literal, Union, cast
 
@@ -36,7 +36,8 @@ def plain_functions(source: ToolSource, *, blocking: bool = False) -> list[Calla
 
     A function takes its arguments by name or in order, and returns the tool's structured content, or its text where
     there is none. An argument that is left out is not sent. Arguments whose names Python does not allow are passed as
-    `**{"a-b": 1}`. The list is of this moment; a call goes to the toolset as it is then.
+    `**{"a-b": 1}`, and so are those of a schema that allows or wants others than it lists. The list is of this moment;
+    a call goes to the toolset as it is then.
 
     Args:
         source: Whatever `as_toolset` takes: a toolset, tools, functions. It is borrowed: neither opened nor closed.
@@ -104,12 +105,22 @@ def _signature(schema: Mapping[str, Any]) -> Signature:
     fit = [name for name in properties if name.isidentifier() and not keyword.iskeyword(name)]
     parameters = [_parameter(name, _mapping(properties[name]), needed=name in required) for name in fit]
     parameters.sort(key=lambda parameter: parameter.default is not Parameter.empty)
-    if len(fit) < len(properties):
+    if len(fit) < len(properties) or _takes_more(schema, required - properties.keys()):
         more = _MORE
         while more in properties:
             more += "_"
         parameters.append(Parameter(more, Parameter.VAR_KEYWORD, annotation=Any))
     return Signature(parameters, return_annotation=Any)
+
+
+def _takes_more(schema: Mapping[str, Any], unlisted: Collection[str]) -> bool:
+    """Whether a schema says that there are arguments beside its properties; one that says nothing does not."""
+    return bool(
+        unlisted
+        or schema.get("additionalProperties")
+        or schema.get("patternProperties")
+        or any(part in schema for part in ("$ref", "allOf", "anyOf", "oneOf"))
+    )
 
 
 def _parameter(name: str, schema: Mapping[str, Any], *, needed: bool) -> Parameter:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from toolweave.export.calls import run_call
+from toolweave.export.calls import is_sequential, run_call
 from toolweave.export.listing import Listing
 from toolweave.tools.call import ToolCall
 from toolweave.tools.openai_forms import chat_text
@@ -27,8 +27,9 @@ _TAKEN = SHOWN | frozenset(SOUNDS)
 def pydantic_ai_toolset(source: ToolSource, *, id: str | None = None) -> AbstractToolset[Any]:  # noqa: A002 - its name
     """Return a toolset as one of Pydantic AI, for `Agent(toolsets=[...])`; a change is seen at the next step.
 
-    It composes like any of theirs (`.filtered`, `.prefixed`, `.approval_required`). A failed call is told to the model
-    and neither ends the run nor counts as a retry. Images, PDFs and sounds reach models that take them.
+    It composes like any of theirs (`.filtered`, `.prefixed`, `.approval_required`). A failed call, malformed arguments
+    included, is told to the model and neither ends the run nor counts as a retry. Images, PDFs and sounds reach models
+    that take them.
 
     Args:
         source: Whatever `as_toolset` takes: a toolset, tools, functions. It is borrowed: neither opened nor closed.
@@ -47,10 +48,6 @@ def _name(tool: WireTool) -> dict[str, Any]:
 @cache
 def _toolset_class() -> type[Any]:
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
-    from pydantic_core import SchemaValidator, core_schema
-
-    # the toolset validates, with messages that a model can act on
-    validator = SchemaValidator(core_schema.dict_schema(core_schema.str_schema()))
 
     class BorrowedToolset(AbstractToolset[Any]):
         """A toolset of ours."""
@@ -68,7 +65,10 @@ def _toolset_class() -> type[Any]:
             offered = [spec for spec in self._listing.toolset.snapshot() if spec.name not in wire.quarantined]
             return {
                 (name := wire.names.wire(spec.name)): ToolsetTool(
-                    toolset=self, tool_def=_definition(name, spec), max_retries=1, args_validator=validator
+                    toolset=self,
+                    tool_def=_definition(name, spec),
+                    max_retries=1,
+                    args_validator=_Arguments(self._listing, name),
                 )
                 for spec in offered
             }
@@ -80,6 +80,29 @@ def _toolset_class() -> type[Any]:
     return BorrowedToolset
 
 
+class _Arguments:
+    """Reads the arguments of a tool; the toolset validates them, with messages that a model can act on."""
+
+    __slots__ = ("_listing", "_name")
+
+    def __init__(self, listing: Listing, name: str) -> None:
+        self._listing = listing
+        self._name = name
+
+    def validate_json(self, input: str | bytes | bytearray, **options: Any) -> dict[str, Any]:  # noqa: A002 - theirs
+        text = input if isinstance(input, str) else bytes(input).decode("utf-8", "replace")
+        return self.validate_python(text, **options)
+
+    def validate_python(self, input: Any, **options: Any) -> dict[str, Any]:  # noqa: A002
+        """Return the arguments.
+
+        Raises:
+            ToolFailed: They are no JSON object.
+        """
+        call = self._listing.call(self._name, input, None)
+        return dict(call.arguments) if isinstance(call, ToolCall) else _returned(call)
+
+
 def _definition(name: str, spec: ToolSpec) -> Any:
     from pydantic_ai.tools import ToolDefinition
 
@@ -87,7 +110,7 @@ def _definition(name: str, spec: ToolSpec) -> Any:
         name=name,
         description=spec.description or None,
         parameters_json_schema=dict(spec.input_schema),
-        sequential=spec.hint("sequential") is True or spec.meta.get("sequential") is True,
+        sequential=is_sequential(spec),
         metadata={"name": spec.name, "server": spec.server, "annotations": dict(spec.annotations or {})},
     )
 

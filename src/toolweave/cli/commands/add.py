@@ -53,7 +53,8 @@ def add(
         note("nothing was changed (--dry-run)")
         return ExitCode.OK
     note(f"{name} is in {job.folder}; next:")
-    module = ".".join(part for part in Path(job.folder).parts if part != "src")
+    first, *below = Path(job.folder).parts
+    module = ".".join(below if below and first == "src" else [first, *below])
     for line in component(name).usage:
         note("  " + line.replace("{module}", module))
     return ExitCode.OK

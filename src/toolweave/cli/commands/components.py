@@ -141,7 +141,7 @@ def update(
     --on-conflict says otherwise.
     """
     project, chosen = _chosen(names)
-    jobs = [project.update(name, on_conflict=on_conflict.value) for name in chosen if names or offered(name)]
+    jobs = [project.update(name, on_conflict=on_conflict.value) for name in chosen if names or name in offered("")]
     refused = [f"{job.folder}/{step.path}" for job in jobs for step in job.refused]
     if not dry_run and not refused:
         project.carry_out(*jobs)

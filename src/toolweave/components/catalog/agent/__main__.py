@@ -51,6 +51,8 @@ async def main(message: str) -> None:
             await answer(agent, message or sys.stdin.read())
             return
         while line := await ask("> "):
+            if not line.strip():
+                continue
             try:
                 await answer(agent, line.strip())
             except ToolweaveError as error:

@@ -6,13 +6,14 @@ import argparse
 import asyncio
 import json
 import sys
+from typing import Any
 
 from toolweave import CallContext, ConfigError, ToolCall
 
 from .client import connect_servers
 
 
-async def run(name: str | None, arguments: str) -> int:
+async def run(name: str | None, arguments: dict[str, Any]) -> int:
     async with connect_servers() as clients:
         for server, error in clients.hub.errors.items():
             print(f"{server}: {error}", file=sys.stderr)
@@ -20,16 +21,22 @@ async def run(name: str | None, arguments: str) -> int:
             for spec in clients.tools.snapshot():
                 print(spec.name, spec.description or "", sep="\t")
             return 0
-        call = ToolCall(name=name, arguments=json.loads(arguments))
+        call = ToolCall(name=name, arguments=arguments)
         result = await clients.tools.call(call, CallContext())
         print(result.text)
         return 1 if result.is_error else 0
 
 
+def json_object(text: str) -> dict[str, Any]:
+    return dict(json.loads(text))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tool", nargs="?", help="the tool to call")
-    parser.add_argument("arguments", nargs="?", default="{}", help="a JSON object")
+    parser.add_argument(
+        "arguments", nargs="?", default="{}", type=json_object, help="a JSON object"
+    )
     options = parser.parse_args()
     try:
         return asyncio.run(run(options.tool, options.arguments))
