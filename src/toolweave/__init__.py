@@ -98,8 +98,10 @@ if TYPE_CHECKING:
     from toolweave.serve import McpServer, create_mcp_server
     from toolweave.state import (
         MemoryStore,
+        RedisStore,
         SqliteStore,
         Store,
+        open_store,
     )
     from toolweave.tools import (
         AudioContent,
@@ -137,6 +139,7 @@ if TYPE_CHECKING:
         traced,
         transformed,
     )
+    from toolweave.work import Backend
 
     __version__: str
 
@@ -149,6 +152,7 @@ __all__ = [
     "AudioContent",
     "Auth",
     "AuthRequiredError",
+    "Backend",
     "CallContext",
     "Callbacks",
     "ClientTool",
@@ -190,6 +194,7 @@ __all__ = [
     "ProtocolError",
     "ProviderTool",
     "PydanticAIModel",
+    "RedisStore",
     "RequestError",
     "RequestTimeoutError",
     "ResourceLink",
@@ -252,6 +257,7 @@ __all__ = [
     "merge_config",
     "model_from",
     "normalize_config",
+    "open_store",
     "parallelize",
     "prefixed",
     "register_transport",
@@ -327,9 +333,12 @@ _ROOMS = {
     "serve": ("McpServer", "create_mcp_server"),
     "state": (
         "MemoryStore",
+        "RedisStore",
         "SqliteStore",
         "Store",
+        "open_store",
     ),
+    "work": ("Backend",),
 }
 """Rooms of the names that are not of `tools` or, by their ending, of `errors`."""
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.tools.doubles import Scripted, spec
 from toolweave import Approval, ToolSpec, tool
-from toolweave.agent import Agent, ApprovalGiven, ApprovalRequested, Limits, ToolFinished, ToolStarted
+from toolweave.agent import Agent, ApprovalGiven, ApprovalRequested, Limits, ResultPolicy, ToolFinished, ToolStarted
 from toolweave.agent.approval import Allowed, Approvals
 from toolweave.agent.durable import Durable
 from toolweave.models import ToolCallPart, ToolMessage, UserMessage
@@ -275,6 +275,29 @@ async def test_a_tool_that_is_replaced_while_a_person_thinks_is_asked_about_agai
     assert asked == ["Cleans the list.", "Cleans the disk."]
     assert server.calls == []
     assert "was not allowed" in texts(await run)[0]
+
+
+async def test_nobody_is_asked_about_the_agents_own_reading_tools_and_everybody_about_a_servers_of_their_name() -> None:
+    def report() -> str:
+        """Report at length."""
+        return "word " * 1000
+
+    turns = [
+        tool_call("search_tools", {"query": "report"}),
+        tool_call("report", id="r"),
+        tool_call("read_tool_result", {"id": "r", "offset": 10}),
+        "done",
+    ]
+    policy = ResultPolicy(max_chars=1000)
+    agent = Agent(ScriptedModel(turns), tools=[report], confirm="always", defer_tools=0, result_policy=policy)
+    server = Scripted(
+        [spec("search_tools", server="far", annotations={"readOnlyHint": True}), spec("read_tool_result")]
+    )
+    calls = [tool_call("search_tools"), tool_call("read_tool_result")]
+    far = Agent(ScriptedModel([calls, "done"]), tools=server, confirm="always")
+
+    assert await answered(agent.send("go")) == ["report"]
+    assert sorted(await answered(far.send("go"))) == ["read_tool_result", "search_tools"]
 
 
 async def test_always_allow_of_a_tool_is_not_one_of_the_same_tool_under_another_prefix() -> None:

@@ -7,12 +7,14 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.tools.doubles import Scripted, spec
 from toolweave import (
     Agent,
     CallContext,
     Limits,
     ModelError,
     Prompt,
+    ToolResult,
     ToolSpec,
     connect_mcp,
     create_mcp_server,
@@ -39,7 +41,7 @@ from toolweave.models import (
     UserMessage,
 )
 from toolweave.models.scripted import ScriptedModel, tool_call
-from toolweave.tools import Progress
+from toolweave.tools import Progress, Tool, ToolCall
 
 pytestmark = pytest.mark.anyio
 
@@ -388,6 +390,36 @@ async def test_parallelize_bounds_how_many_run_and_how_many_may_be_asked_for() -
     assert most == 2
     assert (await made.execute({"calls": [{"number": 1}] * 5})).is_error
     assert (await made.execute({"calls": []})).is_error
+
+
+@pytest.mark.requirement("C28")
+async def test_many_calls_in_one_take_part_in_the_bound_of_their_server() -> None:
+    server = Busy([spec("work", server="files"), spec("other", server="files")])
+    many = tool_call("parallel_work", {"calls": [{}] * 6})
+    for name in ("work", "other"):
+        made = parallelize(Tool(spec("work", server="files"), server))
+        agent = Agent(
+            ScriptedModel([[many, tool_call(name), tool_call(name)], "done"]),
+            tools=[made, server],
+            limits=Limits(parallel_per_server=2),
+        )
+        with anyio.fail_after(PATIENCE):
+            await agent.send("go")
+        assert (server.most, len(server.calls)) == (2, 8)
+        server.most, server.calls = 0, []
+
+
+class Busy(Scripted):
+    """A server that notes how many of its calls run at once."""
+
+    running = most = 0
+
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await anyio.wait_all_tasks_blocked()
+        self.running -= 1
+        return await super().call(call, ctx)
 
 
 async def test_parallelize_is_an_error_only_when_every_call_is_one() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import anyio
 import pytest
 
-from toolweave import ModelError, RunError, ToolResult, ToolSpec
+from toolweave import ModelError, RunError, ToolSpec
 from toolweave.agent import Agent, RunResult
-from toolweave.agent.journal import RunStart
+from toolweave.agent.journal import Recorded, RunStart
 from toolweave.errors import StoreError
 from toolweave.models import Finished, ToolCallPart, ToolMessage, UserMessage
 from toolweave.models.scripted import ScriptedModel, tool_call
@@ -28,7 +28,7 @@ class Notebook:
         self.notes: list[str] = []
         self.start: RunStart | None = None
         self.turns: dict[int, Finished] = {}
-        self.calls: dict[tuple[int, str], ToolResult] = {}
+        self.calls: dict[tuple[int, str], Recorded] = {}
         self.result: RunResult | None = None
         self.cancel: Callable[[], None] = lambda: None
         self._fails = fails
@@ -60,17 +60,17 @@ class Notebook:
     async def allowed(self) -> Collection[str]:
         return ()
 
-    async def allow(self, tool: ToolSpec) -> None:
+    async def allow(self, tool: ToolSpec, *, for_good: bool) -> None:
         self._note(f"allow {tool.name}")
 
-    async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> ToolResult | None:
+    async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> Recorded | None:
         return self.calls.get((step, call.id))
 
     async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
         self._note(f"begin {call.id}")
 
-    async def call_finished(self, step: int, call: ToolCallPart, result: ToolResult) -> None:
-        self.calls[step, call.id] = result
+    async def call_finished(self, step: int, call: ToolCallPart, recorded: Recorded) -> None:
+        self.calls[step, call.id] = recorded
         self._note(f"end {call.id}")
 
     async def finished(self, result: RunResult) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from types import TracebackType
@@ -15,7 +16,7 @@ from tests.models.fake_openai import said
 from tests.models.http_server import Answer, Received, serve
 from tests.tools.doubles import Scripted, spec
 from toolweave import ModelError, Run, connect_mcp, create_mcp_server
-from toolweave.agent import Agent, StepStarted
+from toolweave.agent import Agent, StepStarted, ToolStarted
 from toolweave.agent.owner import CLOSE_SECONDS
 from toolweave.models import ModelRequest, OpenAICompatibleModel
 from toolweave.models.scripted import ScriptedModel, tool_call
@@ -387,6 +388,66 @@ def test_a_loop_that_ends_in_the_middle_of_a_run_ends_the_run() -> None:
     asyncio.run(leave())
 
     assert runs[0].status == "cancelled"
+    assert toolset.open == 0
+
+
+async def held(agent: Agent, begun: threading.Event, end: threading.Event) -> str:
+    """Await a run that goes on until it is told to end."""
+    run = agent.send("hold").start()
+    async for event in run:
+        if isinstance(event, ToolStarted):
+            begun.set()
+            await anyio.to_thread.run_sync(end.wait)
+    return (await run).text
+
+
+def test_an_agent_that_is_at_work_in_one_event_loop_refuses_another_and_takes_it_afterwards() -> None:
+    toolset, begun, end = Guarded(), threading.Event(), threading.Event()
+
+    async def hold() -> None:
+        """Wait."""
+        await anyio.to_thread.run_sync(end.wait)
+
+    async def later(sent: str) -> str:
+        return (await agent.send(sent, session="s")).text
+
+    async def entered() -> None:
+        async with agent:
+            raise AssertionError("it is at work elsewhere")
+
+    agent = Agent(ScriptedModel([tool_call("hold"), "held", "later"]), name="busy", tools=[toolset, hold])
+    told: list[str] = []
+    thread = threading.Thread(target=lambda: told.append(asyncio.run(held(agent, begun, end))))
+    thread.start()
+    try:
+        assert begun.wait(PATIENCE)
+        for use in (lambda: later("now"), entered):
+            with pytest.raises(RuntimeError, match="agent 'busy' is at work in another event loop; make an agent for"):
+                asyncio.run(use())
+        assert toolset.open == 1
+    finally:
+        end.set()
+        thread.join()
+
+    assert (told, asyncio.run(later("then"))) == (["held"], "later")
+    assert toolset.open == 0
+
+
+def test_a_loop_that_was_torn_down_with_the_agent_open_does_not_keep_it_from_the_next() -> None:
+    toolset = Guarded()
+    agent = Agent(says("a", "b"), tools=toolset)
+
+    async def leave_open() -> None:
+        await agent.__aenter__()
+        await agent.send("go", session="s")
+
+    async def once() -> str:
+        async with agent:
+            return (await agent.send("go", session="s")).text
+
+    asyncio.run(leave_open())
+
+    assert asyncio.run(once()) == "b"
     assert toolset.open == 0
 
 

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolweave import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent, ToolError, ToolResult
+from toolweave import (
+    AudioContent,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    ToolError,
+    ToolResult,
+    tool,
+)
 from toolweave.agent import Agent, ResultPolicy, ToolFinished
 from toolweave.agent.sizes import fitted
 from toolweave.models import ModelRequest, ToolMessage
@@ -78,7 +87,8 @@ async def test_the_oldest_are_forgotten_when_there_is_too_much() -> None:
         ]
     )
 
-    result = await Agent(model, tools=[long_text], result_policy=policy).send("go")
+    in_order = tool(long_text, annotations={"sequential": True})
+    result = await Agent(model, tools=[in_order], result_policy=policy).send("go")
 
     told = result.messages[-2]
     assert isinstance(told, ToolMessage)

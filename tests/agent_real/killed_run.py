@@ -18,8 +18,9 @@ import anyio
 from tests.agent_real.apis import ApiName, Call, Read, Said, Say, model
 from tests.agent_real.conftest import npm_servers
 from toolweave import Agent, Model, SqliteStore, UserMessage, tool
+from toolweave.tools import Tool
 
-__all__ = ["LINES", "RUN", "CountingStore", "agent_of", "effects_of", "writer"]
+__all__ = ["LINES", "RUN", "CountingStore", "agent_of", "effects_of", "noting", "writer"]
 
 RUN = "the-run"
 LINES = ("a", "b")
@@ -66,8 +67,8 @@ def writer(folder: Path) -> Say:
     return say
 
 
-def agent_of(folder: Path, asked: Model, store: SqliteStore, reached: Callable[[str], None]) -> Agent:
-    """Return the agent, whose own tool says what it has reached."""
+def noting(folder: Path, reached: Callable[[str], None]) -> Tool:
+    """Return the agent's own tool, which says what it has reached."""
 
     @tool
     def note(line: str) -> str:
@@ -78,8 +79,13 @@ def agent_of(folder: Path, asked: Model, store: SqliteStore, reached: Callable[[
         reached(f"after:{line}")
         return f"noted {line}"
 
-    servers = npm_servers(folder / "work")
-    return Agent(asked, name="writer", tools=[note], mcp_servers=servers, store=store, on_error="raise")
+    return note
+
+
+def agent_of(folder: Path, asked: Model, store: SqliteStore, reached: Callable[[str], None]) -> Agent:
+    """Return the agent."""
+    servers, own = npm_servers(folder / "work"), noting(folder, reached)
+    return Agent(asked, name="writer", tools=[own], mcp_servers=servers, store=store, on_error="raise")
 
 
 async def main(folder: Path, api: ApiName, url: str, where: str) -> None:

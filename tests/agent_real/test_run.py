@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from tests.agent_real.apis import APIS, ApiName, Call, Fake, Say, fake, in_turns, model
-from tests.leftovers import Process, descendants, processes
+from tests.agent_real.conftest import overheard, running
 from toolweave import Agent, tool
 from toolweave.agent import ApprovalGiven, ApprovalRequested, ToolFinished, ToolProgress, ToolStarted
 
@@ -41,13 +41,6 @@ async def opened(api: ApiName, say: Say, servers: Any, **options: Any) -> AsyncG
             Agent(asked, mcp_servers=servers, on_error="raise", **options) as agent,
         ):
             yield agent, provider
-
-
-def running(server: str) -> list[Process]:
-    """Return the processes below this one that run a server of npm."""
-    table = processes()
-    ours = descendants(table, os.getpid())
-    return [row for row in table if row.pid in ours and "node" in row.command.split(" ")[0] and server in row.command]
 
 
 @pytest.mark.requirement("R57", "R58", "C28")
@@ -248,9 +241,3 @@ async def test_a_cancelled_run_tells_the_server_and_leaves_nothing_at_work(
     assert told == [call["id"]]
     assert asked == 1
     assert not running("server-everything")
-
-
-def overheard(entry: Mapping[str, Any], log: Path) -> dict[str, Any]:
-    """Return an entry of the same server that keeps what it is sent in a file."""
-    command = 'tee "$0" | "$@"'
-    return {**entry, "command": "sh", "args": ["-c", command, str(log), entry["command"], *entry["args"]]}

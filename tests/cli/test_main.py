@@ -32,7 +32,7 @@ from toolweave.errors import (
 
 Cli = Callable[..., Done]
 
-VERBS = ["tools", "call", "resources", "prompts", "status", "doctor", "chat", "serve", "init", "add", "demo"]
+VERBS = ["tools", "call", "resources", "prompts", "status", "doctor", "chat", "serve", "worker", "init", "add", "demo"]
 
 
 def test_help_names_every_verb_in_full(cli: Cli) -> None:

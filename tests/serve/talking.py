@@ -82,6 +82,10 @@ class Talk:
             raise RequestError(error["message"], code=error["code"], data=error.get("data"))
         return answer["result"]
 
+    async def answer(self, number: int | str, result: Mapping[str, Any]) -> None:
+        """Answer a request of the server; its `id` is in `notifications`, where all that the server says is."""
+        await self._write({"id": number, "result": result})
+
     async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification."""
         await self._write({"method": method, "params": params or {}})

@@ -21,7 +21,7 @@ from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.listen import Listen
 from toolweave.serve.request import Client, Json, Request
 from toolweave.serve.rounds import Rounds
-from toolweave.serve.tasks import Tasks, TaskSupport
+from toolweave.serve.tasks import Here, Tasks, TaskSupport
 from toolweave.state import MemoryStore
 from toolweave.tools import CallContext, ToolRegistry
 from toolweave.tools.questions import Elicitation
@@ -53,13 +53,14 @@ class Clock:
 class Shop:
     """A server with tasks, whose clock and bounds are a test's."""
 
-    def __init__(self, *, store: MemoryStore | None = None, **options: Any) -> None:
+    def __init__(self, *, store: MemoryStore | None = None, most: int = 1000, **options: Any) -> None:
         self.changes = Changes(debounce=0)
         self.clock = Clock()
         self.store = MemoryStore(clock=self.clock) if store is None else store
         self.go = anyio.Event()
         rounds = Rounds()
-        self.tasks = Tasks(RULES, rounds=rounds, changes=self.changes, store=self.store, clock=self.clock, **options)
+        home = Here(rounds=rounds, changes=self.changes, store=self.store, most=most, clock=self.clock)
+        self.tasks = Tasks(RULES, rounds=rounds, home=home, clock=self.clock, **options)
         tools = [self.work, self.hang, self.ask, self.huge, self.ask_first, self.plain]
         calls = Tools(ToolRegistry(tools), rounds=rounds, tasks=self.tasks)
         listen = Listen(self.changes, declared=dict[str, Any], filters={"taskIds": self.tasks})

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolweave.agent.agent import Agent, generate, stream
+    from toolweave.agent.agent import Agent
     from toolweave.agent.approval import Approval, Confirm
     from toolweave.agent.deferred import Deferred
     from toolweave.agent.durable import Durable, OnUnknown
@@ -35,15 +35,19 @@ if TYPE_CHECKING:
     )
     from toolweave.agent.journal import Journal
     from toolweave.agent.limits import Limits
+    from toolweave.agent.once import generate, stream
     from toolweave.agent.prompt import Prompt
+    from toolweave.agent.records import RunRecord
     from toolweave.agent.run import Run, current_run
     from toolweave.agent.sessions import Conversations
     from toolweave.agent.sizes import ResultPolicy
     from toolweave.agent.spawn import SpawnTools, spawn_tools
     from toolweave.agent.status import RunInfo, RunStats, RunStatuses
+    from toolweave.agent.submit import SubmittedRun
     from toolweave.agent.tool import parallelize
     from toolweave.agent.toolbox import AgentTools, ClientTool
     from toolweave.agent.tree import RunTree, root_of, run_tree
+    from toolweave.agent.worker import resubmit_runs, run_handlers, work_runs
 
 __all__ = [
     "Agent",
@@ -68,6 +72,7 @@ __all__ = [
     "Run",
     "RunFinished",
     "RunInfo",
+    "RunRecord",
     "RunResult",
     "RunStarted",
     "RunStats",
@@ -75,6 +80,7 @@ __all__ = [
     "RunTree",
     "SpawnTools",
     "StepStarted",
+    "SubmittedRun",
     "TextDelta",
     "ThinkingDelta",
     "ToolArguments",
@@ -86,28 +92,35 @@ __all__ = [
     "current_run",
     "generate",
     "parallelize",
+    "resubmit_runs",
     "root_of",
+    "run_handlers",
     "run_tree",
     "spawn_tools",
     "stream",
+    "work_runs",
 ]
 
 _MODULES = {
-    "agent": ("Agent", "generate", "stream"),
+    "agent": ("Agent",),
     "approval": ("Approval", "Confirm"),
     "deferred": ("Deferred",),
     "durable": ("Durable", "OnUnknown"),
     "journal": ("Journal",),
     "limits": ("Limits",),
+    "once": ("generate", "stream"),
     "prompt": ("Prompt",),
+    "records": ("RunRecord",),
     "run": ("Run", "current_run"),
     "sessions": ("Conversations",),
     "sizes": ("ResultPolicy",),
     "spawn": ("SpawnTools", "spawn_tools"),
     "status": ("RunInfo", "RunStats", "RunStatuses"),
+    "submit": ("SubmittedRun",),
     "tool": ("parallelize",),
     "toolbox": ("AgentTools", "ClientTool"),
     "tree": ("RunTree", "root_of", "run_tree"),
+    "worker": ("resubmit_runs", "run_handlers", "work_runs"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 """The homes of all names but those of `events`."""

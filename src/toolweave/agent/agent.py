@@ -16,6 +16,7 @@ from toolweave.agent.approval import Allowed, Confirm, checked_confirm
 from toolweave.agent.drive import Host, Job
 from toolweave.agent.durable import Durable, OnUnknown
 from toolweave.agent.journal import NO_JOURNAL, Journal
+from toolweave.agent.keys import run_id_of
 from toolweave.agent.limits import Limits
 from toolweave.agent.output import Output
 from toolweave.agent.owner import Owner, Period
@@ -25,6 +26,7 @@ from toolweave.agent.run import Run, current_run
 from toolweave.agent.sessions import MemoryConversations, Rooms
 from toolweave.agent.sizes import ResultPolicy
 from toolweave.agent.step import Rules
+from toolweave.agent.submit import Submits, durable_in
 from toolweave.agent.tool import KeepConversation, agent_tool
 from toolweave.agent.toolbox import AgentTools, Opener, ToolLike
 from toolweave.agent.turn import Slots
@@ -34,13 +36,14 @@ from toolweave.state import Store
 from toolweave.tools.call import NO_CONTEXT, CallContext
 from toolweave.tools.spec import Tool
 from toolweave.tools.toolset import Toolset
+from toolweave.work import WorkBackend
 
-__all__ = ["Agent", "generate", "stream"]
+__all__ = ["Agent"]
 
 _log = logging.getLogger("toolweave.agent")
 
 
-class Agent:
+class Agent(Submits):
     """A model that works with tools until it has an answer.
 
     It opens what its tools need when it is first used and closes what it opened when its last run ends. In
@@ -56,6 +59,7 @@ class Agent:
         mcp_servers: Servers by name, which stands before the names of their tools; `toolweave.Agent` takes config files
             and their content too. See `add_mcp_servers`.
         store: Keeps runs and conversations beyond this process; by default they are kept in memory.
+        backend: A store with a queue: what is submitted or spawned is done by workers (`work_runs`).
         max_steps: Turns of the model in one run.
         confirm: Which tool calls a person has to allow (`run.approve`): `"always"`, `"never"`, `"destructive"` or a
             function of the call and the tool; never by default.
@@ -77,7 +81,7 @@ class Agent:
         ConfigError: The text names no model.
         DuplicateToolError: Two local tools have one name.
         SchemaError: A function or `output_type` cannot be described.
-        ValueError: There is no `confirm` of this name.
+        ValueError: There is no `confirm` of this name, or there are both a store and a backend.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only, each with a default of its own
@@ -90,6 +94,7 @@ class Agent:
         tools: ToolLike | Iterable[ToolLike] = (),
         mcp_servers: Any = None,  # a mapping; where configs are known, whatever holds some
         store: Store | None = None,
+        backend: WorkBackend | None = None,
         max_steps: int = 20,
         confirm: Confirm | None = None,
         on_transport_error: Literal["result", "raise"] = "result",
@@ -103,7 +108,7 @@ class Agent:
         self.name = name
         self.description = description
         self.tools = AgentTools(tools)
-        self.durable = None if store is None else Durable(store, agent=name)
+        self.durable = durable_in(name, store, backend)
         limits, policy = limits or Limits(), result_policy or ResultPolicy()
         self._host = Host(
             name=name,
@@ -127,6 +132,7 @@ class Agent:
             raises=on_transport_error == "raise",
             strict=on_error == "raise",
             errors={},
+            durable=self.durable is not None,
             defer_tokens=defer_tools,
         )
         self._entered: list[Period] = []
@@ -143,6 +149,11 @@ class Agent:
         """What could not be opened, by name (requirement C3)."""
         return self._host.errors
 
+    def keep_in(self, backend: WorkBackend) -> None:
+        """Keep what it keeps there from now on, as with `Agent(backend=)`; for an agent that keeps nothing yet."""
+        self.durable = Durable(backend.store, agent=self.name, queue=backend.queue)
+        self._host.durable, self._host.conversations = True, self.durable.conversations
+
     @property
     def max_depth(self) -> int:
         """How deep agents may be nested for this one to be called."""
@@ -157,6 +168,7 @@ class Agent:
         tools: ToolLike | Iterable[ToolLike] | None = None,
         ctx: CallContext = NO_CONTEXT,
         attended: bool = True,
+        key: str | None = None,
     ) -> Run:
         """Return a run on a message; it starts at the first `await` or iteration.
 
@@ -166,22 +178,26 @@ class Agent:
             tools: More tools for this run alone.
             ctx: What surrounds it: the `meta`, `state` and `caller` that its tools see.
             attended: Whether anybody is there to allow calls; without that what needs to be allowed is denied.
+            key: An idempotency key: with the same one it is the same run, which goes on or gives its result again.
+                Awaiting it raises `RunError` while it goes on already, here or elsewhere.
 
         Raises:
             TypeError: It is nothing that can be sent.
-            ValueError: A prompt lacks a variable, or has nothing to answer.
+            ValueError: A prompt lacks a variable, or has nothing to answer; or there is a key and no store.
         """
-        rules = self._host.rules
-        if isinstance(sent, Prompt) and sent.output_type is not None:
-            rules = replace(rules, output=Output(sent.output_type))
-        extra = None if tools is None else AgentTools(tools)
-        messages = messages_of(sent)
-        return Run(
-            self._host,
-            Job(sent=messages, rules=rules, session=session, tools=extra, ctx=ctx, attended=attended),
+        if key is not None and self.durable is None:
+            raise ValueError(f"agent {self.name!r} keeps nothing to find a key in: Agent(..., store=SqliteStore())")
+        return self.begin(
+            messages_of(sent),
+            run_id=None if key is None else run_id_of(self.name, key),
+            session=session,
+            tools=tools,
+            ctx=ctx,
+            attended=attended,
+            output_type=sent.output_type if isinstance(sent, Prompt) else None,
         )
 
-    def begin(
+    def begin(  # noqa: PLR0913 - keyword-only, each with a default of its own
         self,
         messages: Iterable[Message] = (),
         *,
@@ -190,15 +206,20 @@ class Agent:
         parent_id: str | None = None,
         depth: int = 0,
         tools: ToolLike | Iterable[ToolLike] | None = None,
+        ctx: CallContext = NO_CONTEXT,
+        attended: bool | None = None,
+        output_type: Any = None,  # any type, or a JSON Schema
         journal: Journal | None = None,
     ) -> Run:
         """Return a run with an identity that was given to it elsewhere; one that the journal knows goes on there."""
-        extra = None if tools is None else AgentTools(tools)
+        rules = self._host.rules
         job = Job(
             sent=tuple(messages),
-            rules=self._host.rules,
+            rules=rules if output_type is None else replace(rules, output=Output(output_type)),
             session=session,
-            tools=extra,
+            tools=None if tools is None else AgentTools(tools),
+            ctx=ctx,
+            attended=attended,
             run_id=run_id,
             parent_id=parent_id,
             depth=depth,
@@ -207,7 +228,14 @@ class Agent:
         return Run(self._host, job)
 
     async def resume(
-        self, run_id: str, *, tools: ToolLike | Iterable[ToolLike] | None = None, on_unknown: OnUnknown | None = None
+        self,
+        run_id: str,
+        *,
+        tools: ToolLike | Iterable[ToolLike] | None = None,
+        ctx: CallContext = NO_CONTEXT,
+        attended: bool | None = None,
+        output_type: Any = None,  # any type, or a JSON Schema
+        on_unknown: OnUnknown | None = None,
     ) -> Run:
         """Return a run of the store that goes on where it ended: `result = await (await agent.resume(run_id))`.
 
@@ -218,6 +246,9 @@ class Agent:
         Args:
             run_id: The run.
             tools: More tools for it, as it had them in `send`.
+            ctx: The `state` and `caller` that its tools see; `meta` is laid over what it began with.
+            attended: Whether anybody is there to allow calls; None is as it began.
+            output_type: The type of the prompt that it began with; without it the answer is checked the same, and JSON.
             on_unknown: What is done about calls whose outcome nobody knows: `"error"` tells the model so, `"ask"` asks
                 a person whether to make them again, `"rerun"` does so; `"error"` by default.
 
@@ -225,7 +256,9 @@ class Agent:
             RunError: The store knows no such run, or it is another agent's.
             ValueError: The agent has no store.
         """
-        return await resume(self, run_id, tools=tools, on_unknown=on_unknown)
+        return await resume(
+            self, run_id, tools=tools, ctx=ctx, attended=attended, output_type=output_type, on_unknown=on_unknown
+        )
 
     def runs(self, run: Run, /) -> bool:
         """Whether a run is one of this agent's."""
@@ -355,20 +388,6 @@ class Agent:
 
     def __repr__(self) -> str:
         return f"<Agent {self.name!r}, {self.model.name}>"
-
-
-def generate(
-    model: Model | str, messages: Sendable, *, tools: ToolLike | Iterable[ToolLike] = (), **options: Any
-) -> Run:
-    """Return one whole run of a model with tools, to be awaited.
-
-    `options` are those of `Agent`: `result = await generate(model, "What is new?", tools=[search], name="reader")`.
-    """
-    return Agent(model, tools=tools, **options).send(messages)
-
-
-stream = generate
-"""The same, to be iterated: `async for event in stream(model, "...")`."""
 
 
 def _model(model: Model | str) -> Model:

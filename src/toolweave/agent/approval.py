@@ -94,13 +94,19 @@ class Approvals:
         attended: Whether there is anybody who could be asked.
     """
 
+    attended: bool
+
     def __init__(self, confirm: Confirm, allowed: Allowed, *, seconds: float, attended: bool = True) -> None:
         self._confirm: Confirm = confirm
         self._for_agent = allowed
         self._for_run = Allowed()
         self._seconds = seconds
-        self._attended = attended
+        self.attended = attended
         self._waiting: dict[str, _Waiting] = {}
+
+    def restore(self, digests: Iterable[str]) -> None:
+        """Allow the tools of these `definition_digest`s to the run."""
+        self._for_run.restore(digests)
 
     @property
     def waiting(self) -> tuple[ToolCallPart, ...]:
@@ -118,7 +124,7 @@ class Approvals:
             return Approval(approved=True), False
         answer = None if force else await self._answer(call, tool)
         if answer is None:
-            if not self._attended:
+            if not self.attended:
                 return Approval(approved=False, reason="there is nobody here who could be asked"), False
             return await self._asked(_Waiting(call, tool, alone=force), ask), True
         if not isinstance(answer, (bool, Approval)):  # pyright: ignore[reportUnnecessaryIsInstance] - "no" would be true

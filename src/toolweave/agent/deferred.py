@@ -71,7 +71,10 @@ class Offered:
 def estimated_tokens(tools: Iterable[ToolSpec]) -> int:
     """Return about how many tokens definitions take: a quarter of the bytes of name, description and schema as JSON.
 
-    Tokenizers differ by model and none of them is needed for this: on definitions they are within a third of it.
+    Tokenizers differ by model and none of them is needed for this. Held against four of them (OpenAI's o200k and
+    cl100k, and those published of Claude and of DeepSeek) on the same JSON of 5,645 definitions of 675 servers, the sum
+    of all was 3 to 6 % too low and that of 9 servers in 10 within a quarter; of single definitions, more than 99 in 100
+    were within a third and none more than half off.
     """
     return sum(map(_tokens, tools))
 
@@ -157,6 +160,10 @@ class Deferred:
     def find(self, name: str) -> ToolSpec | None:
         """Return the definition of any tool that can be called, shown or not."""
         return self.snapshot().find(name) or self._inner.snapshot().find(name)
+
+    def owns(self, tool: ToolSpec) -> bool:
+        """Whether a tool is the search itself."""
+        return tool.input_schema is _INPUT_SCHEMA
 
     def offered(self, *, native: bool = False) -> Offered:
         """Return what a request offers.

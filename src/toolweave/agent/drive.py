@@ -6,9 +6,9 @@ The only place of the room with side effects besides tools and the owner. Knows 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol, cast
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast
 
 import anyio
 
@@ -17,6 +17,7 @@ from toolweave.agent.approval import Allowed, Approvals, Confirm
 from toolweave.agent.deferred import Deferred
 from toolweave.agent.events import Event, RunResult, RunStatus, StopReason
 from toolweave.agent.journal import Journal, OpenJournal, RunStart
+from toolweave.agent.output import Output
 from toolweave.agent.owner import Owner, Period, Source
 from toolweave.agent.sessions import Conversations, Room, Rooms, continued
 from toolweave.agent.sizes import ResultPolicy
@@ -26,7 +27,7 @@ from toolweave.agent.turn import Slots, Turn
 from toolweave.errors import ModelError, RunError, StoreError, ToolExecutionError
 from toolweave.models.base import Model, Usage
 from toolweave.models.messages import AssistantMessage, Message, ToolMessage
-from toolweave.tools.call import NO_CONTEXT, CallContext
+from toolweave.tools.call import IDEMPOTENCY_KEY, NO_CONTEXT, CallContext
 
 __all__ = ["Driven", "Driver", "Host", "Job"]
 
@@ -51,6 +52,7 @@ class Host:
         raises: Whether a failure of the way to a server ends a run.
         strict: Whether a toolset that cannot be opened does.
         errors: What could not be opened, by name.
+        durable: Whether its runs outlive their process.
         defer_tokens: Tokens of definitions from which on tools are searched for; None shows all of them.
     """
 
@@ -69,19 +71,24 @@ class Host:
     raises: bool
     strict: bool
     errors: dict[str, Exception]
+    durable: bool
     defer_tokens: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What one run is to do."""
+    """What one run is to do.
+
+    Attributes:
+        attended: Whether anybody is there to allow calls; None is as it began, and that somebody is.
+    """
 
     sent: tuple[Message, ...]
     rules: Rules
     session: str | None = None
     tools: AgentTools | None = None
     ctx: CallContext = NO_CONTEXT
-    attended: bool = True
+    attended: bool | None = None
     run_id: str | None = None
     parent_id: str | None = None
     depth: int = 0
@@ -130,12 +137,17 @@ class Driver:
 
     Attributes:
         step: The turn of the model that goes on, from 1; 0 before the first.
+        durable: Whether the run outlives its process.
     """
 
     def __init__(self, host: Host, job: Job, run: Driven) -> None:
         self.step = 0
+        self.durable = job.journal is not None or host.durable
         self._host = host
         self._job = job
+        self._rules = job.rules
+        self._recorded = 0
+        self._ctx = job.ctx
         self._run = run
         self._state: State | None = None
 
@@ -145,10 +157,15 @@ class Driver:
         async with journal.held(self._run.cancel):
             return await self._work(room, period, journal)
 
-    def add(self, usage: Usage) -> None:
-        """Count what a child run took."""
+    @property
+    def began(self) -> bool:
+        """Whether it is this one that runs the run, and not another that had it before."""
+        return self._state is not None
+
+    def count(self, run_id: str, took: Usage) -> None:
+        """Count what a run below took, once however often it is told."""
         if self._state is not None:
-            self._state.usage = self._state.usage + usage
+            self._state.below.count(run_id, took)
 
     def result(self, reason: StopReason, finish: Finish | None = None, *, error: Exception | None = None) -> RunResult:
         """Return what came of the run so far, if this is its end."""
@@ -160,7 +177,7 @@ class Driver:
             text=spoken[-1].text if spoken else "",
             output=None if finish is None else finish.output,
             messages=messages,
-            usage=Usage() if state is None else state.usage,
+            usage=Usage() if state is None else state.total,
             steps=0 if state is None else state.steps,
             stop_reason=reason,
             status=_STATUS.get(reason, "stopped"),
@@ -174,7 +191,7 @@ class Driver:
         try:
             await self._open(period, extra)
             state = await self._begin(journal)
-            with anyio.move_on_after(self._job.rules.limits.seconds) as clock:
+            with anyio.move_on_after(self._rules.limits.seconds) as clock:
                 finish = await self._loop(state, self._turn(room, journal, state), period)
             if clock.cancelled_caught:
                 finish = Finish(reason="time_limit")
@@ -202,9 +219,10 @@ class Driver:
             raise ExceptionGroup(f"agent {name!r}: not all of its tools could be opened", list(failed.values()))
 
     async def _begin(self, journal: Journal) -> State:
-        host, run, session = self._host, self._run, self._job.session
+        host, job, run, session = self._host, self._job, self._run, self._job.session
         history = () if session is None else await host.conversations.load(session)
-        messages = continued(history, self._job.sent)
+        messages = continued(history, job.sent)
+        given = None if job.rules.output is host.rules.output else job.rules.output
         start = await journal.started(
             RunStart(
                 run_id=run.id,
@@ -214,14 +232,31 @@ class Driver:
                 session=session,
                 parent_id=run.parent_id,
                 depth=run.depth,
+                attended=job.attended is not False,
+                output=None if given is None else given.form,
+                meta=_passed_on(job.ctx.meta),
             )
         )
+        self._restore(start)
         host.allowed.restore(await journal.allowed())
         if not start.messages:
             raise ValueError("there is nothing to answer; send a message")
         self._state = State(messages=list(start.messages))
         run.emit(events.RunStarted(run_id=run.id, step=0, agent=host.name, session=session, parent_id=start.parent_id))
         return self._state
+
+    def _restore(self, start: RunStart) -> None:
+        """Take on how the run began, where nothing else was said now."""
+        job, own = self._job, self._host.rules.output
+        if start.output is not None and job.rules.output is own:
+            same = own is not None and own.form == start.output  # else its type is not at hand
+            self._rules = replace(job.rules, output=own if same else Output.from_form(start.output))
+        if job.attended is None:
+            self._run.approvals.attended = start.attended
+        self._run.approvals.restore(start.allowed)
+        self._recorded = start.turns
+        meta = {**start.meta, **_passed_on(job.ctx.meta)}
+        self._ctx = CallContext(meta=meta, state=job.ctx.state, caller=job.ctx.caller)
 
     def _turn(self, room: Room, journal: Journal, state: State) -> Turn:
         host, job = self._host, self._job
@@ -239,12 +274,14 @@ class Driver:
             journal=journal,
             tools=tools,
             approvals=self._run.approvals,
-            limits=job.rules.limits,
+            limits=self._rules.limits,
             policy=host.policy,
             kept=room.kept,
             slots=host.slots,
-            ctx=job.ctx,
+            ctx=self._ctx,
+            below=state.below,
             raises=host.raises,
+            keyed=self.durable,
         )
 
     async def _loop(self, state: State, turn: Turn, period: Period) -> Finish:
@@ -254,7 +291,8 @@ class Driver:
                 known = self._host.tools.sources
                 await self._open(period)
             offer = self._offer(turn)
-            match next_step(state, self._job.rules, offer):
+            rules = self._rules if state.steps >= self._recorded else self._rules.unbounded
+            match next_step(state, rules, offer):
                 case AskModel() as ask:
                     await self._ask(state, turn, ask)
                 case RunTools() as tools:
@@ -291,7 +329,7 @@ class Driver:
         state.usage = state.usage + finished.usage
         state.messages.append(finished.message)
         state.results = {}
-        reported = events.UsageReported(run_id=self._run.id, step=self.step, usage=finished.usage, total=state.usage)
+        reported = events.UsageReported(run_id=self._run.id, step=self.step, usage=finished.usage, total=state.total)
         self._run.emit(reported)
 
     def _closed(self, finish: Finish, error: Exception | None) -> RunResult:
@@ -314,3 +352,8 @@ class Driver:
             await journal.finished(result)
         if patience.cancelled_caught:
             _log.warning("run %s could not be kept within %g s", self._run.id, _SAVE_SECONDS)
+
+
+def _passed_on(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of a call's `meta` that hold for the calls that come of it too: its key is its own."""
+    return {name: member for name, member in meta.items() if name != IDEMPOTENCY_KEY}

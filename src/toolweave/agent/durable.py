@@ -9,13 +9,14 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from itertools import count
 from typing import Any, Literal, TypeAlias
 
 import anyio
 
 from toolweave.agent.approval import definition_digest
 from toolweave.agent.events import RunResult
-from toolweave.agent.journal import ASK, Ask, RunStart, outcome_unknown
+from toolweave.agent.journal import ASK, Ask, Recorded, RunStart, outcome_unknown
 from toolweave.agent.lease import LEASE_SECONDS, Lease
 from toolweave.agent.records import (
     APPROVALS,
@@ -42,13 +43,16 @@ from toolweave.models.journal_form import (
     result_to_json,
     turn_from_json,
     turn_to_json,
+    usage_from_json,
+    usage_to_json,
 )
-from toolweave.models.messages import Message, ToolCallPart
+from toolweave.models.messages import Message, ToolCallPart, UserMessage
 from toolweave.state import Document, Store
-from toolweave.tools.result import ToolResult
+from toolweave.tools.call import RESUMABLE
 from toolweave.tools.spec import ToolSpec
+from toolweave.work import WorkQueue
 
-__all__ = ["Durable", "OnUnknown", "StoreConversations", "StoreJournal"]
+__all__ = ["Durable", "OnUnknown", "StoreConversations", "StoreJournal", "same_request"]
 
 OnUnknown: TypeAlias = Literal["error", "ask", "rerun"]
 """What is done about a call that had begun when its process died, and that may not be made twice.
@@ -72,6 +76,7 @@ class Durable:
         lease_seconds: How long a run is kept for a process that says nothing.
         sleep: Waits between the renewals of that, and between looks at what another process does.
         keep_seconds: How long runs are kept.
+        queue: Where runs are submitted for workers to do; without one what is spawned runs in this process.
     """
 
     def __init__(
@@ -84,8 +89,10 @@ class Durable:
         lease_seconds: float = LEASE_SECONDS,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         keep_seconds: float = KEEP_SECONDS,
+        queue: WorkQueue | None = None,
     ) -> None:
         self.store = store
+        self.queue = queue
         self.agent = agent
         self.on_unknown: OnUnknown = on_unknown
         self.clock = clock
@@ -157,7 +164,8 @@ class StoreJournal:
         """Record a new run, or return how a recorded one began.
 
         Raises:
-            RunError: Another process began it at the same time, or it is not complete in the store any more.
+            RunError: Another process began it at the same time, it is not complete in the store any more, or it began
+                with something else than what is sent now.
         """
         record = await read_record(self._store, self._run_id)
         now, ttl = self._durable.clock(), self._durable.keep_seconds
@@ -165,10 +173,16 @@ class StoreJournal:
             self._record = self._unless_taken(await create(self._store, start, status="running", now=now, ttl=ttl))
             return start
         began = await read_start(self._store, record)
+        if not same_request(start, began):
+            raise RunError(
+                "began with something else; its id, or its key, is taken", run_id=self._run_id, reason="error"
+            )
         self._entries = {found.key: found async for found in every(self._store, JOURNAL, f"{self._run_id}/")}
         again = replace(record, status="running", changed_at=now, attempts=record.attempts + 1)
         self._record = self._unless_taken(await write_record(self._store, again, ttl=ttl))
-        return began
+        turns = next(step for step in count() if self._turn_key(step + 1) not in self._entries)
+        allowed = [found.value for key, found in self._entries.items() if key == self._allowed_key(found.value)]
+        return replace(began, turns=turns, allowed=frozenset(allowed))
 
     async def turn(self, step: int) -> Finished | None:
         """Return a recorded turn, or None."""
@@ -183,33 +197,41 @@ class StoreJournal:
         """Return the tools that were allowed to the agent for good."""
         return await self._durable.allowed()
 
-    async def allow(self, tool: ToolSpec) -> None:
-        """Record that a tool was allowed to the agent for good."""
-        await self._durable.allow(tool)
+    async def allow(self, tool: ToolSpec, *, for_good: bool) -> None:
+        """Record that a tool was allowed, to the agent for good or to the run."""
+        if for_good:
+            await self._durable.allow(tool)
+        else:
+            digest = definition_digest(tool)
+            await self._write(self._allowed_key(digest), digest)
 
-    async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> ToolResult | Ask | None:
-        """Return the result of a recorded call, None to have it made, or `ASK`."""
+    async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> Recorded | Ask | None:
+        """Return what is recorded of a call, None to have it made, or `ASK`."""
         key = self._call_key(step, call)
         found = self._entries.get(key)
         if found is None:
             return None
         if "result" in found.value:
-            return result_from_json(found.value["result"])
+            below = {run_id: usage_from_json(took) for run_id, took in found.value.get("below", {}).items()}
+            return Recorded(result=result_from_json(found.value["result"]), below=below)
         if tool is not None and (self._on_unknown == "rerun" or _may_be_made_twice(tool)):
             return None
         if tool is not None and self._on_unknown == "ask":
             return ASK
-        result = outcome_unknown(call.name)
-        await self.call_finished(step, call, result)
-        return result
+        recorded = Recorded(result=outcome_unknown(call.name))
+        await self.call_finished(step, call, recorded)
+        return recorded
 
     async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
         """Record that a call reaches its tool."""
         await self._write(self._call_key(step, call), {"name": call.name, "begun": self._durable.clock()})
 
-    async def call_finished(self, step: int, call: ToolCallPart, result: ToolResult) -> None:
+    async def call_finished(self, step: int, call: ToolCallPart, recorded: Recorded) -> None:
         """Record the result of a call."""
-        await self._write(self._call_key(step, call), {"name": call.name, "result": result_to_json(result)})
+        value: dict[str, Any] = {"name": call.name, "result": result_to_json(recorded.result)}
+        if recorded.below:
+            value["below"] = {run_id: usage_to_json(took) for run_id, took in recorded.below.items()}
+        await self._write(self._call_key(step, call), value)
 
     async def finished(self, result: RunResult) -> None:
         """Record how the run ended."""
@@ -251,6 +273,9 @@ class StoreJournal:
     def _call_key(self, step: int, call: ToolCallPart) -> str:
         return f"{self._run_id}/{step:06}/call/{call.id}"
 
+    def _allowed_key(self, digest: str) -> str:
+        return f"{self._run_id}/allowed/{digest}"
+
     def _unless_taken(self, written: Any) -> Any:
         if written is None:
             raise self._taken()
@@ -262,7 +287,17 @@ class StoreJournal:
 
 def _may_be_made_twice(tool: ToolSpec) -> bool:
     """Whether a call of the tool may be made again without harm, by what it says of itself (DESIGN decision 3)."""
-    return tool.hint("readOnlyHint") is True or tool.hint("idempotentHint") is True
+    goes_on = tool.server is None and tool.meta.get(RESUMABLE) is True  # with what the call's key stands for
+    return goes_on or tool.hint("readOnlyHint") is True or tool.hint("idempotentHint") is True
+
+
+def same_request(now: RunStart, began: RunStart) -> bool:
+    """Whether a run is asked for what it began with, or for nothing, to go on."""
+    said, known = (
+        [one for one in start.messages[len(start.messages) - start.sent :] if isinstance(one, UserMessage)]
+        for start in (now, began)
+    )
+    return not said or (said == known and now.session == began.session)
 
 
 def _merged(kept: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -5,20 +5,20 @@ Holds the Protocol and the journal that keeps nothing; knows no store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from toolweave.agent.events import RunResult
 from toolweave.errors import ErrorKind, ToolError
-from toolweave.models.base import Finished
+from toolweave.models.base import Finished, Usage
 from toolweave.models.messages import Message, ToolCallPart
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolSpec
 
-__all__ = ["ASK", "NO_JOURNAL", "Ask", "Journal", "OpenJournal", "RunStart", "outcome_unknown"]
+__all__ = ["ASK", "NO_JOURNAL", "Ask", "Journal", "OpenJournal", "Recorded", "RunStart", "outcome_unknown"]
 
 
 class Ask(Enum):
@@ -39,6 +39,11 @@ class RunStart:
         messages: The whole conversation: the session's so far and what was sent now.
         sent: How many of them, at the end, were sent now.
         depth: How many runs it is nested in.
+        attended: Whether anybody is there to allow calls.
+        output: What its answer has to be when that was given to this one run: the `form` of an `Output`.
+        meta: What its tools see as `CallContext.meta`, JSON.
+        turns: How many of its turns are recorded; they are taken as they are, whatever its limits are now.
+        allowed: The digests of the tools that were allowed to it alone.
     """
 
     run_id: str
@@ -48,6 +53,23 @@ class RunStart:
     session: str | None = None
     parent_id: str | None = None
     depth: int = 0
+    attended: bool = True
+    output: Mapping[str, Any] | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    turns: int = 0
+    allowed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What is recorded of a finished call.
+
+    Attributes:
+        below: What runs took that had ended below this one since the call before was recorded, by their ids.
+    """
+
+    result: ToolResult
+    below: Mapping[str, Usage] = field(default_factory=dict[str, Usage])
 
 
 class Journal(Protocol):
@@ -81,12 +103,12 @@ class Journal(Protocol):
         """Return the digests of the tools that were allowed to the agent for good."""
         ...
 
-    async def allow(self, tool: ToolSpec) -> None:
-        """Record that a tool was allowed to the agent for good, as it is defined now."""
+    async def allow(self, tool: ToolSpec, *, for_good: bool) -> None:
+        """Record that a tool was allowed as it is defined now: to the agent for good, or to the run."""
         ...
 
-    async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> ToolResult | Ask | None:
-        """Return the result of a call that is recorded, or None to have it made now.
+    async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> Recorded | Ask | None:
+        """Return what is recorded of a call, or None to have it made now.
 
         For a call that had begun when its process died, and that must not be made twice, the answer is an error result
         (`outcome_unknown`), or `ASK`. The tool is None where there is none of this name (any more).
@@ -97,7 +119,7 @@ class Journal(Protocol):
         """Take note that a call, allowed by now, reaches its tool; a journal that trusts every tool need not."""
         ...
 
-    async def call_finished(self, step: int, call: ToolCallPart, result: ToolResult) -> None:
+    async def call_finished(self, step: int, call: ToolCallPart, recorded: Recorded) -> None:
         """Record the whole result of a call; of those of one turn in the order in which they end."""
         ...
 
@@ -128,16 +150,16 @@ class _NoJournal:
     async def allowed(self) -> Collection[str]:
         return ()
 
-    async def allow(self, tool: ToolSpec) -> None:
+    async def allow(self, tool: ToolSpec, *, for_good: bool) -> None:
         return None
 
-    async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> ToolResult | Ask | None:
+    async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> Recorded | Ask | None:
         return None
 
     async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
         return None
 
-    async def call_finished(self, step: int, call: ToolCallPart, result: ToolResult) -> None:
+    async def call_finished(self, step: int, call: ToolCallPart, recorded: Recorded) -> None:
         return None
 
     async def finished(self, result: RunResult) -> None:

@@ -17,7 +17,7 @@ class Limits:
     Attributes:
         tokens: Input and output of all turns, in tokens; no turn is begun at or over it.
         cost: The same in US dollars, as far as models tell.
-        seconds: From the first turn to the last, waits for approval included.
+        seconds: From the first turn to the last, waits for approval included; a resumed run has them anew.
         tool_calls: Calls in all; a turn that would pass it runs none of its own.
         parallel_per_server: Calls that run at the same time on one MCP server, over all runs of the agent (C28).
         call_seconds: Silence of a tool until its call is given up; None takes the toolset's own bound, which functions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from toolweave.schema.problems import Problem, describe
 from toolweave.schema.signature import adapter_of, schema_of, validation_problems
@@ -43,6 +43,18 @@ class Output:
             self._adapter = adapter_of(kind, "output_type")
         self.schema: Mapping[str, Any] = _wrapped(own) if self._wraps else own
         self._validator = Validator(self.schema)
+
+    @property
+    def form(self) -> Mapping[str, Any]:
+        """What stands for it where no type can be kept, as JSON."""
+        return {"schema": self.schema, "wraps": self._wraps}
+
+    @classmethod
+    def from_form(cls, form: Mapping[str, Any]) -> Self:
+        """Return what has this form; what it reads stays JSON, also where a type made something of it before."""
+        made = cls(form["schema"])
+        made._wraps = form["wraps"]
+        return made
 
     def read(self, text: str) -> tuple[Any, Sequence[Problem]]:
         """Return the value that an answer stands for, and what is wrong with it; a code fence around it is fine."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
 from contextvars import Context, copy_context
@@ -61,22 +62,32 @@ class Owner:
     def __init__(self, name: str, *, finish: Callable[[], Awaitable[None]] | None = None) -> None:
         self._name = name
         self._finish = finish
+        self._joining = threading.Lock()
         self.period: Period | None = None
 
     def join(self, cancel: Callable[[], None] | None = None) -> Period:
         """Return the period that goes on, or a new one; each user has to `leave` it.
 
         `cancel` makes the user leave, when all of this is closed.
+
+        Raises:
+            RuntimeError: It goes on in another event loop.
         """
         loop = asyncio.get_running_loop()
-        period = self.period
-        if period is None or period.ending.is_set() or period.loop is not loop:
-            after = period if period is not None and period.loop is loop else None
-            period = self.period = Period(self._name, loop, after, self._finish)
-        period.users += 1
-        if cancel is not None:
-            period.cancels.append(cancel)
-        return period
+        with self._joining:
+            period = self.period
+            if period is not None and period.loop is not loop and period.lives:
+                raise RuntimeError(
+                    f"agent {self._name!r} is at work in another event loop; make an agent for each thread or loop, "
+                    "or use it there: asyncio.run_coroutine_threadsafe(...)"
+                )
+            if period is None or period.ending.is_set() or period.loop is not loop:
+                after = period if period is not None and period.loop is loop else None
+                period = self.period = Period(self._name, loop, after, self._finish)
+            period.users += 1
+            if cancel is not None:
+                period.cancels.append(cancel)
+            return period
 
 
 class Period:
@@ -107,6 +118,11 @@ class Period:
         self._waiting: list[tuple[Context, Callable[[], Coroutine[Any, Any, None]]]] = []
         self._held: dict[Source, _Held] = {}
         self._task = loop.create_task(self._run(), name=f"toolweave agent {name}")
+
+    @property
+    def lives(self) -> bool:
+        """Whether something of it can still happen; nothing can in a loop that was closed."""
+        return not self.over.is_set() and not self.loop.is_closed()
 
     def start_soon(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run something in the owner's task group, in the caller's context."""
@@ -186,6 +202,7 @@ class Period:
         return held
 
     async def _keep(self, source: Source, held: _Held) -> None:
+        toolset: Toolset | None = None
         try:
             with held.scope:
                 async with source.make() as toolset:
@@ -198,8 +215,9 @@ class Period:
             held.error = exc
             _log.warning("%s: %s", source.name, exc)
         finally:
-            source.live = None
-            source.changed()
+            if source.live in (None, toolset):  # else it is that of a later period: this one's loop was torn down
+                source.live = None
+                source.changed()
             held.opened.set()
             held.over.set()
 

@@ -47,6 +47,7 @@ __all__ = [
     "record_of",
     "spoken_in",
     "write_record",
+    "write_start",
 ]
 
 RUNS = "runs"
@@ -150,12 +151,7 @@ async def create(
 
     The record comes last: a run whose process dies here does not exist.
     """
-    # what stands in the session's conversation is not written again for each of its runs
-    messages = messages_to_json(start.messages)
-    spoken = [] if start.session is None else await conversation(store, start.agent, start.session)
-    shared = common(spoken, messages)
-    began = {"form": _FORM, "shared": shared, "messages": messages[shared:], "sent": start.sent}
-    await store.put(STARTS, start.run_id, began, ttl=ttl)
+    await write_start(store, start, ttl=ttl)
     await store.put(TIMES, f"{_NEWEST - round(now * 1e6):016}/{start.run_id}", start.run_id, ttl=ttl)
     for above in {start.parent_id, group} - {None}:
         await store.put(CHILDREN, f"{above}/{start.run_id}", start.run_id, ttl=ttl)
@@ -173,6 +169,19 @@ async def create(
         attempts=1 if status == "running" else 0,
     )
     return await write_record(store, record, ttl=ttl)
+
+
+async def write_start(store: Store, start: RunStart, *, ttl: float) -> None:
+    """Write how a run begins, in the place of how it was to begin."""
+    # what stands in the session's conversation is not written again for each of its runs
+    messages = messages_to_json(start.messages)
+    spoken = [] if start.session is None else await conversation(store, start.agent, start.session)
+    shared = common(spoken, messages)
+    began: dict[str, Any] = {"form": _FORM, "shared": shared, "messages": messages[shared:], "sent": start.sent}
+    # members that came later: left out as by default, and read as such where an older version left them out
+    began |= {} if start.attended else {"attended": False}
+    began |= {name: plain(given) for name in ("output", "meta") if (given := getattr(start, name))}
+    await store.put(STARTS, start.run_id, began, ttl=ttl)
 
 
 async def read_start(store: Store, record: RunRecord) -> RunStart:
@@ -202,6 +211,9 @@ async def read_start(store: Store, record: RunRecord) -> RunStart:
         session=record.session,
         parent_id=record.parent_id,
         depth=record.depth,
+        attended=began.get("attended", True),
+        output=began.get("output"),
+        meta=began.get("meta", {}),
     )
 
 

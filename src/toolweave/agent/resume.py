@@ -6,7 +6,7 @@ Knows an agent by how a run of it is begun; the journal does the replaying.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 from toolweave.agent.durable import Durable, OnUnknown
 from toolweave.agent.journal import Journal
@@ -14,6 +14,7 @@ from toolweave.agent.records import read_record
 from toolweave.agent.run import Run
 from toolweave.agent.toolbox import ToolLike
 from toolweave.errors import RunError
+from toolweave.tools.call import NO_CONTEXT, CallContext
 
 __all__ = ["Resumable", "resume"]
 
@@ -37,7 +38,7 @@ class Resumable(Protocol):
         """Return the journal of a run."""
         ...
 
-    def begin(
+    def begin(  # noqa: PLR0913 - keyword-only
         self,
         *,
         run_id: str,
@@ -45,6 +46,9 @@ class Resumable(Protocol):
         parent_id: str | None,
         depth: int,
         tools: ToolLike | Iterable[ToolLike] | None,
+        ctx: CallContext,
+        attended: bool | None,
+        output_type: Any,
         journal: Journal,
     ) -> Run:
         """Return a run with this identity."""
@@ -56,6 +60,9 @@ async def resume(
     run_id: str,
     *,
     tools: ToolLike | Iterable[ToolLike] | None = None,
+    ctx: CallContext = NO_CONTEXT,
+    attended: bool | None = None,
+    output_type: Any = None,  # any type, or a JSON Schema
     on_unknown: OnUnknown | None = None,
     durable: Durable | None = None,
 ) -> Run:
@@ -83,5 +90,8 @@ async def resume(
         parent_id=record.parent_id,
         depth=record.depth,
         tools=tools,
+        ctx=ctx,
+        attended=attended,
+        output_type=output_type,
         journal=agent.open_journal(run_id, durable=kept, on_unknown=on_unknown),
     )

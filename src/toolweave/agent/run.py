@@ -20,12 +20,15 @@ from toolweave.agent.drive import Driver, Host, Job
 from toolweave.agent.events import Event, RunResult, RunStatus
 from toolweave.agent.owner import CLOSE_SECONDS, Period
 from toolweave.agent.toolbox import AgentTools
+from toolweave.errors import RunError
+from toolweave.models.base import Usage
 from toolweave.models.messages import ToolCallPart
 
 __all__ = ["Run", "current_run"]
 
 _log = logging.getLogger("toolweave.agent")
 _SHUT_DOWN = "the agent was closed"
+_LEFT = "whoever awaited it was cancelled"
 _current: ContextVar[Run | None] = ContextVar("toolweave-run", default=None)
 
 
@@ -43,6 +46,8 @@ class Run:
     else awaits it. Iterating only watches: it yields the events from the first one on, any number of times, and
     leaving early or being cancelled there leaves the run alone. A run ends by itself, by `cancel()`, or with
     `async with agent`. One that was cancelled has a result like any other; one that failed raises what made it fail.
+    In a store only what `cancel()` ended is cancelled: a run that ends because its process does, because the agent is
+    closed or because whoever awaits it is cancelled stays there to be resumed.
 
     Attributes:
         id: Unique.
@@ -72,7 +77,7 @@ class Run:
         self._scope: anyio.CancelScope | None = None
         self._period: Period | None = None
         self._approvals = Approvals(
-            host.confirm, host.allowed, seconds=job.rules.limits.approval_seconds, attended=job.attended
+            host.confirm, host.allowed, seconds=job.rules.limits.approval_seconds, attended=job.attended is not False
         )
         self._driver = Driver(host, job, self)
 
@@ -116,7 +121,7 @@ class Run:
     @property
     def attended(self) -> bool:
         """Whether anybody is there to allow calls."""
-        return self._job.attended
+        return self._approvals.attended
 
     @property
     def approvals(self) -> Approvals:
@@ -125,8 +130,11 @@ class Run:
 
     @property
     def cancelling(self) -> bool:
-        """Whether somebody asked for it to end, other than by shutting all of the agent down."""
-        return self._cancelled not in (None, _SHUT_DOWN)
+        """Whether somebody asked for it to end, other than by shutting all of the agent down.
+
+        Whoever awaited a run that can be resumed and does no more has not.
+        """
+        return self._cancelled not in (None, _SHUT_DOWN, _LEFT if self._driver.durable else None)
 
     @property
     def waiting(self) -> tuple[ToolCallPart, ...]:
@@ -181,7 +189,7 @@ class Run:
         return self._decide(call, Approval(approved=False, reason=reason))
 
     def __await__(self) -> Generator[Any, None, RunResult]:
-        return self._awaited().__await__()
+        return self.outcome().__await__()
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return _Watch(self)
@@ -189,7 +197,8 @@ class Run:
     def __repr__(self) -> str:
         return f"<Run {self.id} of agent {self.agent!r}, {self._status}>"
 
-    async def _awaited(self) -> RunResult:
+    async def outcome(self, *, gone: str = _LEFT) -> RunResult:
+        """Return what comes of it, as `await run` does; `gone` says why it is cancelled when whoever waits here is."""
         if self._within():
             raise RuntimeError(
                 f"run {self.id!r} would wait for itself: it is awaited by one of its own tools, "
@@ -205,7 +214,7 @@ class Run:
                 await ended.wait()
             except anyio.get_cancelled_exc_class():
                 if self._awaiting == 1 and not self.done:
-                    self._cancel("whoever awaited it was cancelled")
+                    self._cancel(gone)
                     with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_SECONDS):
                         await ended.wait()
                         await period.ended()  # what the run alone used is closed too (defect D19)
@@ -280,8 +289,12 @@ class Run:
 
     def bury(self, child: Run, result: RunResult) -> None:
         """Take note of the end of such a run; what it took counts here too."""
-        self._driver.add(result.usage)
+        self.count(child.id, result.usage)
         self.emit(events.ChildFinished(run_id=self.id, step=self._driver.step, child_id=child.id, result=result))
+
+    def count(self, run_id: str, took: Usage) -> None:
+        """Count what a run below this one took, here or elsewhere; once, however often it is told."""
+        self._driver.count(run_id, took)
 
     def emit(self, event: Event) -> None:
         """Tell everybody who watches; what concerns a person reaches the parent's watchers too."""
@@ -318,7 +331,7 @@ class Run:
     def _end(self, result: RunResult) -> None:
         if self.done:
             return
-        if result.error is not None:
+        if result.error is not None and (self._driver.began or not isinstance(result.error, RunError)):
             _log.warning("run %s of agent %r failed: %s", self.id, self.agent, result.error)
         self._status = result.status
         self.emit(events.RunFinished(run_id=self.id, step=self._driver.step, result=result))

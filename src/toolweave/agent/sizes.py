@@ -15,7 +15,7 @@ from toolweave.errors import ErrorKind, ToolError
 from toolweave.tools.call import CallContext, ToolCall
 from toolweave.tools.function import tool as function_tool
 from toolweave.tools.result import AudioContent, ContentBlock, EmbeddedResource, ImageContent, TextContent, ToolResult
-from toolweave.tools.spec import Tool
+from toolweave.tools.spec import Tool, ToolSpec
 from toolweave.tools.toolset import Listeners, ToolsChanged, ToolSnapshot, Unsubscribe
 
 __all__ = ["KeptResults", "ResultPolicy", "fitted"]
@@ -118,6 +118,10 @@ class KeptResults:
             self._tool = function_tool(self._read, name="read_tool_result", annotations={"readOnlyHint": True})
             before, self._snapshot = self._snapshot, ToolSnapshot((self._tool.spec,), version=1)
             self._listeners.emit(ToolsChanged.between(before, self._snapshot))
+
+    def owns(self, tool: ToolSpec) -> bool:
+        """Whether a tool is the one that reads here, under whatever name."""
+        return self._tool is not None and tool.input_schema is self._tool.input_schema
 
     async def _read(self, id: str, offset: int = 0, length: int = 20_000) -> str:  # noqa: A002 - the model's word
         """Read on in a tool result that was too long to be shown whole.

@@ -7,7 +7,8 @@ and is found again after a crash. Knows an agent by how its runs are begun.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -21,6 +22,7 @@ from toolweave.agent.records import RunRecord, children_of, create, read_record
 from toolweave.agent.resume import Resumable, resume
 from toolweave.agent.run import Run, current_run
 from toolweave.agent.status import RunStatuses
+from toolweave.agent.submit import enqueue
 from toolweave.agent.toolbox import AgentTools, ToolLike
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.models.messages import UserMessage
@@ -32,10 +34,13 @@ from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import Tool
 from toolweave.tools.toolset import ToolsChanged, ToolSnapshot, Unsubscribe
 
-__all__ = ["SpawnTools", "Spawning", "spawn_tools"]
+__all__ = ["SpawnTools", "Spawning", "spawn_tools", "tools_of_task"]
 
 _AWAIT_SECONDS = 600.0
-_POLL_SECONDS = 1.0
+_FIRST_LOOK, _LAST_LOOK = 0.1, 1.0
+"""Seconds between looks at a task that is done elsewhere, growing."""
+_PATIENCE_SECONDS = 1.0
+"""How long a task waits for a worker before whoever waits for it does it."""
 _NAMES = uuid.UUID("5b1a2f39-8f5d-4a8e-9a3e-6d5d3b7c9f10")
 _call_id: ContextVar[str | None] = ContextVar("toolweave-spawn-call", default=None)
 
@@ -56,7 +61,8 @@ def spawn_tools(
 
     Put them among the tools of another agent, of the same one, or of one run: `agent.send(..., tools=spawn_tools(a))`.
     A task's own run has them too as long as it is not `depth` deep. A run sees its own tasks, and those of earlier
-    runs of its session; no others.
+    runs of its session; no others. With a backend, workers do the tasks; who waits for them does, one after the other,
+    those that no worker takes, so that workers whose runs all wait do not wait for ever.
 
     Args:
         agent: Who does the tasks.
@@ -70,6 +76,12 @@ def spawn_tools(
     else:
         durable = agent.durable or Durable(MemoryStore(), agent=agent.name)
     return SpawnTools(agent, durable, depth=depth, most=most, name=name)
+
+
+def tools_of_task(agent: Spawning, durable: Durable, record: RunRecord, about: Mapping[str, Any]) -> ToolLike | None:
+    """Return these tools for the run of a task that a worker does, when it was spawned with them and may spawn too."""
+    settings: Mapping[str, Any] | None = about.get("spawn")
+    return None if settings is None else SpawnTools(agent, durable, **settings).passed_on(record)
 
 
 class SpawnTools:
@@ -117,9 +129,12 @@ class SpawnTools:
         return None
 
     async def recover(self) -> Sequence[Run]:
-        """Go on with all interrupted tasks of the agent that nobody runs, such as after a crash; return their runs."""
+        """Go on with all interrupted tasks of the agent that nobody runs, such as after a crash; return their runs.
+
+        With a backend they are submitted again, and no run is in this process.
+        """
         left = await self._statuses.interrupted(agent=self._agent.name)
-        found = [await self._living(one.record) for one in left if one.record.group is not None]
+        found = [await self._begun(one.record) for one in left if one.record.group is not None]
         return [run for run in found if run is not None]
 
     # the tools
@@ -143,8 +158,8 @@ class SpawnTools:
         if record is None:
             await self._check_room(above)
             record = await self._created(run_id, prompt, above)
-        await self._living(record)
-        return {"id": run_id, "status": "running"}
+        await self._begun(record)
+        return {"id": run_id, "status": "running" if self._durable.queue is None else "pending"}
 
     async def _status(self, id: str | None = None) -> dict[str, Any]:  # noqa: A002 - the parameter's name for a model
         """Say where your tasks are: pending, running, interrupted, completed, stopped, failed or cancelled.
@@ -164,6 +179,7 @@ class SpawnTools:
         record = await self._mine(id)
         if not record.done:
             raise ToolError(f"task {id!r} is still at work; wait for it with {self._name}_await", retryable=True)
+        _count(record)
         return _outcome(record)
 
     async def _cancel(self, id: str) -> dict[str, Any]:  # noqa: A002 - the parameter's name for a model
@@ -189,10 +205,13 @@ class SpawnTools:
         """
         records = await self._all() if ids is None else [await self._mine(one) for one in ids]
         with anyio.move_on_after(seconds):
+            helping = anyio.Lock()
             async with anyio.create_task_group() as tasks:
                 for record in records:
-                    tasks.start_soon(self._wait, record)
+                    tasks.start_soon(self._wait, record, helping)
         now = [await read_record(self._store, record.run_id) or record for record in records]
+        for record in now:
+            _count(record)
         return {"tasks": [_outcome(one) if one.done else await self._told(one) for one in now]}
 
     def _made(self) -> Sequence[Tool]:
@@ -215,6 +234,7 @@ class SpawnTools:
             sent=1,
             parent_id=None if above is None else above.id,
             depth=0 if above is None else above.depth + 1,
+            attended=above is not None and above.attended and self._durable.queue is None,
         )
         now, ttl = self._durable.clock(), self._durable.keep_seconds
         record = await create(self._store, start, status="pending", now=now, ttl=ttl, group=_group(above, self._agent))
@@ -247,32 +267,54 @@ class SpawnTools:
             f"there is no task {run_id!r} of yours; {self._name}_status lists them", kind=ErrorKind.NOT_FOUND
         )
 
+    async def _begun(self, record: RunRecord) -> Run | None:
+        """Have a task done: by workers where there are some, else by a run of this process, which is returned."""
+        if self._durable.queue is None:
+            return await self._living(record)
+        if not record.done:
+            settings = {"depth": self._depth, "most": self._most, "name": self._name}
+            await enqueue(self._durable, record.run_id, {"spawn": settings})
+        return None
+
     async def _living(self, record: RunRecord) -> Run | None:
         """Return the task's run in this process, begun again if nobody runs it; None if somebody else does."""
-        run = self._runs.get(record.run_id)
-        if run is not None and not run.done:
+        run = self._here(record)
+        if run is not None or record.done or await is_held(self._store, record.run_id):
             return run
-        if record.done or await is_held(self._store, record.run_id):
-            return None
-        run = await resume(self._agent, record.run_id, tools=self._passed_on(record), durable=self._durable)
-        self._runs = {key: one for key, one in self._runs.items() if not one.done} | {record.run_id: run.start()}
+        made = await resume(self._agent, record.run_id, tools=self.passed_on(record), durable=self._durable)
+        run = self._here(record)  # two may wait for it at the same time; from here on nothing is awaited
+        if run is None:
+            run = made.start()
+            self._runs = {key: one for key, one in self._runs.items() if not one.done} | {record.run_id: run}
         return run
 
-    def _passed_on(self, record: RunRecord) -> ToolLike | None:
+    def _here(self, record: RunRecord) -> Run | None:
+        run = self._runs.get(record.run_id)
+        return None if run is None or run.done else run
+
+    def passed_on(self, record: RunRecord) -> ToolLike | None:
         """Return these tools for a task's own run, if it may spawn and does not have them already."""
         deep = record.depth >= self._depth
         return None if deep or self._agent.tools.snapshot().find(self._name) is not None else self
 
-    async def _wait(self, record: RunRecord | None) -> None:
+    async def _wait(self, record: RunRecord | None, helping: anyio.Lock) -> None:
+        waited, look = 0.0, _FIRST_LOOK
         while record is not None and not record.done:
+            if self._durable.queue is None or (waited >= _PATIENCE_SECONDS and not helping.locked()):
+                run = await self._help(record, helping)
+                if run is not None and not await is_held(self._store, record.run_id):
+                    return  # also when it could not be recorded; a worker may have been faster
+            await self._durable.sleep(look)  # it goes on in another process
+            waited, look = waited + look, min(_LAST_LOOK, look * 1.5)
+            record = await read_record(self._store, record.run_id)
+
+    async def _help(self, record: RunRecord, helping: anyio.Lock) -> Run | None:
+        """Do a task that nobody does, or wait for the run in this process that does; None if it is done elsewhere."""
+        async with helping if self._durable.queue is not None else nullcontext():
             run = await self._living(record)
             if run is not None:
                 await _ended(run)
-            else:  # it goes on in another process
-                await self._durable.sleep(_POLL_SECONDS)
-            record = await read_record(self._store, record.run_id)
-            if run is not None:
-                return  # also when it could not be recorded
+        return run
 
     async def _told(self, record: RunRecord) -> dict[str, Any]:
         info = await self._statuses.info(record)
@@ -285,6 +327,13 @@ async def _ended(run: Run) -> None:
     """Wait for a run without owning it: who stops waiting does not cancel it."""
     async for _ in run:
         pass
+
+
+def _count(record: RunRecord) -> None:
+    """Count what a task took that has ended in the run that reads of it, wherever it ran."""
+    above = current_run()
+    if above is not None and record.done and record.parent_id == above.id:
+        above.count(record.run_id, record.usage)
 
 
 def _group(run: Run | None, agent: Spawning) -> str:

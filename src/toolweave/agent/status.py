@@ -26,7 +26,10 @@ from toolweave.agent.records import (
 )
 from toolweave.state import Store
 
-__all__ = ["RunInfo", "RunStats", "RunStatuses", "StoredStatus"]
+__all__ = ["CANCELS", "RunInfo", "RunStats", "RunStatuses", "StoredStatus"]
+
+CANCELS = "run-cancels"
+"""Ids of runs that were to be cancelled while they went on somewhere, for workers that take them over."""
 
 StoredStatus: TypeAlias = Literal["pending", "running", "interrupted", "completed", "stopped", "failed", "cancelled"]
 """Where a run is, as far as its store knows; `"interrupted"` is one that nobody runs and that has not ended."""
@@ -90,16 +93,17 @@ class RunStatuses:
 
     async def recent(self, limit: int = 20, *, agent: str | None = None) -> Sequence[RunInfo]:
         """Return the runs that were created last, the newest first; of one agent or of all."""
-        recent: list[RunInfo] = []
+        recent: dict[str, RunInfo] = {}
         if limit <= 0:
-            return recent
+            return []
         async for found in every(self._store, TIMES):
             one = await self.get(found.value)
             if one is not None and agent in (None, one.record.agent):
-                recent.append(one)
+                # whoever creates it may die and do so again: it stands here twice then
+                recent.setdefault(one.run_id, one)
                 if len(recent) == limit:
                     break
-        return recent
+        return list(recent.values())
 
     async def interrupted(self, *, agent: str | None = None) -> Sequence[RunInfo]:
         """Return the runs that have not ended and that nobody runs, the oldest first: `agent.resume` goes on with them.
@@ -127,7 +131,8 @@ class RunStatuses:
     async def cancel(self, run_id: str) -> bool:
         """Cancel a run and all below it, wherever they run; return False when it has ended or there is none.
 
-        A run elsewhere is told at the next renewal of its lease; one that nobody runs is cancelled at once.
+        A run elsewhere is told at the next renewal of its lease, or when another worker takes it over before that; one
+        that nobody runs is cancelled at once.
         """
         record = await read_record(self._store, run_id)
         cancelled = await self._cancel(record)
@@ -149,10 +154,13 @@ class RunStatuses:
 
     async def _cancel(self, record: RunRecord | None) -> bool:
         while record is not None and not record.done:
+            # beside the lease, which ends with its holder
+            await self._store.put(CANCELS, record.run_id, True, ttl=KEEP_SECONDS)
             if await ask_to_cancel(self._store, record.run_id):
                 return True
             ended = replace(record, status="cancelled", stop_reason="cancelled", changed_at=self._clock())
             if await write_record(self._store, ended, ttl=KEEP_SECONDS) is not None:
+                await self._store.delete(CANCELS, record.run_id)
                 return True
             record = await read_record(self._store, record.run_id)  # it began or ended at this moment
         return False

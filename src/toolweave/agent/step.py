@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from toolweave.agent.below import Below
 from toolweave.agent.events import StopReason
 from toolweave.agent.limits import Limits, passed
 from toolweave.agent.output import Output
@@ -39,6 +41,8 @@ class State:
         messages: The conversation, oldest first.
         steps: Turns of the model so far.
         stop: Why the last turn ended; None before the first.
+        usage: What its own turns took.
+        below: What the runs below it took.
         tool_calls: Calls made so far.
         results: What came of the calls of the last turn, by their ids, in the order in which they ended.
         repairs: How often the answer was sent back for not fitting.
@@ -48,9 +52,15 @@ class State:
     steps: int = 0
     stop: base.StopReason | None = None
     usage: Usage = field(default_factory=Usage)
+    below: Below = field(default_factory=Below)
     tool_calls: int = 0
     results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
     repairs: int = 0
+
+    @property
+    def total(self) -> Usage:
+        """What all of it took."""
+        return self.usage + self.below.usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +72,13 @@ class Rules:
     limits: Limits = field(default_factory=Limits)
     settings: ModelSettings = field(default_factory=ModelSettings)
     output: Output | None = None
+
+    @property
+    def unbounded(self) -> Rules:
+        """The same without bounds, for what was done already."""
+        return replace(
+            self, max_steps=sys.maxsize, limits=replace(self.limits, tokens=None, cost=None, tool_calls=None)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +139,7 @@ def next_step(state: State, rules: Rules, offer: Offer) -> Step:
 
 
 def _ask(state: State, rules: Rules, offer: Offer, *added: Message) -> Step:
-    reason = passed(rules.limits, state.usage, state.steps, rules.max_steps)
+    reason = passed(rules.limits, state.total, state.steps, rules.max_steps)
     if reason is not None:
         return Finish(reason=reason)
     request = ModelRequest(
@@ -146,7 +163,7 @@ def _after_calls(state: State, rules: Rules, offer: Offer, calls: tuple[ToolCall
     if limits.tool_calls is not None and state.tool_calls + len(missing) > limits.tool_calls:
         return Finish(reason="tool_call_limit")
     # a result that no turn may read is not worth its side effects
-    reason = None if theirs else passed(limits, state.usage, state.steps, rules.max_steps)
+    reason = None if theirs else passed(limits, state.total, state.steps, rules.max_steps)
     return RunTools(groups=_grouped(missing, offer)) if reason is None else Finish(reason=reason)
 
 

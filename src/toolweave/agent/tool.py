@@ -6,21 +6,27 @@ Knows an agent by how it is sent to; the guards against depth and cycles live he
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
 import anyio
 
 from toolweave.agent import events
+from toolweave.agent.durable import Durable
+from toolweave.agent.keys import part_key
+from toolweave.agent.lease import is_held
 from toolweave.agent.run import Run, current_run
 from toolweave.agent.step import is_sequential
 from toolweave.errors import ModelError, ToolError
-from toolweave.tools.call import CallContext
+from toolweave.tools.call import IDEMPOTENCY_KEY, RESUMABLE, CallContext
 from toolweave.tools.function import tool as function_tool
 from toolweave.tools.result import ContentBlock, TextContent, ToolResult
 from toolweave.tools.spec import Tool
 
 __all__ = ["KeepConversation", "Sender", "agent_tool", "parallelize"]
 
+_POLL_SECONDS = 1.0
 KeepConversation: TypeAlias = bool | Callable[[CallContext], str | None]
 """Whether a tool's calls continue one conversation: for each client, or by the session that a function names."""
 
@@ -39,11 +45,16 @@ class Sender(Protocol):
         ...
 
     @property
+    def durable(self) -> Durable | None:
+        """What it keeps in its store."""
+        ...
+
+    @property
     def max_depth(self) -> int:
         """How deep agents may be nested for this one to be called."""
         ...
 
-    def send(self, sent: str, /, *, session: str | None, ctx: CallContext, attended: bool) -> Run:
+    def send(self, sent: str, /, *, session: str | None, ctx: CallContext, attended: bool, key: str | None) -> Run:
         """Return a run on a message."""
         ...
 
@@ -65,7 +76,10 @@ def agent_tool(
         above = current_run()
         _guard(agent, above)
         attended = above is not None and above.attended
-        run = agent.send(message, session=_session(keep_conversation, above, ctx), ctx=ctx, attended=attended)
+        session, key = _session(keep_conversation, above, ctx), None if agent.durable is None else _key(ctx)
+        run = agent.send(message, session=session, ctx=ctx, attended=attended, key=key)
+        if agent.durable is not None and key is not None:
+            await _free(agent.durable, run.id)
         if ctx.on_progress is None:
             return await _answer(run, agent.name)
         return await _watched(run, agent.name, ctx)
@@ -84,7 +98,13 @@ def agent_tool(
     async def run_agent(arguments: Mapping[str, Any], ctx: CallContext) -> ToolResult:
         return await send(arguments["message"], ctx)
 
-    return function_tool(run_agent, name=name or f"agent_{agent.name}", description=about, input_schema=schema)
+    return function_tool(
+        run_agent,
+        name=name or f"agent_{agent.name}",
+        description=about,
+        input_schema=schema,
+        meta=None if agent.durable is None else {RESUMABLE: True},
+    )
 
 
 def _guard(agent: Sender, above: Run | None) -> None:
@@ -97,6 +117,17 @@ def _guard(agent: Sender, above: Run | None) -> None:
         raise ToolError(f"agents may call agents {agent.max_depth} deep; do this without agent {agent.name!r}")
 
 
+def _key(ctx: CallContext) -> str | None:
+    key = ctx.meta.get(IDEMPOTENCY_KEY)
+    return key if isinstance(key, str) else None
+
+
+async def _free(durable: Durable, run_id: str) -> None:
+    """Wait until nobody runs a run: who made the same call before may be at it still, or have died just now."""
+    while await is_held(durable.store, run_id):
+        await durable.sleep(_POLL_SECONDS)
+
+
 def _session(keep: KeepConversation, above: Run | None, ctx: CallContext) -> str | None:
     if not isinstance(keep, bool):
         return keep(ctx)
@@ -107,14 +138,14 @@ def _session(keep: KeepConversation, above: Run | None, ctx: CallContext) -> str
         while root.parent is not None:
             root = root.parent
         return f"session:{root.session}" if root.session is not None else f"run:{root.id}"
-    client: str | None = getattr(ctx.caller, "client_key", None)
+    client = None if ctx.caller is None else ctx.caller.client_key
     return None if client is None else f"client:{client}"  # whom nobody can tell apart shares no conversation
 
 
 async def _answer(run: Run, name: str) -> ToolResult:
     """Return what an agent's run came to; whatever is no answer is an error result (requirement C23)."""
     try:
-        result = await run
+        result = await run.outcome(gone="whoever called it was cancelled")
     except ModelError as exc:
         raise ToolError(f"agent {name!r} failed: {exc}", retryable=exc.retryable) from exc
     if result.status != "completed" or result.pending:
@@ -155,7 +186,8 @@ def parallelize(tool: Tool, *, name: str | None = None, limit: int = 8, most: in
     Args:
         tool: The tool that is called.
         name: What the new one is called; `parallel_<name>` by default.
-        limit: Calls that run at the same time; of a tool that is `sequential` one.
+        limit: Calls that run at the same time; of a tool that is `sequential` one. Calls on a server take part in
+            `Limits.parallel_per_server` of the agent that makes them, too.
         most: Calls that one call may make.
     """
     schema = {
@@ -181,11 +213,12 @@ def parallelize(tool: Tool, *, name: str | None = None, limit: int = 8, most: in
     async def run_all(arguments: Mapping[str, Any], ctx: CallContext) -> ToolResult:
         calls: list[Mapping[str, Any]] = arguments["calls"]
         results: list[ToolResult | None] = [None] * len(calls)
-        slots = anyio.Semaphore(at_once)
+        slots, above, key = anyio.Semaphore(at_once), current_run(), _key(ctx)
 
         async def run(number: int) -> None:
-            async with slots:
-                results[number] = await tool.execute(calls[number], ctx)
+            own = ctx if key is None else replace(ctx, meta={**ctx.meta, IDEMPOTENCY_KEY: part_key(key, number)})
+            async with slots, nullcontext() if above is None else above.host.slots.of(tool.spec):
+                results[number] = await tool.execute(calls[number], own)
 
         async with anyio.create_task_group() as tasks:
             for number in range(len(calls)):
@@ -199,6 +232,7 @@ def parallelize(tool: Tool, *, name: str | None = None, limit: int = 8, most: in
         description=about,
         input_schema=schema,
         annotations=tool.annotations,
+        meta={RESUMABLE: True} if tool.spec.meta.get(RESUMABLE) is True else None,
     )
 
 

@@ -15,9 +15,11 @@ import anyio
 
 from toolweave.agent import events
 from toolweave.agent.approval import Approvals, definition_digest, denied
+from toolweave.agent.below import Below
 from toolweave.agent.call_ids import CallIds
 from toolweave.agent.deferred import Deferred
-from toolweave.agent.journal import ASK, Journal, outcome_unknown
+from toolweave.agent.journal import ASK, Journal, Recorded, outcome_unknown
+from toolweave.agent.keys import call_key
 from toolweave.agent.limits import Limits
 from toolweave.agent.sizes import KeptResults, ResultPolicy, fitted
 from toolweave.agent.step import Offer
@@ -25,7 +27,7 @@ from toolweave.errors import ErrorKind, ModelError, ToolError, ToolExecutionErro
 from toolweave.models import base
 from toolweave.models.base import Finished, Model, ModelRequest
 from toolweave.models.messages import ToolCallPart
-from toolweave.tools.call import CallContext, Progress, ToolCall
+from toolweave.tools.call import IDEMPOTENCY_KEY, CallContext, Progress, ToolCall
 from toolweave.tools.names import unknown_tool
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolSpec
@@ -46,9 +48,11 @@ class Slots:
         self._most = most
         self._servers: dict[str, anyio.Semaphore] = {}
 
-    def of(self, server: str) -> anyio.Semaphore:
-        """Return what a call on this server holds while it runs."""
-        return self._servers.setdefault(server, anyio.Semaphore(self._most))
+    def of(self, tool: ToolSpec) -> AbstractAsyncContextManager[object]:
+        """Return what a call of a tool holds while it runs."""
+        if tool.server is None:
+            return nullcontext()
+        return self._servers.setdefault(tool.server, anyio.Semaphore(self._most))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,6 +61,7 @@ class Turn:
 
     Attributes:
         raises: Whether a failure of the way to a server ends the run (`on_transport_error="raise"`, requirement C2).
+        keyed: Whether calls may be made again after a crash, so that each is given a key that is the same then.
     """
 
     run_id: str
@@ -70,7 +75,9 @@ class Turn:
     kept: KeptResults
     slots: Slots
     ctx: CallContext
+    below: Below
     raises: bool = False
+    keyed: bool = False
 
     async def ask(self, step: int, request: ModelRequest) -> Finished:
         """Return the model's turn, asked for or replayed.
@@ -155,8 +162,9 @@ class Turn:
     ) -> None:
         tool = offer.find(call.name)
         recorded = await self.journal.call(step, call, tool)
-        if isinstance(recorded, ToolResult):  # its tool may be gone by now
-            result = recorded
+        if isinstance(recorded, Recorded):  # its tool may be gone by now
+            result = recorded.result
+            self.below.restore(recorded.below)
         elif tool is None:
             text = unknown_tool(call.name, [one.name for one in offer.tools])
             result = await self._told(step, call, ToolResult.failure(text, kind=ErrorKind.NOT_FOUND))
@@ -178,7 +186,7 @@ class Turn:
         while True:
             result = await self._refusal(step, call, tool, again=again)
             if result is None:
-                async with self._slot(tool):
+                async with self.slots.of(tool):
                     found = self._now(tool)
                     if found is tool:
                         result = await self._executed(step, call, tool)
@@ -189,11 +197,8 @@ class Turn:
             tool = found  # another one took its place meanwhile: nobody has allowed that
 
     async def _told(self, step: int, call: ToolCallPart, result: ToolResult) -> ToolResult:
-        await self.journal.call_finished(step, call, result)
+        await self.journal.call_finished(step, call, Recorded(result=result, below=self.below.unrecorded()))
         return result
-
-    def _slot(self, tool: ToolSpec) -> AbstractAsyncContextManager[object]:
-        return nullcontext() if tool.server is None else self.slots.of(tool.server)
 
     def _now(self, tool: ToolSpec) -> ToolSpec:
         """Return the tool that a call would reach: the same, unless its definition has changed."""
@@ -203,6 +208,9 @@ class Turn:
         return tool if same or found is None else found
 
     async def _refusal(self, step: int, call: ToolCallPart, tool: ToolSpec, *, again: bool) -> ToolResult | None:
+        if self._is_own(tool):
+            return None
+
         def ask() -> None:
             self.emit(events.ApprovalRequested(run_id=self.run_id, step=step, call=call, tool=tool))
 
@@ -214,9 +222,13 @@ class Turn:
             self.emit(given)
         if not approval.approved:
             return outcome_unknown(tool.name) if again else denied(tool.name, approval)
-        if approval.remember == "agent":
-            await self.journal.allow(tool)
+        if approval.remember is not None:
+            await self.journal.allow(tool, for_good=approval.remember == "agent")
         return None
+
+    def _is_own(self, tool: ToolSpec) -> bool:
+        """Whether a tool only reads what the run has already, so that nobody need be asked."""
+        return self.kept.owns(tool) or (isinstance(self.tools, Deferred) and self.tools.owns(tool))
 
     async def _executed(self, step: int, call: ToolCallPart, tool: ToolSpec) -> ToolResult:
         run_id, emit, updates = self.run_id, self.emit, count(1)
@@ -229,10 +241,11 @@ class Turn:
         await self.journal.call_started(step, call, tool)
         emit(events.ToolStarted(run_id=run_id, step=step, call=call, tool=tool))
         about = self.ctx
+        meta = {**about.meta, IDEMPOTENCY_KEY: call_key(run_id, step, call.id)} if self.keyed else about.meta
         ctx = CallContext(
             timeout=self.limits.call_seconds,
             on_progress=progress,
-            meta=about.meta,
+            meta=meta,
             state=about.state,
             caller=about.caller,
         )

@@ -23,6 +23,7 @@ from toolweave.cli.commands import (
     serve,
     status,
     tools,
+    worker,
 )
 from toolweave.cli.exits import CommandError, ExitCode, exit_code_of, is_expected
 from toolweave.cli.options import takes, takes_target
@@ -71,6 +72,9 @@ app.command("chat", epilog=_epilog(chat.EXAMPLES), options_metavar=_AD_HOC)(
     takes(chat.chat, "options", ChatOptions, CHAT_DEFAULTS)
 )
 app.command("serve", epilog=_epilog(serve.EXAMPLES))(takes(serve.serve, "options", serve.ServeOptions, serve.DEFAULTS))
+app.command("worker", epilog=_epilog(worker.EXAMPLES), options_metavar=_AD_HOC)(
+    takes(worker.worker, "options", worker.WorkerOptions, worker.DEFAULTS)
+)
 app.command("init", epilog=_epilog(init.EXAMPLES))(_exits(init.init))
 app.command("add", epilog=_epilog(add.EXAMPLES))(_exits(add.add))
 app.command("demo", epilog=_epilog(demo.EXAMPLES))(_exits(demo.demo))

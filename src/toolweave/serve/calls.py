@@ -6,7 +6,7 @@ Knows no carrier; questions and progress of a running tool are `rounds.py`, tool
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -16,7 +16,7 @@ from toolweave.serve.codes import INVALID_PARAMS
 from toolweave.serve.definitions import Definitions, check_definition
 from toolweave.serve.offers.pages import page
 from toolweave.serve.request import Json, Method, Request
-from toolweave.serve.rounds import Rounds
+from toolweave.serve.rounds import Rounds, Work
 from toolweave.serve.values import call_result
 from toolweave.tools import CallContext, ToolCall, ToolsChanged, Toolset, ToolSnapshot, ToolSpec
 from toolweave.tools.result import ToolResult, invalid_input
@@ -30,8 +30,6 @@ ExposeErrors: TypeAlias = Literal["message", "masked"]
 
 _SPARE = 64  # definitions of tools that are gone: calls that outlive their tool come back to them
 
-_Work: TypeAlias = Callable[[CallContext], Awaitable[Json]]
-
 
 class TaskStarter(Protocol):
     """Makes tasks of calls: the tasks feature, as the tools see it."""
@@ -44,7 +42,7 @@ class TaskStarter(Protocol):
         """
         ...
 
-    async def start(self, request: Request, spec: ToolSpec, work: _Work) -> Json:
+    async def start(self, request: Request, spec: ToolSpec, work: Work) -> Json:
         """Start the work as a task and return the result that names it."""
         ...
 
@@ -149,6 +147,19 @@ class Tools:
         if self._tasks is not None and self._tasks.takes(spec, request):
             return await self._tasks.start(request, spec, work)
         return await self._rounds.run(request, work)
+
+    def prepare(self, request: Request) -> tuple[ToolSpec, Work]:
+        """Return the tool of a call that was taken before, and what is to be done.
+
+        Raises:
+            RequestError: There is no such tool any more.
+        """
+        name = request.text("name")
+        spec = self.find(name)
+        if spec is None:
+            raise RequestError(f"Unknown tool: {name}", code=INVALID_PARAMS)
+        call = ToolCall(name=name, arguments=request.object("arguments"))
+        return spec, partial(self._run, request, spec, call)
 
     async def _run(self, request: Request, spec: ToolSpec, call: ToolCall, ctx: CallContext) -> Json:
         result = await self._toolset.call(call, ctx)

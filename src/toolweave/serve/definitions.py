@@ -13,6 +13,7 @@ from toolweave.schema import Validator
 from toolweave.schema.mirrored import mirroring_problem
 from toolweave.serve.request import Json
 from toolweave.tools import ToolSpec
+from toolweave.tools.call import RESUMABLE
 
 __all__ = ["Definitions", "check_definition"]
 
@@ -78,7 +79,8 @@ def _definition(spec: ToolSpec, *, modern: bool) -> Json:
     if spec.icons:
         made["icons"] = list(spec.icons)
     if spec.meta:
-        made["_meta"] = spec.meta
+        told = {name: value for name, value in spec.meta.items() if spec.server is not None or name != RESUMABLE}
+        made |= {"_meta": told} if told else {}
     for name, value in spec.raw.items():  # what this version does not know survives
         if name not in _HIDDEN:
             made[name] = value

@@ -6,8 +6,9 @@ the other features declare.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeAlias, cast
 
 import anyio
 
@@ -41,6 +42,8 @@ MOST_NAMES = 1000
 LONGEST_URI = 8192
 """Characters of a URI that a conversation may keep subscribed to."""
 
+_Watch: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+
 
 class Filter(Protocol):
     """A filter that an extension adds, such as the ids of tasks."""
@@ -53,6 +56,15 @@ class Filter(Protocol):
 
         Raises:
             RequestError: The client may not use the filter.
+        """
+        ...
+
+    async def watch(self, known: Mapping[str, Json], heard: Callable[[str, Json], None]) -> None:
+        """Tell, while the client listens, of those changes that nobody tells `Changes` of in this process.
+
+        Args:
+            known: What `current` returned.
+            heard: Takes the name of what changed, and the params of the notification.
         """
         ...
 
@@ -96,12 +108,34 @@ class Listen:
             topics += [Topic(self._filters[key].method, name) for name in names]
         stream = self._changes.open(topics)  # before it is looked up what there is: nothing falls between
         try:
+            watches: list[_Watch] = []
             for key, names in asked.items():
-                honoured[key] = await self._admit(request, stream, self._filters[key], names)
-            await self._deliver(request, stream, honoured)
+                chosen = self._filters[key]
+                current = await self._admit(request, stream, chosen, names)
+                honoured[key] = [name for name in names if name in current]
+                if current:
+                    watches.append(partial(chosen.watch, current, partial(_heard, stream, chosen.method)))
+            await self._watched(request, stream, honoured, watches)
         finally:
             self._changes.leave(stream)
         return {"_meta": {SUBSCRIPTION_ID: request.id}}
+
+    async def _watched(self, request: Request, stream: Stream, honoured: Json, watches: Sequence[_Watch]) -> None:
+        """Deliver, and look meanwhile at what changes elsewhere."""
+        if not watches:
+            await self._deliver(request, stream, honoured)
+            return
+        failure: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            for watch in watches:
+                tasks.start_soon(watch)
+            try:
+                await self._deliver(request, stream, honoured)
+            except Exception as exc:  # boundary: kept out of the task group, which would wrap it
+                failure = exc
+            tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
 
     def _honoured(self, wanted: Json) -> tuple[Json, list[Topic]]:
         """Return what of the core's filters the server can honour, and the topics of it."""
@@ -118,7 +152,7 @@ class Listen:
             topics += [Topic(UPDATED, uri) for uri in uris]
         return honoured, topics
 
-    async def _admit(self, request: Request, stream: Stream, chosen: Filter, names: list[str]) -> list[str]:
+    async def _admit(self, request: Request, stream: Stream, chosen: Filter, names: list[str]) -> Mapping[str, Json]:
         """Keep on the stream only those things of which the client may hear, and tell how they are now."""
         current = await chosen.current(request, names)
         for name in names:
@@ -127,7 +161,7 @@ class Listen:
                 stream.put(topic, current[name], newest=False)
             else:
                 stream.topics.discard(topic)
-        return [name for name in names if name in current]
+        return current
 
     async def _deliver(self, request: Request, stream: Stream, honoured: Json) -> None:
         stamp = {SUBSCRIPTION_ID: request.id}
@@ -164,6 +198,10 @@ class Listen:
         if conversation is None:
             raise RequestError("updates cannot be told on this connection, which has no stream", code=INVALID_REQUEST)
         return conversation, uri
+
+
+def _heard(stream: Stream, method: str, name: str, params: Json) -> None:
+    stream.put(Topic(method, name), params)
 
 
 def _offers(declared: Mapping[str, Any], capability: str, what: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any, Protocol
 
 import anyio
@@ -27,10 +28,10 @@ from toolweave.serve.progress import ProgressStream
 from toolweave.serve.request import Json, Request
 from toolweave.serve.seal import TTL_SECONDS, Seal
 from toolweave.tools.asking import Caller, LogLevel
-from toolweave.tools.call import CallContext, ProgressCallback
+from toolweave.tools.call import IDEMPOTENCY_KEY, CallContext, ProgressCallback
 from toolweave.tools.questions import Keys, Question, can_answer
 
-__all__ = ["ROUND_METHODS", "Rounds", "Work", "check_can"]
+__all__ = ["ROUND_METHODS", "Rounds", "Work", "check_can", "kept_meta"]
 
 _log = logging.getLogger("toolweave.serve")
 
@@ -82,17 +83,23 @@ class Rounds:
         token = meta.get("progressToken")
         if type(token) is str or type(token) is int:
             return await self._watched(request, token, caller, work)
-        ctx = CallContext(meta=_kept(meta), state=self.state, caller=caller)
+        ctx = CallContext(meta=kept_meta(request), state=self.state, caller=caller)
         return await (work(ctx) if caller.plain else caller.run(work, ctx))
 
     def context(
-        self, request: Request, caller: Caller | None, on_progress: ProgressCallback | None = None
+        self,
+        request: Request,
+        caller: Caller | None,
+        on_progress: ProgressCallback | None = None,
+        *,
+        meta: Mapping[str, Any] | None = None,
     ) -> CallContext:
         """Return the context of a request's work, for those who run it another way than `run` does.
 
-        Its `meta` is the request's `_meta` without what only this hop may say.
+        Its `meta` is what `kept_meta` finds in the request, unless another is given.
         """
-        return CallContext(on_progress=on_progress, meta=_kept(request.meta), state=self.state, caller=caller)
+        kept = kept_meta(request) if meta is None else meta
+        return CallContext(on_progress=on_progress, meta=kept, state=self.state, caller=caller)
 
     def given(self, request: Request) -> Mapping[str, Any]:
         """Return the answers that came with a request, by key; what was said in an earlier round stays said.
@@ -122,11 +129,17 @@ class Rounds:
         return result
 
 
-def _kept(meta: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a request's `_meta` without what only this hop may say."""
+def kept_meta(request: Request) -> Mapping[str, Any]:
+    """Return a request's `_meta` without what only this hop may say; its idempotency key is its principal's alone."""
+    meta = request.meta
     if _ENVELOPE.issuperset(meta):
         return _NOTHING
-    return {name: value for name, value in meta.items() if name not in _ENVELOPE}
+    kept = {name: value for name, value in meta.items() if name not in _ENVELOPE}
+    key: Any = kept.pop(IDEMPOTENCY_KEY, None)
+    if isinstance(key, str):
+        principal = request.client.principal
+        kept[IDEMPOTENCY_KEY] = key if principal is None else sha256(f"{principal}\n{key}".encode()).hexdigest()
+    return kept
 
 
 class _Round(Caller, Protocol):

@@ -6,11 +6,12 @@ Puts the endpoint, its features and the carriers together; what each does stands
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any, Literal, ParamSpec, Protocol, TypeVar, get_args, overload, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, get_args, overload, runtime_checkable
 
 import anyio
 import anyio.abc
@@ -27,7 +28,7 @@ from toolweave.serve.request import Feature, Json
 from toolweave.serve.rounds import Rounds
 from toolweave.serve.seal import Seal
 from toolweave.serve.served import Served
-from toolweave.serve.tasks import TaskRule, Tasks, TaskSupport
+from toolweave.serve.tasks import Here, Home, TaskRule, Tasks, TaskSupport
 from toolweave.state import Store
 from toolweave.tools import (
     Alias,
@@ -41,6 +42,10 @@ from toolweave.tools import (
     tool,
 )
 from toolweave.tools.sources import with_registry
+from toolweave.work.queue import Handler, Job, WorkBackend
+
+if TYPE_CHECKING:
+    from toolweave.serve.tasks.board import Board
 
 __all__ = ["AgentLike", "McpServer", "create_mcp_server"]
 
@@ -60,12 +65,15 @@ class Options:
     cache_scope: str = "private"
     tasks: Mapping[str, TaskSupport | TaskRule] = field(default_factory=dict[str, Any])
     store: Store | None = None
+    backend: WorkBackend | None = None
     logging: bool = False
     request_state_keys: Sequence[str | bytes] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.page_size is not None and self.page_size < 1:
             raise ValueError(f"page_size must be 1 or more, or None for one page, not {self.page_size!r}")
+        if self.store is not None and self.backend is not None:
+            raise ValueError("a backend has a store of its own; give store= or backend=, not both")
         if self.ttl_ms < 0:
             raise ValueError(f"ttl_ms must be 0 or more, not {self.ttl_ms!r}")
         if self.cache_scope not in ("private", "public"):
@@ -109,6 +117,7 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
     cache_scope: Literal["private", "public"] = "private",
     tasks: Mapping[str, TaskSupport | TaskRule] | None = None,
     store: Store | None = None,
+    backend: WorkBackend | None = None,
     logging: bool = False,
     request_state_keys: Sequence[str | bytes] | None = None,
 ) -> McpServer:
@@ -136,6 +145,8 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         tasks: The tools whose calls become tasks, by name: `"optional"` makes plain calls of clients without tasks,
             `"required"` refuses them, a `TaskRule` says more.
         store: Keeps tasks; by default in this process, for an hour.
+        backend: Keeps tasks and gives them to workers, so that any replica answers about any task; what
+            `handlers` returns does them. Replicas and workers are those that have the same name and backend.
         logging: Send what handlers say by `ctx.log`, and declare that; MCP has deprecated it (C12).
         request_state_keys: Secrets of at least 32 bytes that seal what travels through clients while a handler waits
             for their input, the newest first; by default made up for this process, so replicas must share some.
@@ -164,6 +175,7 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         cache_scope=cache_scope,
         tasks=tasks or {},
         store=store,
+        backend=backend,
         logging=logging,
         request_state_keys=request_state_keys,
     )
@@ -198,6 +210,7 @@ class McpServer(Offering, Served):
         tools: Everything that is offered as a tool.
         endpoint: What answers requests; carriers bring them to it.
         changes: Everybody who is told of changes.
+        backend: Where its tasks are, when they are not in this process.
     """
 
     def __init__(
@@ -218,7 +231,8 @@ class McpServer(Offering, Served):
         logs = Logs(enabled=options.logging)
         self._rounds = Rounds(state=options.state, seal=Seal(options.request_state_keys), logs=logs)
         self._store = options.store
-        self._tasks = Tasks(options.tasks, rounds=self._rounds, changes=self.changes, store=options.store)
+        self.backend = options.backend
+        self._tasks = Tasks(options.tasks, rounds=self._rounds, home=self._home())
         self._calls = Tools(
             toolset,
             rounds=self._rounds,
@@ -249,6 +263,18 @@ class McpServer(Offering, Served):
         )
         self._calls.admit_all()
         self.changes.watch(toolset)
+
+    def _home(self) -> Home:
+        if self.backend is None:
+            return Here(rounds=self._rounds, changes=self.changes, store=self._store)
+        from toolweave.serve.tasks.replica import Replica  # only where there are workers
+
+        return Replica(self._board(self.backend), self.backend.queue)
+
+    def _board(self, backend: WorkBackend) -> Board:
+        from toolweave.serve.tasks.board import Board
+
+        return Board(backend.store, self.name, time.time)
 
     def _declared(self) -> Json:
         return self.endpoint.capabilities(modern=True)
@@ -310,12 +336,38 @@ class McpServer(Offering, Served):
         """
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.tools)
-            if self._store is not None:
-                await stack.enter_async_context(self._store)
+            for kept in (self._store, self.backend):
+                if kept is not None:
+                    await stack.enter_async_context(kept)
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
             stack.enter_context(self._tasks.within(tasks))
             yield tasks
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return what does this server's tasks in a worker: `await backend.queue.work(server.handlers())`.
+
+        Each enters what the server needs, as `running` does; enter that around the worker to do so once. Empty when
+        the server has no backend, or no tool that becomes a task.
+        """
+        if self.backend is None or not self._tasks.rules:
+            return {}
+        from toolweave.serve.tasks.worker import Worker
+
+        board = self._board(self.backend)
+        worker = Worker(self._tasks.rules, rounds=self._rounds, board=board, prepare=self._calls.prepare)
+
+        async def do(job: Job) -> None:
+            failure: Exception | None = None
+            async with self.running():
+                try:
+                    await worker.do(job)
+                except Exception as exc:  # boundary: kept out of the task group, which would wrap it
+                    failure = exc
+            if failure is not None:
+                raise failure
+
+        return {worker.topic: do}
 
     def tool_schema(self, name: str) -> Mapping[str, Any] | None:
         """Return the input schema of a tool that is offered under this name, or None."""

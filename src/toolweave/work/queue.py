@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from toolweave.state import Store
 
-__all__ = ["Handler", "Job", "WorkBackend", "WorkQueue"]
+__all__ = ["Handler", "Job", "Later", "WorkBackend", "WorkQueue"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,17 +23,34 @@ class Job:
         topic: What kind of work it is: only workers that know the topic are given it.
         key: Its name in the topic, and its idempotency key: what waits or is being done is not added again.
         about: What more has to be known, a small JSON object; what is large belongs in the store.
-        delivery: How often it was given to a worker, from 1; more than once when a worker died.
+        delivery: How often it was given to a worker, from 1; who handed it back unharmed does not count.
+        deaths: How many workers died of it, or were lost for so long that they had to be thought dead.
     """
 
     topic: str
     key: str
     about: Mapping[str, Any] = field(default_factory=dict[str, Any])
     delivery: int = 1
+    deaths: int = 0
 
 
 Handler: TypeAlias = Callable[[Job], Awaitable[None]]
-"""Does a job. A job is delivered at least once: again when its worker died, was shut down, or when this raised."""
+"""Does a job. A job is delivered at least once: again when its worker died, was shut down, or when this raised.
+
+It may be told to two workers at the same time, when one is lost for a while: what must not happen twice needs a lease.
+"""
+
+
+class Later(Exception):
+    """What a handler raises when it is not yet time for a job: it is delivered again, and until then takes no slot.
+
+    Args:
+        seconds: When, from now.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"again in {seconds:g} s")
+        self.seconds = seconds
 
 
 @runtime_checkable
@@ -52,6 +69,8 @@ class WorkQueue(Protocol):
         self, handlers: Mapping[str, Handler], *, concurrency: int = 10, started: Callable[[], None] | None = None
     ) -> None:
         """Do jobs of these topics, each by its handler, until this is cancelled; what is not done then goes elsewhere.
+
+        A job whose handler raised is delivered again after a while that grows with each time.
 
         Args:
             handlers: By topic.

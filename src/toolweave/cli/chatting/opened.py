@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from toolweave.agent import Agent, Approval
 from toolweave.agent.approval import is_destructive
 from toolweave.cli.chatting.choice import choose_model
 from toolweave.cli.chatting.options import AGENT, ChatOptions, Confirm
+from toolweave.cli.chatting.places import opened_store
 from toolweave.cli.fleet import Fleet, open_fleet
 from toolweave.cli.screen import note
 from toolweave.cli.targets import names_in, select
 from toolweave.config import LoadedConfig, default_config
 from toolweave.models import Model, ToolCallPart
-from toolweave.state import SqliteStore
+from toolweave.state import Store
 from toolweave.tools import ToolSpec
+from toolweave.work import WorkBackend
 
 __all__ = ["Opened", "opened", "servers_of"]
 
@@ -31,14 +34,17 @@ class Opened:
 
     agent: Agent
     fleet: Fleet | None
-    store: SqliteStore
+    store: Store
 
 
 @asynccontextmanager
-async def opened(options: ChatOptions, *, attended: bool = True) -> AsyncGenerator[Opened]:
+async def opened(
+    options: ChatOptions, *, attended: bool = True, backend: WorkBackend | None = None
+) -> AsyncGenerator[Opened]:
     """Open what the options ask for; a server that fails is told and left out.
 
-    Where a run is not `attended`, calls that a person would be asked about are refused at once.
+    Where a run is not `attended`, calls that a person would be asked about are refused at once. With an open `backend`
+    it is that agent's, and its store is used.
 
     Raises:
         CommandError: No model is named, or the options contradict each other.
@@ -48,7 +54,8 @@ async def opened(options: ChatOptions, *, attended: bool = True) -> AsyncGenerat
     model = await choose_model(options.model)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(_closed, model)
-        store = await stack.enter_async_context(SqliteStore(options.store))
+        store = backend.store if backend else await stack.enter_async_context(opened_store(options.store))
+        kept: dict[str, Any] = {"backend": backend} if backend else {"store": store}
         fleet = None
         if selection is not None:
             fleet = await stack.enter_async_context(open_fleet(selection))
@@ -59,7 +66,7 @@ async def opened(options: ChatOptions, *, attended: bool = True) -> AsyncGenerat
             system=options.system,
             tools=[] if fleet is None else [fleet.hub],
             confirm=options.confirm.value if attended else _refusing(options.confirm),
-            store=store,
+            **kept,
         )
         yield Opened(agent=await stack.enter_async_context(agent), fleet=fleet, store=store)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,8 +17,12 @@ AGENT = "chat"
 
 
 StoreOption = Annotated[
-    Path | None,
-    typer.Option("--store", metavar="FILE", help="Where runs and conversations are kept; else in your data folder."),
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="FILE|URL",
+        help="Where runs and conversations are kept; else TOOLWEAVE_BACKEND, else your data folder.",
+    ),
 ]
 
 
@@ -40,7 +43,7 @@ class ChatOptions(Target):
         system: What it is told first.
         confirm: Which calls a person has to allow.
         resume: The conversation to go on with.
-        store: The file where it is kept.
+        store: The file or the URL where it is kept.
     """
 
     model: Annotated[

@@ -1,7 +1,8 @@
-"""A run in a process of its own: recorded first, then begun there; what keeps it from beginning is recorded too."""
+"""A run in a process of its own, or given to workers: recorded first; what keeps it from beginning is recorded too."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -11,15 +12,17 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from toolweave.agent import Agent
 from toolweave.agent.durable import KEEP_SECONDS
 from toolweave.agent.journal import RunStart
 from toolweave.agent.records import create, read_record, write_record
 from toolweave.cli.chatting.options import AGENT, ChatOptions
+from toolweave.cli.chatting.places import BACKEND, is_url, opened_backend, opened_store
+from toolweave.cli.exits import CommandError
 from toolweave.errors import ToolweaveError
-from toolweave.models import UserMessage
-from toolweave.state import SqliteStore
+from toolweave.models import CommandModel, UserMessage
 
-__all__ = ["failing", "spawn"]
+__all__ = ["failing", "spawn", "submit"]
 
 
 async def spawn(options: ChatOptions, message: str) -> str:
@@ -27,10 +30,11 @@ async def spawn(options: ChatOptions, message: str) -> str:
     run_id = uuid.uuid4().hex
     sent = (UserMessage.of(message),)
     start = RunStart(run_id=run_id, agent=AGENT, messages=sent, sent=1, session=options.resume)
-    async with SqliteStore(options.store) as store:
+    async with opened_store(options.store) as store:
         await create(store, start, status="pending", now=time.time(), ttl=KEEP_SECONDS)
     subprocess.Popen(  # noqa: ASYNC220 - begun and left alone
         [sys.executable, "-m", "toolweave", *_words(options, run_id)],
+        env=_environment(options.store),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -39,13 +43,29 @@ async def spawn(options: ChatOptions, message: str) -> str:
     return run_id
 
 
+async def submit(url: str, agent: str, message: str, *, session: str | None, key: str | None) -> str:
+    """Give a run to the workers of a backend, and return its id.
+
+    Raises:
+        CommandError: The backend cannot be reached, or the key stands for another run.
+        StoreError: It was lost, or is full.
+    """
+    async with opened_backend(url) as backend:
+        # the model is the worker's
+        submitting = Agent(CommandModel(), name=agent, backend=backend)
+        try:
+            return (await submitting.submit(message, session=session, key=key)).id
+        except ValueError as error:
+            raise CommandError(str(error)) from None
+
+
 @asynccontextmanager
-async def failing(path: Path | None, run_id: str) -> AsyncGenerator[None]:
+async def failing(place: str | None, run_id: str) -> AsyncGenerator[None]:
     """Record what the block raises as the end of a run that has not recorded one itself."""
     try:
         yield
     except Exception as error:
-        async with SqliteStore(path) as store:
+        async with opened_store(place) as store:
             record = await read_record(store, run_id)
             if record is not None and not record.done:
                 why = str(error) if isinstance(error, ToolweaveError) else f"{type(error).__name__}: {error}"
@@ -67,10 +87,21 @@ def _words(options: ChatOptions, run_id: str) -> Iterator[str]:
         ("--model", options.model),
         ("--system", options.system),
         ("--resume", options.resume),
-        ("--store", options.store and options.store.absolute()),
+        ("--store", options.store and _shown(options.store)),
     ]
     for option, value in named:
         if value is not None:
             yield f"{option}={value}"
     if options.command:
         yield from ("--", *options.command)
+
+
+def _shown(place: str) -> str | None:
+    """Return a place for a command line; None for one whose URL may hold a password, which goes another way."""
+    if is_url(place):
+        return None
+    return place if place.startswith("sqlite:") else str(Path(place).absolute())
+
+
+def _environment(place: str | None) -> dict[str, str]:
+    return {**os.environ, BACKEND: place} if place is not None and is_url(place) else {**os.environ}

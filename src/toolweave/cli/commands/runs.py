@@ -6,12 +6,12 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolweave.cli.chatting.options import ChatOptions, StoreOption
+from toolweave.cli.chatting.options import AGENT, CHAT_DEFAULTS, ChatOptions, StoreOption
+from toolweave.cli.chatting.places import backend_named
 from toolweave.cli.exits import CommandError, ExitCode
 from toolweave.cli.options import JsonOption
 from toolweave.cli.runner import run
@@ -19,7 +19,7 @@ from toolweave.cli.screen import answer, answer_json, note, show
 
 if TYPE_CHECKING:
     from toolweave.agent.status import RunInfo, RunStatuses
-    from toolweave.state import SqliteStore
+    from toolweave.state import Store
 
 __all__ = ["EXAMPLES", "HELP", "Filter", "cancel", "list_runs", "show_run", "spawn"]
 
@@ -28,10 +28,12 @@ EXAMPLES = {
     "spawn": """
 toolweave runs spawn "Summarise the notes" --config mcp.json
 toolweave runs spawn '/call time_get_current_time {"timezone": "UTC"}' --model command
+toolweave runs spawn "Summarise the notes" --backend redis://localhost:6379/0 --agent researcher
 """,
     "list": """
 toolweave runs list
 toolweave runs list --status interrupted --json
+toolweave runs list --store redis://localhost:6379/0
 """,
     "show": """
 toolweave runs show 496e77
@@ -57,24 +59,49 @@ class Filter(StrEnum):
 def spawn(
     options: ChatOptions,
     message: Annotated[str, typer.Argument(metavar="MESSAGE", help="What the model is to do.")],
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            "--backend", metavar="URL", help="Give it to the workers there; else to those of TOOLWEAVE_BACKEND."
+        ),
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="NAME", help="With --backend: whose run; else the chat agent's.")
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="KEY", help="With --backend: the same key is the same run, begun once."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
     """Begin a run that goes on without this terminal.
 
     Prints its id; `toolweave runs show` tells what came of it. Nobody can be asked about its tool calls: those of tools
-    that may destroy something are not made, unless --confirm says never.
+    that may destroy something are not made, unless --confirm says never. It runs in a process of its own; with
+    --backend or TOOLWEAVE_BACKEND in one of the workers there, with that worker's model and servers.
     """
     if not message.strip():
         raise CommandError("the message is empty")
+    url = backend_named(backend) if backend is not None or options.store is None else None
+    if url is not None:
+        _check_submitted(options)
+    elif agent is not None or key is not None:
+        raise CommandError(f"{'--agent' if agent else '--key'} goes with --backend: workers have agents by name")
+    elif options.store is not None and options.store.startswith("memory:"):
+        raise CommandError("--store memory:// is gone with its process: nobody would find the run")
 
     async def body() -> ExitCode:
         from toolweave.cli.chatting.choice import choose_model  # imports are late: --help imports this module
         from toolweave.cli.chatting.opened import servers_of
         from toolweave.cli.chatting.spawned import spawn as begin
+        from toolweave.cli.chatting.spawned import submit
 
-        servers_of(options)  # what is wrong here is better told now than found in the store later
-        await choose_model(options.model)
-        run_id = await begin(options, message)
+        if url is not None:
+            run_id = await submit(url, agent or AGENT, message, session=options.resume, key=key)
+        else:
+            servers_of(options)  # what is wrong here is better told now than found in the store later
+            await choose_model(options.model)
+            run_id = await begin(options, message)
         if as_json:
             answer_json({"run_id": run_id})
         else:
@@ -85,6 +112,20 @@ def spawn(
     return run(body, verbose=options.verbose)
 
 
+def _check_submitted(options: ChatOptions) -> None:
+    """Refuse what a worker cannot be told: it has its own."""
+    if options.store is not None:
+        raise CommandError("--store and --backend exclude each other: a backend keeps what is done there")
+    free = ("resume", "verbose", "store")
+    given = [name for name, default in CHAT_DEFAULTS.items() if name not in free and getattr(options, name) != default]
+    given = [f"--{name.replace('_', '-')}" for name in given] + ["--"] * bool(options.command)
+    if given:
+        raise CommandError(
+            f"{given[0]} does not go to workers: each has its own model and servers",
+            hint="--store FILE begins the run in a process of this machine, with all of these options",
+        )
+
+
 def list_runs(
     which: Annotated[Filter, typer.Option("--status", help="Which runs.")] = Filter.ALL,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many, the newest.")] = 20,
@@ -93,7 +134,7 @@ def list_runs(
 ) -> ExitCode:
     """List the runs that were begun last."""
 
-    async def body(_: SqliteStore, statuses: RunStatuses) -> ExitCode:
+    async def body(_: Store, statuses: RunStatuses) -> ExitCode:
         if which is Filter.ALL:
             found = await statuses.recent(limit)
         else:
@@ -119,11 +160,11 @@ def list_runs(
 def show_run(run_id: RunId, store: StoreOption = None, as_json: JsonOption = False) -> ExitCode:
     """Show one run: where it is, what it was asked, what came of it, and the runs that it started."""
 
-    async def body(open_store: SqliteStore, statuses: RunStatuses) -> ExitCode:
+    async def body(kept: Store, statuses: RunStatuses) -> ExitCode:
         from toolweave.agent.tree import run_tree  # late, as above
 
         one = await _found(statuses, run_id)
-        tree = await run_tree(open_store, one.run_id)
+        tree = await run_tree(kept, one.run_id)
         below = [] if tree is None else [(level, child) for level, child in tree.walk() if level]
         if as_json:
             answer_json({**_run_json(one), "children": [_run_json(child) for _, child in below]})
@@ -150,7 +191,7 @@ def cancel(run_id: RunId, store: StoreOption = None, as_json: JsonOption = False
     One that runs elsewhere is told within seconds. Exits with 1 when it has ended already.
     """
 
-    async def body(_: SqliteStore, statuses: RunStatuses) -> ExitCode:
+    async def body(_: Store, statuses: RunStatuses) -> ExitCode:
         one = await _found(statuses, run_id)
         cancelled = await statuses.cancel(one.run_id)
         if as_json:
@@ -162,12 +203,12 @@ def cancel(run_id: RunId, store: StoreOption = None, as_json: JsonOption = False
     return _with_store(store, body)
 
 
-def _with_store(path: Path | None, body: Callable[[SqliteStore, RunStatuses], Awaitable[ExitCode]]) -> ExitCode:
+def _with_store(place: str | None, body: Callable[[Store, RunStatuses], Awaitable[ExitCode]]) -> ExitCode:
     async def opened() -> ExitCode:
         from toolweave.agent.status import RunStatuses  # late, as above
-        from toolweave.state import SqliteStore
+        from toolweave.cli.chatting.places import opened_store
 
-        async with SqliteStore(path) as store:
+        async with opened_store(place) as store:
             return await body(store, RunStatuses(store))
 
     return run(opened)

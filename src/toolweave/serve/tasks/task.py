@@ -1,6 +1,6 @@
 """One task: what it says of itself, the questions that it waits with, and its end.
 
-Knows neither the work nor who may see it; that is `tasks.py`.
+Knows neither the work nor who may see it.
 """
 
 from __future__ import annotations
@@ -19,51 +19,82 @@ from toolweave.tools.asking import LogLevel
 from toolweave.tools.call import Progress
 from toolweave.tools.questions import Keys, Question
 
-__all__ = ["ENDED", "Task", "TaskCaller"]
+__all__ = ["ENDED", "TOLD_BY", "Task", "TaskCaller", "created", "failed", "updated"]
+
+TOLD_BY = "notifications/tasks"
+"""The notification by which a client hears of its tasks."""
 
 ENDED = frozenset({"completed", "failed", "cancelled"})
 """The statuses that are final."""
 _SHOWN_WHEN = {"result": "completed", "error": "failed", "inputRequests": "input_required"}
 
 
-class Task:
-    """A task that runs here.
+def created(name: str, *, ttl_ms: int, poll_ms: int, now: float) -> Json:
+    """Return a task that begins, as the extension writes it.
 
     Args:
-        id: Its name; nobody can guess it.
-        ttl_ms: Milliseconds from its creation until it is forgotten.
+        name: Its id; nobody can guess it.
+        ttl_ms: Milliseconds until it is forgotten.
         poll_ms: How often clients should look, in milliseconds.
+        now: Seconds since the epoch.
+    """
+    made = _stamp(now)
+    shown: Json = {"taskId": name, "status": "working", "createdAt": made, "lastUpdatedAt": made}
+    return shown | {"ttlMs": ttl_ms, "pollIntervalMs": poll_ms}
+
+
+def updated(shown: Json, now: float, **members: Any) -> Json:
+    """Return a task with other members; None takes one away, and so does a status that has none of it."""
+    changed = {**shown, **members, "lastUpdatedAt": _stamp(now)}
+    return {
+        name: value
+        for name, value in changed.items()
+        if value is not None and _SHOWN_WHEN.get(name, changed["status"]) == changed["status"]
+    }
+
+
+def failed(shown: Json, now: float, error: RequestError) -> Json:
+    """Return a task that failed with a JSON-RPC error."""
+    made = {"code": error.code, "message": error.message}
+    made |= {} if error.data is None else {"data": error.data}
+    return updated(shown, now, status="failed", statusMessage=error.message, error=made)
+
+
+class Task:
+    """A task that runs in this process.
+
+    Args:
+        shown: As it was created, or as it is when it runs again.
+        expires_at: When it has to be over, in seconds since the epoch.
         now: Tells the time in seconds since the epoch.
         changed: Called after every change that clients can see.
     """
 
     def __init__(
-        self,
-        id: str,  # noqa: A002 - the field's name
-        *,
-        ttl_ms: int,
-        poll_ms: int,
-        now: Callable[[], float],
-        changed: Callable[[Task], None],
+        self, shown: Json, *, expires_at: float, now: Callable[[], float], changed: Callable[[Task], None]
     ) -> None:
-        self.id = id
+        self.id: str = shown["taskId"]
         self.scope = anyio.CancelScope()
         self.questions: dict[str, Question] = {}
+        self.expires_at = expires_at
+        self._shown = shown
         self._answers: dict[str, Any] = {}
         self._keys = Keys()
         self._used: set[str] = set()
+        self._first: dict[str, str] = {}  # the key that a question had first, by the one that it has now
         self._now = now
         self._changed = changed
         self._news = anyio.Event()
-        self.expires_at = now() + ttl_ms / 1000
-        made = self._stamp()
-        self._shown: Json = {"taskId": id, "status": "working", "createdAt": made, "lastUpdatedAt": made}
-        self._shown |= {"ttlMs": ttl_ms, "pollIntervalMs": poll_ms}
 
     @property
     def status(self) -> str:
         """`working`, `input_required`, `completed`, `failed` or `cancelled`."""
         return self._shown["status"]
+
+    @property
+    def left(self) -> float:
+        """Seconds until it has to be over."""
+        return self.expires_at - self._now()
 
     @property
     def ended(self) -> bool:
@@ -92,10 +123,8 @@ class Task:
     def fail(self, error: RequestError, *, anew: bool = False) -> None:
         """Fail with a JSON-RPC error, unless it has ended; with `anew` also then, for nobody has read the end yet."""
         if not self.ended or anew:
-            made = {"code": error.code, "message": error.message}
-            made |= {} if error.data is None else {"data": error.data}
             self.questions.clear()
-            self._update(status="failed", statusMessage=error.message, error=made)
+            self._become(failed(self._shown, self._now(), error))
 
     async def ask(self, questions: Sequence[Question], given: Mapping[str, Any]) -> list[Any]:
         """Wait with questions until the client answered all of them, save those that `given` answers by key."""
@@ -126,16 +155,23 @@ class Task:
         except ToolError as exc:
             raise RequestError(exc.message, code=INVALID_PARAMS) from None
         if read:
-            self._answers.update(read)
-            for key in read:
+            for key, answer in read.items():
+                self._answers[self._first.pop(key, key)] = answer
                 del self.questions[key]
             self._require()
 
     def refuse(self, key: str, error: ToolError) -> None:
         """Take that the client refuses to answer a question: the handler gets the error."""
         if self.questions.pop(key, None) is not None:
-            self._answers[key] = error
+            self._answers[self._first.pop(key, key)] = error
             self._require()
+
+    def ask_again(self, key: str) -> None:
+        """Ask an open question under another key: its answer was none, and clients remember what they answered."""
+        anew = self._unused(key)
+        self._first[anew] = self._first.pop(key, key)
+        self.questions[anew] = self.questions.pop(key)
+        self._require()
 
     async def change(self) -> None:
         """Wait for the next change."""
@@ -161,18 +197,13 @@ class Task:
             self._update(status="working", statusMessage=None)
 
     def _update(self, **members: Any) -> None:
-        shown = {**self._shown, **members, "lastUpdatedAt": self._stamp()}
-        self._shown = {
-            name: value
-            for name, value in shown.items()
-            if value is not None and _SHOWN_WHEN.get(name, shown["status"]) == shown["status"]
-        }
+        self._become(updated(self._shown, self._now(), **members))
+
+    def _become(self, shown: Json) -> None:
+        self._shown = shown
         news, self._news = self._news, anyio.Event()
         news.set()
         self._changed(self)
-
-    def _stamp(self) -> str:
-        return datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class TaskCaller:
@@ -181,17 +212,26 @@ class TaskCaller:
     Args:
         capabilities: What the client declared with the call.
         given: Answers that came with the call, by key.
+        client_key: Tells the client's requests from those of others; None where nothing can.
     """
 
-    def __init__(self, task: Task, capabilities: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    def __init__(
+        self, task: Task, capabilities: Mapping[str, Any], given: Mapping[str, Any], client_key: str | None
+    ) -> None:
         self._task = task
         self._capabilities = capabilities
         self._given = given
+        self._client_key = client_key
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
         """What the client declared with the call."""
         return self._capabilities
+
+    @property
+    def client_key(self) -> str | None:
+        """Whose call it is."""
+        return self._client_key
 
     async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
         """Wait with the questions until the client has answered all of them.
@@ -208,3 +248,7 @@ class TaskCaller:
 
     async def release(self) -> None:
         """Do nothing: a task has no stream."""
+
+
+def _stamp(now: float) -> str:
+    return datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

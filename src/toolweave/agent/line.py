@@ -1,0 +1,114 @@
+"""Whose turn it is among the runs of one session that workers do: the one that was submitted first.
+
+The line is in the store, so that runs of one session wait for each other wherever they are; it knows no worker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import anyio
+
+from toolweave.agent.durable import Durable
+from toolweave.agent.records import (
+    LEASES,
+    RunRecord,
+    conversation_key,
+    every,
+    read_record,
+    read_start,
+    write_start,
+)
+from toolweave.agent.sessions import continued
+from toolweave.work.lease import Lease
+
+__all__ = ["LINES", "Line"]
+
+LINES = "run-lines"
+"""Runs that were submitted to a session, below what stands for that, the first first."""
+
+
+class Line:
+    """The place of one run in the line of its session; without a session it is always its turn."""
+
+    def __init__(self, durable: Durable, record: RunRecord) -> None:
+        self._durable = durable
+        self._store = durable.store
+        self._record = record
+        # a session's name may hold anything, slashes too
+        name = conversation_key(record.agent, record.session or "")
+        self._session = hashlib.sha256(name.encode()).hexdigest()[:32]
+        self._key = f"{self._session}/{round(record.created_at * 1e6):016}/{record.run_id}"
+
+    async def join(self) -> None:
+        """Stand in line, where the run was submitted; harmless when it does already."""
+        if self._record.session is not None:
+            await self._store.put(LINES, self._key, self._record.run_id, ttl=self._durable.keep_seconds)
+
+    async def leave(self) -> None:
+        """Let the next one have its turn."""
+        if self._record.session is not None:
+            await self._store.delete(LINES, self._key)
+
+    async def ahead(self) -> int:
+        """Return how many have their turn before; those that have ended are taken out of the line."""
+        waiting = 0
+        if self._record.session is None:
+            return waiting
+        async for found in every(self._store, LINES, f"{self._session}/"):
+            if found.key >= self._key:
+                break
+            other = await read_record(self._store, found.value)
+            if other is None or other.done:
+                await self._store.delete(LINES, found.key)
+            else:
+                waiting += 1
+        return waiting
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[bool, None]:
+        """Hold the session, if nobody does; in it a run that has not begun goes on with what was said by then.
+
+        Yields whether it is held. When another process takes it, the body is cancelled.
+        """
+        if self._record.session is None:
+            yield True
+            return
+        lease = Lease(self._store, LEASES, f"session:{self._session}", sleep=self._durable.sleep)
+        if await lease.take() is not None:
+            yield False
+            return
+        failure: Exception | None = None
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(lease.keep, tasks.cancel_scope.cancel, _nothing)
+                try:
+                    await self._go_on_from_now()
+                    yield True
+                except Exception as exc:  # boundary: raised below, a task group would wrap it
+                    failure = exc
+                tasks.cancel_scope.cancel()
+        finally:
+            if not lease.lost:
+                with anyio.CancelScope(shield=True):
+                    await lease.release()
+        if failure is not None:
+            raise failure
+
+    async def _go_on_from_now(self) -> None:
+        record = await read_record(self._store, self._record.run_id)
+        if record is None or record.session is None or record.status != "pending":
+            return
+        start = await read_start(self._store, record)
+        sent = start.messages[len(start.messages) - start.sent :]
+        history = await self._durable.conversations.load(record.session)
+        messages = continued(history, sent)
+        now = replace(start, messages=tuple(messages), sent=len(messages) - len(history))
+        await write_start(self._store, now, ttl=self._durable.keep_seconds)
+
+
+def _nothing() -> None:
+    """Ignore a wish to cancel: it is the run's lease that is asked, not the session's."""

@@ -1,0 +1,28 @@
+"""One run without an agent to keep. Puts an agent around a model, and sends to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from toolweave.agent.agent import Agent
+from toolweave.agent.prompt import Sendable
+from toolweave.agent.run import Run
+from toolweave.agent.toolbox import ToolLike
+from toolweave.models.base import Model
+
+__all__ = ["generate", "stream"]
+
+
+def generate(
+    model: Model | str, messages: Sendable, *, tools: ToolLike | Iterable[ToolLike] = (), **options: Any
+) -> Run:
+    """Return one whole run of a model with tools, to be awaited.
+
+    `options` are those of `Agent`: `result = await generate(model, "What is new?", tools=[search], name="reader")`.
+    """
+    return Agent(model, tools=tools, **options).send(messages)
+
+
+stream = generate
+"""The same, to be iterated: `async for event in stream(model, "...")`."""

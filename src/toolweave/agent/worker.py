@@ -1,0 +1,270 @@
+"""What a worker does with submitted runs: begins or goes on with each where its journal ends, one process at a time.
+
+Knows agents by how their runs are begun, and a queue by its port. The lease of a run decides who runs it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NoReturn, cast
+
+import anyio
+
+from toolweave.agent.agent import Agent
+from toolweave.agent.durable import Durable
+from toolweave.agent.lease import is_held
+from toolweave.agent.line import Line
+from toolweave.agent.records import (
+    LEASES,
+    RUNS,
+    RunRecord,
+    every,
+    read_record,
+    read_start,
+    record_of,
+    write_record,
+)
+from toolweave.agent.resume import resume
+from toolweave.agent.spawn import tools_of_task
+from toolweave.agent.status import CANCELS, RunStatuses
+from toolweave.agent.submit import SUBMITTED, enqueue, submitted_key, topic_of
+from toolweave.errors import RunError, StoreError
+from toolweave.work import Handler, Job, Later, WorkBackend
+
+__all__ = ["DEATHS", "resubmit_runs", "run_handlers", "submit_lost", "work_runs"]
+
+_log = logging.getLogger("toolweave.agent")
+_HELD_SECONDS = 2.0
+"""How long until a run that goes on elsewhere is looked at again."""
+_TURN_SECONDS = 0.5
+"""The same for one that waits in the line of its session, for each that is before it; thirty seconds at most."""
+_MOST_DEATHS = 10
+"""How many workers may die of a run."""
+_SUSPICIOUS_DEATHS = 3
+"""From how many on it goes on beside no other that workers died of, since all that a dead worker did is suspect."""
+DEATHS = "run-deaths"
+"""How many workers died of a run, by its id."""
+_FORGET_SECONDS = 3600.0
+_SWEEPS = "run-sweeps"
+_SWEEP_SECONDS = 60.0
+
+
+async def work_runs(
+    agents: Iterable[Agent],
+    backend: WorkBackend,
+    *,
+    also: Mapping[str, Handler] | None = None,
+    concurrency: int = 10,
+    started: Callable[[], None] | None = None,
+) -> None:
+    """Do what is submitted to these agents until this is cancelled; what is not done then goes elsewhere at once.
+
+    Enter the agents before to keep their tools open from run to run.
+
+    Args:
+        agents: By their names they are told apart; one that keeps nothing yet keeps it in the backend from now on.
+        backend: Where the queue is.
+        also: More handlers, by topic.
+        concurrency: How many runs of an agent go on here at the same time.
+        started: Called when runs are taken.
+
+    Raises:
+        StoreError: The backend cannot be reached at the start.
+        ValueError: Two agents have one name, or one keeps its runs in a store without a queue.
+    """
+    known = list(agents)
+    handlers = {**run_handlers(known, backend), **(also or {})}
+    failure: Exception | None = None
+    async with backend, anyio.create_task_group() as tasks:
+        tasks.start_soon(resubmit_runs, known, backend)
+        try:
+            await backend.queue.work(handlers, concurrency=concurrency, started=started)
+        except Exception as exc:  # boundary: raised below, a task group would wrap it
+            failure = exc
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+def run_handlers(agents: Iterable[Agent], backend: WorkBackend) -> Mapping[str, Handler]:
+    """Return what does the runs of these agents, by topic; `work_runs` looks after lost ones, too.
+
+    Raises:
+        ValueError: Two agents have one name, or one keeps its runs in a store without a queue.
+    """
+    handlers: dict[str, Handler] = {}
+    suspect = anyio.Lock()
+    for agent in agents:
+        if agent.durable is None:
+            agent.keep_in(backend)
+        durable = agent.durable
+        if durable is None or durable.queue is None:
+            raise ValueError(f"agent {agent.name!r} has a store and no backend; workers need Agent(..., backend=...)")
+        if topic_of(agent.name) in handlers:
+            raise ValueError(f"two agents are called {agent.name!r}; workers tell them apart by their names")
+        handlers[topic_of(agent.name)] = _Runs(agent, durable, suspect).handle
+    return handlers
+
+
+async def resubmit_runs(agents: Iterable[Agent], backend: WorkBackend, *, seconds: float = _SWEEP_SECONDS) -> NoReturn:
+    """Submit lost runs of these agents anew: now and about every so many seconds, one worker at a time."""
+    known = list(agents)
+    first = True
+    while True:
+        for agent in known:
+            try:
+                if first or await backend.store.put(_SWEEPS, agent.name, True, ttl=seconds * 0.9, expect=0) is not None:
+                    await submit_lost(agent)
+            except StoreError as exc:
+                _log.warning("lost runs of agent %r cannot be looked for: %s", agent.name, exc)
+        first = False
+        await anyio.sleep(seconds * random.uniform(0.75, 1.25))  # noqa: S311 - so that workers do not look at once
+
+
+async def submit_lost(agent: Agent) -> int:
+    """Submit the runs of an agent that were submitted, have not ended and go on nowhere; return how many there are.
+
+    What waits in the queue already is not added to it again.
+
+    Raises:
+        StoreError: The store or the queue cannot be reached.
+    """
+    durable, lost = agent.durable, 0
+    if durable is None or durable.queue is None:
+        return lost
+    async for noted in every(durable.store, SUBMITTED, submitted_key(agent.name, "")):
+        run_id = noted.key.removeprefix(submitted_key(agent.name, ""))
+        found = await durable.store.get(RUNS, run_id)
+        try:
+            record = None if found is None else record_of(found)
+        except StoreError:
+            continue  # a newer version wrote it, and will do it
+        if record is None and durable.clock() - noted.value["at"] < _FORGET_SECONDS:
+            continue  # it is being submitted
+        if record is None or record.done:
+            await durable.store.delete(SUBMITTED, noted.key, expect=noted.revision)
+        elif not await is_held(durable.store, run_id):
+            await enqueue(durable, run_id, noted.value["about"])
+            lost += 1
+    return lost
+
+
+class _Runs:
+    """Does the runs of one agent; `suspect` is held, by one of all agents, for a run that workers died of."""
+
+    def __init__(self, agent: Agent, durable: Durable, suspect: anyio.Lock) -> None:
+        self._agent = agent
+        self._durable = durable
+        self._store = durable.store
+        self._suspect = suspect
+
+    async def handle(self, job: Job) -> None:
+        record = await self._record(job)
+        if record is None:
+            return
+        line = Line(self._durable, record)
+        deaths = await self._deaths(record, job)
+        if record.done:
+            await self._ended(record, line)
+        elif await is_held(self._store, record.run_id):
+            raise Later(_HELD_SECONDS)  # whoever has it may die
+        elif await self._store.get(CANCELS, record.run_id) is not None:
+            await RunStatuses(self._store, clock=self._durable.clock).cancel(record.run_id)
+            await self._ended(record, line)
+        elif deaths > _MOST_DEATHS:
+            await self._fail(record, f"{deaths} workers died while it ran")
+            await self._ended(record, line)
+        elif deaths >= _SUSPICIOUS_DEATHS:
+            await self._quarantined(record, job, line)
+        else:
+            await self._take_turn(record, job, line)
+
+    async def _deaths(self, record: RunRecord, job: Job) -> int:
+        """Return how many workers died while this run went on; who was only lost for a while counts once at most."""
+        found = await self._store.get(DEATHS, record.run_id)
+        known: dict[str, Any] = {"deaths": 0, "holder": None} if found is None else found.value
+        if not job.deaths:
+            return known["deaths"]
+        lease = await self._store.get(LEASES, record.run_id)
+        holder = None if lease is None else lease.value["holder"]
+        if holder is not None and holder == known["holder"]:
+            return known["deaths"]
+        deaths: int = known["deaths"] + 1
+        counted = {"deaths": deaths, "holder": holder}
+        await self._store.put(DEATHS, record.run_id, counted, ttl=self._durable.keep_seconds)
+        return deaths
+
+    async def _quarantined(self, record: RunRecord, job: Job, line: Line) -> None:
+        """Go on with a run that workers die of, or one that was beside such a one: never two of them here at once."""
+        if self._suspect.locked():
+            raise Later(random.uniform(1, 5))  # noqa: S311 - so that they come apart
+        async with self._suspect:
+            await self._take_turn(record, job, line)
+
+    async def _record(self, job: Job) -> RunRecord | None:
+        found = await self._store.get(RUNS, job.key)
+        problem = None if found is not None else f"run {job.key!r} is not in the store"
+        try:
+            record = None if found is None else record_of(found)
+            if record is not None and record.agent != self._agent.name:
+                problem = f"run {job.key!r} is one of agent {record.agent!r}"
+        except StoreError as exc:  # what is readable was read: a newer version wrote it
+            record, problem = None, str(exc)
+        if problem is not None:
+            _log.warning("a job of agent %r was dropped: %s", self._agent.name, problem)
+        return None if problem is not None else record
+
+    async def _take_turn(self, record: RunRecord, job: Job, line: Line) -> None:
+        await line.join()
+        if ahead := await line.ahead():
+            raise Later(min(30.0, _TURN_SECONDS * ahead))
+        done = False
+        async with line.turn() as ours:
+            done = ours and await self._run(record, job)
+        if not done:
+            raise Later(_TURN_SECONDS)
+        await self._ended(record, line)
+
+    async def _run(self, record: RunRecord, job: Job) -> bool:
+        """Go on with a run until it ends; return whether it has, False when it goes on elsewhere."""
+        error: Exception | None = None
+        try:
+            tools = tools_of_task(self._agent, self._durable, record, job.about)
+            await (await resume(self._agent, record.run_id, tools=tools, durable=self._durable))
+        except StoreError:
+            raise  # it goes on when the store is back
+        except Exception as exc:  # boundary: its record says what made it fail
+            error = exc
+        now = await read_record(self._store, record.run_id)
+        if now is None or now.done:
+            return True
+        if error is None or isinstance(error, RunError):  # the agent was closed, or another process has it
+            try:
+                await read_start(self._store, now)
+                return False
+            except RunError as exc:
+                error = exc
+        await self._fail(now, _words(error))
+        return True
+
+    async def _fail(self, record: RunRecord, error: str) -> None:
+        """Record that a run failed that could not do so itself, so that nobody waits for it for ever."""
+        _log.warning("run %s of agent %r failed: %s", record.run_id, record.agent, error)
+        failed = replace(record, status="failed", stop_reason="error", error=error, changed_at=self._durable.clock())
+        await write_record(self._store, failed, ttl=self._durable.keep_seconds)
+
+    async def _ended(self, record: RunRecord, line: Line) -> None:
+        await line.leave()
+        for collection in (DEATHS, CANCELS):
+            await self._store.delete(collection, record.run_id)
+        await self._store.delete(SUBMITTED, submitted_key(record.agent, record.run_id))
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, ExceptionGroup):
+        several: Sequence[Exception] = cast("ExceptionGroup[Exception]", error).exceptions
+        return "; ".join(map(str, several))
+    return str(error)

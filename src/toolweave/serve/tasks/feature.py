@@ -1,0 +1,222 @@
+"""What clients ask about tasks: their methods in both forms of the protocol, and who may use them.
+
+Knows no tool, no carrier, and not where a task runs: that is its `Home`.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar, cast
+
+import anyio
+import anyio.abc
+
+from toolweave.errors import RequestError, StoreError
+from toolweave.serve.codes import HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS
+from toolweave.serve.request import Json, Method, Request
+from toolweave.serve.rounds import Rounds, Work
+from toolweave.serve.tasks.home import Found, Heard, Home, NewTask
+from toolweave.serve.tasks.rules import EXTENSION, Rules, TaskRule, TaskSupport, declared, undeclared
+from toolweave.serve.tasks.task import ENDED, TOLD_BY, created
+from toolweave.tools.spec import ToolSpec
+
+__all__ = ["Tasks"]
+
+T = TypeVar("T")
+_log = logging.getLogger("toolweave.serve")
+
+RELATED = "io.modelcontextprotocol/related-task"
+SLACK_SECONDS = 5.0
+"""How much longer than the task itself may take its result is waited for."""
+
+
+class Tasks:
+    """Makes tasks of calls and answers what clients ask about them; one for all clients of a server.
+
+    Args:
+        rules: The tools that become tasks, by name: `"optional"`, `"required"` or a `TaskRule`.
+        rounds: Knows the answers that came with a call.
+        home: Where tasks are.
+        ttl_ms: Milliseconds from a task's creation until it may be forgotten; work that takes longer is cancelled.
+        poll_ms: How often clients are asked to look, in milliseconds.
+        clock: Tells the time in seconds since the epoch.
+
+    Raises:
+        ValueError: A rule is neither.
+    """
+
+    method = TOLD_BY
+
+    def __init__(
+        self,
+        rules: Mapping[str, TaskSupport | TaskRule],
+        *,
+        rounds: Rounds,
+        home: Home,
+        ttl_ms: int = 3_600_000,
+        poll_ms: int = 500,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.rules = Rules(rules)
+        self._rounds = rounds
+        self._home = home
+        self._ttl_ms = ttl_ms
+        self._poll_ms = poll_ms
+        self._clock = clock
+
+    # as the server and the tools see it
+
+    def within(self, group: anyio.abc.TaskGroup) -> AbstractContextManager[None]:
+        """Let tasks run in a task group until the block ends, as far as they run here."""
+        return self._home.within(group)
+
+    def takes(self, spec: ToolSpec, request: Request) -> bool:
+        """Whether this call becomes a task.
+
+        Raises:
+            RequestError: It must, and this client cannot take one.
+        """
+        return self.rules.takes(spec, request)
+
+    async def start(self, request: Request, spec: ToolSpec, work: Work) -> Json:
+        """Start the work as a task and return the result that names it.
+
+        Raises:
+            RequestError: No more can be taken on.
+        """
+        given: Mapping[str, Any] = self._rounds.given(request) if request.modern else {}
+        ttl_ms, now = self._ttl(request), self._clock()
+        shown = created(secrets.token_urlsafe(24), ttl_ms=ttl_ms, poll_ms=self._poll_ms, now=now)
+        new = NewTask(request=request, work=work, given=given, shown=shown, expires_at=now + ttl_ms / 1000)
+        await self._home.start(new)
+        return {"resultType": "task", **shown} if request.modern else {"task": _in_core(shown)}
+
+    def support(self, spec: ToolSpec, *, modern: bool) -> Json:
+        """Return what a definition says about tasks, as members of it."""
+        return self.rules.support(spec, modern=modern)
+
+    # as clients see it
+
+    def methods(self, *, modern: bool) -> Mapping[str, Method]:
+        """Return the methods about tasks, none when no tool becomes one."""
+        if not self.rules:
+            return {}
+        if modern:
+            return {"tasks/get": self._get, "tasks/update": self._update, "tasks/cancel": self._cancel}
+        return {"tasks/get": self._get, "tasks/result": self._result, "tasks/cancel": self._cancel}
+
+    def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
+        """Return the extension, or the capability `tasks` of revision 2025-11-25."""
+        if not self.rules:
+            return {}
+        if modern:
+            return {"extensions": {EXTENSION: {}}}
+        return {"tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}}}
+
+    async def current(self, request: Request, names: Sequence[str]) -> Mapping[str, Json]:
+        """Return, for those ids whose tasks are this client's, the tasks as they are now.
+
+        Raises:
+            RequestError: The client did not declare the extension.
+        """
+        _require(request)
+        found = [(name, await _reached(self._home.find(name, request.client.principal))) for name in names]
+        return {name: one.shown for name, one in found if one is not None}
+
+    async def watch(self, known: Mapping[str, Json], heard: Heard) -> None:
+        """Tell of the changes of tasks that nobody in this process would tell of."""
+        await self._home.watch(known, heard)
+
+    async def _get(self, request: Request) -> Json:
+        found = await self._find(request)
+        return found.shown if request.modern else _in_core(found.shown)
+
+    async def _update(self, request: Request) -> Json:
+        found = await self._find(request)
+        if "inputResponses" not in request.params:
+            raise RequestError("tasks/update needs the object 'inputResponses'", code=INVALID_PARAMS)
+        await _reached(found.answer(request.object("inputResponses")))
+        return {}
+
+    async def _cancel(self, request: Request) -> Json:
+        found = await self._find(request)
+        cancelled = await _reached(found.cancel())
+        if not cancelled and not request.modern:
+            status = found.shown["status"]
+            raise RequestError(f"the task has ended already, it is {status}", code=INVALID_PARAMS)
+        return {} if request.modern else _in_core(found.shown)
+
+    async def _result(self, request: Request) -> Json:
+        """Return the result of a task once it has ended, and ask until then what it wants to know."""
+        found = await self._find(request)
+        with anyio.move_on_after(max(0.0, found.left) + SLACK_SECONDS) as bound:
+            await _reached(self._await_end(request, found))
+        shown = found.shown
+        if bound.cancelled_caught and shown["status"] not in ENDED:
+            raise RequestError("the task was not over when it had to be; look again later", code=INTERNAL_ERROR)
+        if "result" in shown:
+            meta = {**cast("Json", shown["result"].get("_meta") or {}), RELATED: {"taskId": shown["taskId"]}}
+            return {**shown["result"], "_meta": meta}
+        error: Json = shown.get("error") or {"code": INVALID_PARAMS, "message": f"the task is {shown['status']}"}
+        raise RequestError(error["message"], code=error["code"], data=error.get("data"))
+
+    async def _await_end(self, request: Request, found: Found) -> None:
+        while found.shown["status"] not in ENDED:
+            await self._put_questions(request, found)
+            if found.shown["status"] not in ENDED and not found.questions:
+                await found.change()
+
+    async def _put_questions(self, request: Request, found: Found) -> None:
+        """Ask what waits in a task, on the stream of the request for its result."""
+        for key, question in tuple(found.questions.items()):
+            params = {**question.params(modern=False), "_meta": {RELATED: {"taskId": found.shown["taskId"]}}}
+            try:
+                with anyio.fail_after(self._rounds.patience):
+                    answer = await request.line.ask(question.method, params)
+                await found.answer({key: answer})
+            except RequestError as exc:
+                await found.refuse(key, exc)
+            except TimeoutError:
+                said = f"the client did not answer {question.method} within {self._rounds.patience:g} s"
+                await found.refuse(key, RequestError(said, code=INTERNAL_ERROR))
+
+    async def _find(self, request: Request) -> Found:
+        """Return the task that a request names, if it is this client's."""
+        _require(request)
+        name = request.text("taskId")
+        if request.modern and request.headers and request.headers.get("mcp-name", "").strip() != name:
+            raise RequestError("the header Mcp-Name must be what params.taskId is", code=HEADER_MISMATCH)
+        found = await _reached(self._home.find(name, request.client.principal))
+        if found is None:
+            raise RequestError("Unknown task", code=INVALID_PARAMS)
+        return found
+
+    def _ttl(self, request: Request) -> int:
+        wished: Any = request.object("task").get("ttl") if not request.modern else None
+        if isinstance(wished, bool) or not isinstance(wished, int) or wished <= 0:
+            return self._ttl_ms
+        return min(wished, self._ttl_ms)
+
+
+async def _reached(asked: Awaitable[T]) -> T:
+    try:
+        return await asked
+    except StoreError as exc:
+        _log.error("a client asked about its task: %s", exc)
+        raise RequestError("what is known of tasks cannot be reached; try again later", code=INTERNAL_ERROR) from None
+
+
+def _require(request: Request) -> None:
+    if request.modern and not declared(request):
+        raise undeclared()
+
+
+def _in_core(shown: Json) -> Json:
+    """Return a task as revision 2025-11-25 writes it."""
+    kept = ("taskId", "status", "statusMessage", "createdAt", "lastUpdatedAt")
+    task = {name: shown[name] for name in kept if name in shown}
+    return task | {"ttl": shown["ttlMs"], "pollInterval": shown["pollIntervalMs"]}

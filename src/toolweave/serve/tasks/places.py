@@ -1,0 +1,105 @@
+"""How many tasks of a server may be outstanding in a store that many processes share: there is a place for each.
+
+A place is a number under which nothing stands, so that any number of replicas take no more of them than there are, and
+nobody counts. Knows no task.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from toolweave.state import Store
+from toolweave.state.store import Document
+
+__all__ = ["Place", "Places"]
+
+MOST = 1000
+OPEN_TO_ALL = 0.8
+"""The part of the places that is taken blindly; who takes one of the rest holds few."""
+FEW = 0.1
+"""The part of the places up to which a principal may have some of the rest."""
+TRIES = 8
+"""How often a place is looked for blindly, before all of them are looked at."""
+REFUSED_SECONDS = 1.0
+"""For how long who was refused is refused again without a look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place that is taken.
+
+    Attributes:
+        key: Its number.
+        revision: Who took it, so to speak: nobody gives back the place of another.
+    """
+
+    key: str
+    revision: int
+
+
+class Places:
+    """The places of one server.
+
+    Args:
+        server: The server's name.
+        clock: Tells the time in seconds.
+        most: How many there are.
+    """
+
+    def __init__(self, store: Store, server: str, clock: Callable[[], float], *, most: int = MOST) -> None:
+        self._store = store
+        self._collection = f"task-places {server}"
+        self._clock = clock
+        self._most = most
+        self._open = max(1, int(most * OPEN_TO_ALL))
+        self._refused: dict[str | None, float] = {}  # until when, by owner; None for all of them
+
+    async def take(self, owner: str | None, ttl: float) -> Place | None:
+        """Take a place for so many seconds at most; None when there is none for this owner.
+
+        Raises:
+            StoreError: The store cannot be reached.
+        """
+        now = self._clock()
+        self._refused = {who: until for who, until in self._refused.items() if until > now}
+        if None in self._refused or owner in self._refused:
+            return None
+        for _ in range(TRIES):
+            place = await self._take(random.randrange(self._open), owner, ttl)  # noqa: S311 - spreads, guards nothing
+            if place is not None:
+                return place
+        return await self._look(owner, ttl)
+
+    async def give_back(self, place: Place) -> None:
+        """Give a place back, unless its time was over.
+
+        Raises:
+            StoreError: The store cannot be reached; the place is free when its time is over.
+        """
+        await self._store.delete(self._collection, place.key, expect=place.revision)
+
+    async def _look(self, owner: str | None, ttl: float) -> Place | None:
+        """Look at all places and take one that is free, of the last only for an owner who has few."""
+        taken: Sequence[Document] = await self._store.scan(self._collection, limit=self._most)
+        free = sorted(set(range(self._most)) - {int(one.key) for one in taken})
+        if not free:
+            self._refused[None] = self._clock() + REFUSED_SECONDS
+            return None
+        open_to_all = [number for number in free if number < self._open]
+        has_few = owner is None or sum(one.value == owner for one in taken) < self._most * FEW
+        if not open_to_all and not has_few:
+            self._refused[owner] = self._clock() + REFUSED_SECONDS
+            return None
+        free = open_to_all or free
+        for number in random.sample(free, min(TRIES, len(free))):
+            place = await self._take(number, owner, ttl)
+            if place is not None:
+                return place
+        return None  # as many others took them meanwhile
+
+    async def _take(self, number: int, owner: str | None, ttl: float) -> Place | None:
+        key = f"{number:06}"
+        revision = await self._store.put(self._collection, key, owner, ttl=ttl, expect=0)
+        return None if revision is None else Place(key, revision)

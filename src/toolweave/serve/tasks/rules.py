@@ -1,0 +1,120 @@
+"""Which calls become tasks, for which clients, and what is done about one whose worker died.
+
+Knows definitions and requests; not where tasks run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+from toolweave.errors import RequestError
+from toolweave.serve.codes import METHOD_NOT_FOUND, MISSING_CAPABILITY
+from toolweave.serve.request import Json, Request
+from toolweave.tools.call import RESUMABLE
+from toolweave.tools.spec import ToolSpec
+
+__all__ = ["EXTENSION", "OnLost", "Rules", "TaskRule", "TaskSupport", "declared", "undeclared"]
+
+EXTENSION = "io.modelcontextprotocol/tasks"
+IN_CORE = "2025-11-25"
+"""The one revision whose core has tasks."""
+
+TaskSupport: TypeAlias = Literal["optional", "required"]
+"""Whether a client that has no tasks may call the tool."""
+
+OnLost: TypeAlias = Literal["rerun", "fail"]
+"""What is done about a task whose worker died: the tool runs again, or the task fails, for its outcome is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRule:
+    """How a tool becomes a task.
+
+    Attributes:
+        support: `"required"` refuses clients that have no tasks, `"optional"` gives them a plain call.
+        ask_first: The first questions are asked in the call itself, and the task, in which the handler runs from its
+            start again, begins with their answers. A call that asks nothing is answered without a task.
+        on_lost: What is done when the worker that ran it died. By default the tool runs again only if it says that
+            this does no harm (`readOnlyHint`, `idempotentHint`), or goes on where it was, as a durable agent does.
+    """
+
+    support: TaskSupport
+    ask_first: bool = False
+    on_lost: OnLost | None = None
+
+    def __post_init__(self) -> None:
+        if self.support not in get_args(TaskSupport):
+            raise ValueError(f"task support is 'optional' or 'required', not {self.support!r}")
+        if self.on_lost not in (None, *get_args(OnLost)):  # a slip must not run anything twice
+            raise ValueError(f"on_lost is 'rerun', 'fail' or None, not {self.on_lost!r}")
+
+
+class Rules:
+    """The rules of one server, by the names of its tools.
+
+    Raises:
+        ValueError: A rule is none.
+    """
+
+    def __init__(self, rules: Mapping[str, TaskSupport | TaskRule]) -> None:
+        self._rules = {name: rule if isinstance(rule, TaskRule) else TaskRule(rule) for name, rule in rules.items()}
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
+    def takes(self, spec: ToolSpec, request: Request) -> bool:
+        """Whether this call becomes a task.
+
+        Raises:
+            RequestError: It must, and this client cannot take one.
+        """
+        if not self._rules:
+            return False
+        rule = self._rules.get(spec.name)
+        asked = not request.modern and request.client.version == IN_CORE and "task" in request.params
+        if rule is None:
+            if asked:
+                raise RequestError(f"tool {spec.name!r} cannot be called as a task", code=METHOD_NOT_FOUND)
+            return False
+        if not request.modern:
+            if rule.support == "required" and not asked:
+                raise RequestError(
+                    f"tool {spec.name!r} runs only as a task: with 'task' in revision {IN_CORE}, or with the extension",
+                    code=METHOD_NOT_FOUND,
+                )
+            return asked
+        if declared(request):
+            return not rule.ask_first or "inputResponses" in request.params
+        if rule.support == "required":
+            raise undeclared()
+        return False
+
+    def support(self, spec: ToolSpec, *, modern: bool) -> Json:
+        """Return what a definition says about tasks, as members of it; the extension says nothing there."""
+        rule = self._rules.get(spec.name)
+        return {} if modern or rule is None else {"execution": {"taskSupport": rule.support}}
+
+    def reruns(self, spec: ToolSpec) -> bool:
+        """Whether a tool runs again when the worker that ran it died."""
+        rule = self._rules.get(spec.name)
+        if rule is not None and rule.on_lost is not None:
+            return rule.on_lost == "rerun"
+        harmless = spec.hint("readOnlyHint") is True or spec.hint("idempotentHint") is True
+        return harmless or (spec.server is None and spec.meta.get(RESUMABLE) is True)
+
+
+def declared(request: Request) -> bool:
+    """Whether a stateless client declared the extension."""
+    extensions = request.client.capabilities.get("extensions")
+    return isinstance(extensions, dict) and EXTENSION in extensions
+
+
+def undeclared() -> RequestError:
+    """Return what a client is told that should have."""
+    return RequestError(
+        f"Missing required client capability: extension {EXTENSION}",
+        code=MISSING_CAPABILITY,
+        data={"requiredCapabilities": {"extensions": {EXTENSION: {}}}},
+    )

@@ -1,0 +1,175 @@
+"""The queue of jobs over docket: one docket for each topic, so that only workers who know a topic are given its jobs.
+
+Nothing but keys and JSON text goes through docket's pickles, and it keeps no results. `topic.py` does the jobs.
+"""
+
+from __future__ import annotations
+
+import json
+from asyncio import AbstractEventLoop, get_running_loop
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote
+
+import anyio
+from docket import Disposition, Docket
+from redis.exceptions import RedisError
+
+from toolweave.errors import StoreError
+from toolweave.work.queue import Handler, Job
+from toolweave.work.topic import FUNCTION, TopicWorker, open_docket
+
+__all__ = ["REDELIVERY_SECONDS", "DocketQueue"]
+
+REDELIVERY_SECONDS = 15.0
+"""After how long a job of a worker that says nothing is given to another; half as long again at most."""
+_REACH_SECONDS = 15.0
+_FAR_SECONDS = 120.0
+"""What waits for longer was put off by a worker whose clock is ahead, and may wait for that to come true."""
+
+
+@dataclass(slots=True)
+class _Opened:
+    """What is open in one event loop, where alone it can be used."""
+
+    entered: int = 0
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    dockets: dict[str, Docket] = field(default_factory=dict[str, Docket])
+
+
+class DocketQueue:
+    """A `WorkQueue` over docket; see `Backend`.
+
+    Entered by count, in each event loop. Where it is not entered, `submit` and `work` open what they need for as long
+    as they take.
+
+    Args:
+        url: As docket takes it.
+        name: Keeps the jobs apart from those of others at the same place.
+        where: The place for people, without a password.
+        redelivery_seconds: After how long a job of a worker that says nothing is given to another.
+        words: Takes out of a text what is secret in the URL.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str,
+        where: str,
+        redelivery_seconds: float = REDELIVERY_SECONDS,
+        words: Callable[[str], str] = str,
+    ) -> None:
+        self._url = url
+        self._name = name
+        self._where = where
+        self._words = words
+        self._redelivery = timedelta(seconds=redelivery_seconds)
+        self._loops: dict[AbstractEventLoop, _Opened] = {}
+
+    async def submit(self, job: Job) -> bool:
+        """Have a job done; return False when one of its topic and key waits or is being done already.
+
+        One that waits for longer than two minutes is done now.
+
+        Raises:
+            StoreError: The queue cannot be reached, or what the job is about is no JSON.
+        """
+        try:
+            about = json.dumps(dict(job.about), allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as exc:
+            raise StoreError(f"what job {job.key!r} of {job.topic!r} is about is no JSON: {exc}") from None
+        async with self._reaching(), self._docket(job.topic) as docket:
+            execution = await docket.add(FUNCTION, key=job.key)(about)
+            added = execution.disposition is Disposition.SCHEDULED
+            now = datetime.now(UTC)  # noqa: TID251 - docket's own clock
+            if not added and await _due(docket, job.key) > now.timestamp() + _FAR_SECONDS:
+                await docket.replace(FUNCTION, now, job.key)(about)
+        return added
+
+    async def work(
+        self, handlers: Mapping[str, Handler], *, concurrency: int = 10, started: Callable[[], None] | None = None
+    ) -> None:
+        """Do jobs of these topics until this is cancelled; what is not done then is handed back at once.
+
+        Args:
+            handlers: By topic.
+            concurrency: How many jobs of a topic are done here at the same time.
+            started: Called when jobs are taken.
+
+        Raises:
+            StoreError: The queue cannot be reached at the start; a later loss is waited out.
+        """
+        stop = anyio.Event()
+        async with self:
+            workers = [await self._worker(topic, handlers[topic], concurrency) for topic in handlers]
+            async with anyio.create_task_group() as tasks:
+                try:
+                    for worker in workers:
+                        tasks.start_soon(worker.work, stop)
+                    for worker in workers:
+                        await worker.ready.wait()
+                    if started is not None:
+                        started()
+                    await anyio.sleep_forever()
+                finally:
+                    stop.set()
+
+    async def __aenter__(self) -> Self:
+        self._loops.setdefault(get_running_loop(), _Opened()).entered += 1
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        opened = self._loops[get_running_loop()]
+        opened.entered -= 1
+        if opened.entered:
+            return
+        del self._loops[get_running_loop()]
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_REACH_SECONDS):
+            for docket in opened.dockets.values():
+                await docket.__aexit__(None, None, None)
+
+    def __repr__(self) -> str:
+        return f"<DocketQueue {self._name!r} at {self._where}>"
+
+    async def _worker(self, topic: str, handler: Handler, concurrency: int) -> TopicWorker:
+        async with self._reaching(), self._docket(topic) as docket, docket.redis() as redis:
+            await redis.exists(docket.stream_key)
+        return TopicWorker(docket, topic, handler, concurrency=concurrency, redelivery=self._redelivery)
+
+    @asynccontextmanager
+    async def _docket(self, topic: str) -> AsyncGenerator[Docket, None]:
+        """Return the docket of a topic, which stays open as long as the queue."""
+        # what docket calls a name begins its keys and its patterns
+        name = f"{quote(self._name, safe='')}:{quote(topic, safe=':')}"
+        opened = self._loops.get(get_running_loop())
+        if opened is None:
+            async with open_docket(self._url, name) as docket:
+                yield docket
+            return
+        async with opened.lock:
+            if topic not in opened.dockets:
+                opened.dockets[topic] = await open_docket(self._url, name).__aenter__()
+        yield opened.dockets[topic]
+
+    @asynccontextmanager
+    async def _reaching(self) -> AsyncGenerator[None, None]:
+        try:
+            with anyio.fail_after(_REACH_SECONDS):
+                yield
+        except TimeoutError:
+            raise StoreError(f"the queue at {self._where} does not answer within {_REACH_SECONDS:g} s") from None
+        except (RedisError, OSError) as exc:
+            raise StoreError(f"the queue at {self._where} cannot be used: {self._words(str(exc))}") from None
+
+
+async def _due(docket: Docket, key: str) -> float:
+    """Return when a job that was put off is to be done; 0 when it was not."""
+    async with docket.redis() as redis:
+        return await redis.zscore(docket.queue_key, key) or 0.0

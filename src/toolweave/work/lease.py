@@ -1,0 +1,179 @@
+"""What keeps two processes from doing the same work: a lease in the store, renewed while the work goes on.
+
+Knows a store and a clock; not what the work is.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from toolweave.errors import StoreError
+from toolweave.state import Store
+
+__all__ = ["LEASE_SECONDS", "Lease", "ask_to_cancel", "is_held", "machine"]
+
+LEASE_SECONDS = 15.0
+"""How long work is kept for a process that says nothing; a dead one of this machine keeps nothing."""
+SURE = 0.8
+"""The part of that for which nobody else can have it: the rest is for what has to stop then."""
+
+
+class Lease:
+    """The right to do one piece of work.
+
+    Args:
+        collection: Where the leases of this kind of work are kept.
+        key: The work.
+        seconds: How long it holds without being renewed.
+        sleep: Waits between renewals.
+        strict: Whether it is lost, too, when it could not be renewed for so long that it may soon be another's; else
+            work goes on and whoever has the lease is seen when the store is back.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        collection: str,
+        key: str,
+        *,
+        seconds: float = LEASE_SECONDS,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        strict: bool = False,
+    ) -> None:
+        self._store = store
+        self._collection = collection
+        self._key = key
+        self._seconds = seconds
+        self._sleep = sleep
+        self._strict = strict
+        self._value: dict[str, Any] = {"holder": uuid.uuid4().hex, "process": os.getpid(), "machine": machine()}
+        self._revision = 0
+        self._since = 0.0  # when it was last renewed, or before
+        self.lost = False
+
+    @property
+    def holder(self) -> str:
+        """What tells who has it from everybody who had it before."""
+        return self._value["holder"]
+
+    @property
+    def sure(self) -> bool:
+        """Whether nobody else can have it now, whatever became of the store."""
+        return anyio.current_time() < self._since + self._seconds * SURE
+
+    async def take(self) -> Mapping[str, Any] | None:
+        """Take it; return None, or what stands for the living process that has it: `process` and `machine`.
+
+        Raises:
+            StoreError: The store cannot be reached.
+        """
+        while True:
+            found = await self._store.get(self._collection, self._key)
+            if found is not None and not _is_abandoned(found.value):
+                return found.value
+            if await self._put(0 if found is None else found.revision):
+                return None
+
+    async def keep(self, lost: Callable[[], None], cancel: Callable[[], None]) -> None:
+        """Renew it for ever; call `lost` and return when another process has it, `cancel` when one asks for that."""
+        while not self.lost:
+            await self._sleep(self._seconds / 3)
+            ours = False
+            async with anyio.create_task_group() as tasks:
+                if self._strict:
+                    tasks.start_soon(self._run_out, lost)
+                try:
+                    ours = await self._put(self._revision) or await self._still_ours(cancel)
+                except StoreError:  # busy for a while: whether it still holds is seen the next time
+                    soon = anyio.current_time() + self._seconds / 3
+                    ours = not self._strict or soon < self._since + self._seconds * SURE
+                tasks.cancel_scope.cancel()
+            if not (ours or self.lost):
+                self._lose(lost)
+
+    async def _run_out(self, lost: Callable[[], None]) -> None:
+        """Lose it while the store does not answer: a write that was begun may take longer than it holds."""
+        left = self._since + self._seconds * SURE - anyio.current_time()
+        await anyio.sleep(max(left, self._seconds / 6))  # a process that slept has a moment to see whose it is
+        self._lose(lost)
+
+    def _lose(self, lost: Callable[[], None]) -> None:
+        self.lost = True
+        lost()
+
+    async def release(self) -> None:
+        """Give it back, if it is still held; what cannot be given back runs out."""
+        try:
+            await self._store.delete(self._collection, self._key, expect=self._revision)
+        except StoreError:
+            pass
+
+    async def _put(self, expect: int) -> bool:
+        begun = anyio.current_time()
+        revision = await self._store.put(self._collection, self._key, self._value, ttl=self._seconds, expect=expect)
+        if revision is None:
+            return False
+        self._revision, self._since = revision, begun
+        return True
+
+    async def _still_ours(self, cancel: Callable[[], None]) -> bool:
+        found = await self._store.get(self._collection, self._key)
+        if found is None:  # it ran out, on a machine that slept, and nobody wanted it
+            return await self._put(0)
+        if found.value["holder"] != self._value["holder"]:
+            return False
+        self._value = found.value
+        self._revision = found.revision
+        if found.value.get("cancel"):
+            cancel()
+        return await self._put(self._revision)
+
+
+async def is_held(store: Store, collection: str, key: str) -> bool:
+    """Whether a living process has a lease now."""
+    found = await store.get(collection, key)
+    return found is not None and not _is_abandoned(found.value)
+
+
+async def ask_to_cancel(store: Store, collection: str, key: str, *, seconds: float = LEASE_SECONDS) -> bool:
+    """Ask whoever does the work to cancel it; return False when nobody does. It is told at the next renewal."""
+    while True:
+        found = await store.get(collection, key)
+        if found is None or _is_abandoned(found.value):
+            return False
+        value = {**found.value, "cancel": True}
+        if await store.put(collection, key, value, ttl=seconds, expect=found.revision) is not None:
+            return True
+
+
+@cache
+def machine() -> str:
+    """Return what stands for everything that shares process ids with this process."""
+    parts = [socket.gethostname()]
+    try:
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip())
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+    except OSError:
+        pass  # not on Linux, where the name has to do
+    return " ".join(parts)
+
+
+def _is_abandoned(value: Mapping[str, Any]) -> bool:
+    """Whether a lease is that of a dead process of this machine."""
+    if os.name != "posix" or value["machine"] != machine():
+        return False
+    try:
+        os.kill(value["process"], 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -1,0 +1,65 @@
+"""docs/scale.md: its examples over Redis as over memory, and the numbers that it tells."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import CHECKOUT, SNIPPETS, tables
+from tests.docs.test_pages import code_spans
+from toolweave.agent.durable import KEEP_SECONDS
+from toolweave.agent.lease import LEASE_SECONDS
+from toolweave.cli.exits import ExitCode
+from toolweave.cli.working.ending import GRACE_SECONDS
+from toolweave.work.docket import REDELIVERY_SECONDS
+
+TEXT = " ".join((CHECKOUT / "docs" / "scale.md").read_text(encoding="utf-8").split())
+
+
+@pytest.mark.parametrize("snippet", sorted(SNIPPETS.glob("scale_*.py")), ids=lambda path: path.stem)
+def test_a_snippet_prints_the_same_over_redis(snippet: Path, redis_url: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(snippet)],
+        cwd=tmp_path,
+        env={**os.environ, "TOOLWEAVE_BACKEND": redis_url},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == snippet.with_suffix(".out").read_text(encoding="utf-8")
+
+
+def test_the_times_in_the_text_are_those_of_the_code() -> None:
+    slowest = REDELIVERY_SECONDS * 1.5
+
+    assert f"Its lease runs out after {LEASE_SECONDS:g} seconds" in TEXT
+    assert f"given to another after {REDELIVERY_SECONDS:g} to {slowest + 0.5:.0f}" in TEXT
+    assert f"within {LEASE_SECONDS / 3:g} seconds" in TEXT.replace("five", "5")
+    assert (
+        f"after {GRACE_SECONDS:g} seconds, or at a second signal, it ends as it is ({ExitCode.INTERRUPTED:d})" in TEXT
+    )
+    assert f"kept for {KEEP_SECONDS / 86_400:g} days" in TEXT
+
+
+def test_every_file_that_the_page_names_is_there() -> None:
+    named = re.findall(r"`(tests/[\w./]+)`", TEXT)
+
+    assert len(named) >= 4
+    assert not [name for name in named if not (CHECKOUT / name).exists()]
+
+
+def test_the_settings_are_those_that_a_redis_knows() -> None:
+    rows = list(tables("docs/scale.md", "Settings of the server"))
+
+    assert {code_spans(row[0])[0] for row in rows} == {
+        *("appendonly", "appendfsync", "maxmemory-policy", "requirepass", "databases")
+    }

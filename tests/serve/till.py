@@ -1,0 +1,148 @@
+"""A replica and workers over one store in this process, whose every part a test holds. Asserts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+from tests.serve.shared_tasks import DECLARED, Doings, Nobody
+from toolweave import tool
+from toolweave.errors import StoreError
+from toolweave.serve.calls import Tools
+from toolweave.serve.changes import Changes
+from toolweave.serve.endpoint import Endpoint
+from toolweave.serve.listen import Listen
+from toolweave.serve.request import Client, Json, Request
+from toolweave.serve.rounds import Rounds
+from toolweave.serve.tasks import Tasks
+from toolweave.serve.tasks.board import TASKS, Board
+from toolweave.serve.tasks.replica import Replica
+from toolweave.serve.tasks.worker import Worker
+from toolweave.state import Document, MemoryStore
+from toolweave.tools import ToolRegistry
+from toolweave.work import Handler, Job
+
+__all__ = ["Clock", "Frail", "Jobs", "Till"]
+
+
+class Clock:
+    """A time that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Frail(MemoryStore):
+    """A store that can be away, or full for what is large."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock=clock)
+        self.clock = clock
+        self.away = False
+        self.room = 10**9
+        self.meanwhile: Callable[[], Awaitable[object]] | None = None  # happens right before a task is written
+
+    async def get(self, collection: str, key: str) -> Document | None:
+        """Return a document, unless it is away."""
+        self._reach()
+        return await super().get(collection, key)
+
+    async def put(self, collection: str, key: str, value: Any, **options: Any) -> int | None:
+        """Write a document, unless it is away or too large."""
+        self._reach()
+        if len(str(value)) > self.room:
+            raise StoreError("no room")
+        if collection == TASKS and self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            await meanwhile()
+        return await super().put(collection, key, value, **options)
+
+    async def delete(self, collection: str, key: str, *, expect: int | None = None) -> bool:
+        """Delete a document, unless it is away."""
+        self._reach()
+        return await super().delete(collection, key, expect=expect)
+
+    def _reach(self) -> None:
+        if self.away:
+            raise StoreError("redis://secret:secret@nowhere cannot be reached")
+
+
+class Jobs:
+    """A queue from which a test takes jobs itself."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+        self.away = False
+
+    async def submit(self, job: Job) -> bool:
+        """Keep a job."""
+        if self.away:
+            raise StoreError("the queue cannot be reached")
+        self.jobs.append(job)
+        return True
+
+    async def work(
+        self, handlers: Mapping[str, Handler], *, concurrency: int = 10, started: Callable[[], None] | None = None
+    ) -> None:
+        """Do nothing: the test does."""
+
+
+class Till:
+    """A replica and a worker over one store, whose clock, queue and lease are a test's."""
+
+    def __init__(
+        self, *, lease_seconds: float = 15.0, most: int = 1000, store: Frail | None = None, **options: Any
+    ) -> None:
+        self.queue, self.doings = Jobs(), Doings()
+        self.store = Frail(Clock()) if store is None else store
+        self.clock = self.store.clock
+        rounds, board = Rounds(), Board(self.store, "till", self.clock, most=most)
+        self.changes = Changes(debounce=0)
+        home = Replica(board, self.queue)
+        again = tool(annotations={"idempotentHint": True})(self.again)
+        tools = [self.doings.work, self.doings.hang, self.doings.ask, self.huge, self.crash, again]
+        rules = dict.fromkeys(("work", "hang", "ask", "huge", "crash", "again"), "required")
+        self.tasks = Tasks(rules, rounds=rounds, home=home, clock=self.clock, **options)  # pyright: ignore[reportArgumentType]
+        calls = Tools(ToolRegistry(tools), rounds=rounds, tasks=self.tasks)
+        listen = Listen(self.changes, declared=dict[str, Any], filters={"taskIds": self.tasks})
+        self.endpoint = Endpoint({"name": "till", "version": "1"}, features=[calls, self.tasks, listen])
+        self._worker = partial(Worker, self.tasks.rules, rounds=rounds, board=board, prepare=calls.prepare)
+        self.workers = [self.worker(lease_seconds) for _ in range(2)]
+
+    def worker(self, lease_seconds: float) -> Worker:
+        """Return one more worker."""
+        return self._worker(lease_seconds=lease_seconds)
+
+    async def huge(self) -> str:
+        """Return much."""
+        return "x" * 10_000
+
+    async def crash(self) -> str:
+        """Fail in a way nobody foresaw."""
+        raise ValueError("a secret of the inside")
+
+    async def again(self) -> str:
+        """Do what may be done again."""
+        return "done again"
+
+    async def ask(
+        self, method: str, headers: Mapping[str, str] | None = None, *, who: str | None = None, **params: Any
+    ) -> Json:
+        """Ask as a stateless client."""
+        client = Client(version="2026-07-28", capabilities=DECLARED, principal=who)
+        request = Request(method=method, params=params, client=client, line=Nobody(), id=1, headers=headers or {})
+        return await self.endpoint.answer(request)
+
+    async def ask_in_core(self, method: str, **params: Any) -> Json:
+        """Ask as a client of 2025-11-25."""
+        client = Client(version="2025-11-25", capabilities={"elicitation": {}})
+        return await self.endpoint.answer(Request(method=method, params=params, client=client, line=Nobody(), id=1))
+
+    async def begun(self, tool: str) -> tuple[str, Job]:
+        """Call a tool; return the id of its task and the job."""
+        name = (await self.ask("tools/call", name=tool))["taskId"]
+        return name, self.queue.jobs[-1]
