@@ -133,7 +133,8 @@ class Till:
         self, method: str, headers: Mapping[str, str] | None = None, *, who: str | None = None, **params: Any
     ) -> Json:
         """Ask as a stateless client."""
-        client = Client(version="2026-07-28", capabilities=DECLARED, principal=who)
+        capabilities = {**DECLARED, "elicitation": {}}
+        client = Client(version="2026-07-28", capabilities=capabilities, principal=who)
         request = Request(method=method, params=params, client=client, line=Nobody(), id=1, headers=headers or {})
         return await self.endpoint.answer(request)
 
