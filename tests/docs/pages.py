@@ -8,13 +8,16 @@ A ```console block holds `$ toolweave ...` lines with what they print; `...` sta
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 from typing import NamedTuple
 
-__all__ = ["Block", "blocks", "command_lines", "filled", "pages", "source_of", "tables"]
+__all__ = ["Block", "blocks", "command_lines", "filled", "pages", "printed_by", "source_of", "tables"]
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 SNIPPETS = CHECKOUT / "docs_src"
@@ -100,3 +103,20 @@ def tables(page: str, heading: str | None = None) -> Iterator[list[str]]:
         is_row = line.startswith("| ") and not (lines[number + 1 : number + 2] or [""])[0].startswith("|--")
         if is_row:
             yield [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
+
+
+def printed_by(snippet: Path, folder: Path, **environ: str) -> str:
+    """Return what a snippet prints that is run in a folder, where warnings are errors."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(snippet)],
+        cwd=folder,
+        env={**os.environ, "PATH": path, **environ},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

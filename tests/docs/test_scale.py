@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import CHECKOUT, SNIPPETS, tables
+from tests.docs.pages import CHECKOUT, SNIPPETS, printed_by, tables
 from tests.docs.test_pages import code_spans
 from toolweave.agent.durable import KEEP_SECONDS
 from toolweave.agent.lease import LEASE_SECONDS
@@ -23,19 +20,9 @@ TEXT = " ".join((CHECKOUT / "docs" / "scale.md").read_text(encoding="utf-8").spl
 
 @pytest.mark.parametrize("snippet", sorted(SNIPPETS.glob("scale_*.py")), ids=lambda path: path.stem)
 def test_a_snippet_prints_the_same_over_redis(snippet: Path, redis_url: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(snippet)],
-        cwd=tmp_path,
-        env={**os.environ, "TOOLWEAVE_BACKEND": redis_url},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+    assert printed_by(snippet, tmp_path, TOOLWEAVE_BACKEND=redis_url) == snippet.with_suffix(".out").read_text(
+        encoding="utf-8"
     )
-
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == snippet.with_suffix(".out").read_text(encoding="utf-8")
 
 
 def test_the_times_in_the_text_are_those_of_the_code() -> None:

@@ -26,24 +26,6 @@ pytestmark = pytest.mark.anyio
 SECRET = "s3cret/word"
 IN_A_URL = "s3cret%2Fword"
 
-COUNT_UP = """
-import anyio, sys
-from toolweave.state import RedisStore
-
-async def main():
-    async with RedisStore(sys.argv[1]) as store:
-        print("ready", flush=True)
-        sys.stdin.readline()
-        for _ in range(100):
-            written = None
-            while written is None:
-                found = await store.get("c", "n")
-                value, revision = (0, 0) if found is None else (found.value, found.revision)
-                written = await store.put("c", "n", value + 1, expect=revision)
-
-anyio.run(main)
-"""
-
 WITHOUT_THE_PACKAGE = """
 import anyio, sys
 sys.modules["redis"] = None
@@ -60,26 +42,6 @@ except StoreError as exc:
 def client(url: str) -> Any:
     kind: Any = redis.Redis
     return kind.from_url(url)
-
-
-async def test_processes_that_share_a_server_lose_no_write(redis_url: str) -> None:
-    command = [sys.executable, "-c", COUNT_UP, redis_url]
-    counters = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    for counter in counters:
-        assert counter.stdout is not None
-        assert await anyio.to_thread.run_sync(counter.stdout.readline) == "ready\n"
-    for counter in counters:
-        assert counter.stdin is not None
-        counter.stdin.write("go\n")
-        counter.stdin.flush()
-    for counter in counters:
-        await anyio.to_thread.run_sync(counter.communicate)
-        assert counter.returncode == 0
-    async with RedisStore(redis_url) as store:
-        found = await store.get("c", "n")
-
-    assert found is not None
-    assert found.value == 300
 
 
 @pytest.mark.parametrize("answers", [1, 3])

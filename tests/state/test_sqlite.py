@@ -23,24 +23,6 @@ from toolweave.state.migrations import APPLICATION_ID, MIGRATIONS
 
 pytestmark = pytest.mark.anyio
 
-COUNT_UP = """
-import anyio, sys
-from toolweave.state import SqliteStore
-
-async def main():
-    async with SqliteStore(sys.argv[1]) as store:
-        print("ready", flush=True)
-        sys.stdin.readline()
-        for _ in range(100):
-            written = None
-            while written is None:
-                found = await store.get("c", "n")
-                value, revision = (0, 0) if found is None else (found.value, found.revision)
-                written = await store.put("c", "n", value + 1, expect=revision)
-
-anyio.run(main)
-"""
-
 WRITE_FOR_EVER = """
 import anyio, sys
 from toolweave.state import SqliteStore
@@ -118,26 +100,6 @@ async def test_what_was_put_is_there_for_the_next_who_opens_the_file(tmp_path: P
     assert first is not None
     assert second is not None
     assert second > first
-
-
-async def test_processes_that_share_a_file_lose_no_write(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    counters = [process(COUNT_UP, path) for _ in range(3)]  # they also make the file at the same time
-    for counter in counters:
-        assert counter.stdout is not None
-        assert await anyio.to_thread.run_sync(counter.stdout.readline) == "ready\n"
-    for counter in counters:
-        assert counter.stdin is not None
-        counter.stdin.write("go\n")
-        counter.stdin.flush()
-    for counter in counters:
-        counter.communicate()
-        assert counter.returncode == 0
-    async with SqliteStore(path) as store:
-        found = await store.get("c", "n")
-
-    assert found is not None
-    assert found.value == 300
 
 
 @pytest.mark.parametrize("after", [1, 7, 20])
