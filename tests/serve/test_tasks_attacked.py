@@ -118,7 +118,7 @@ class Counting(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked = Counter[str]()
+        self.asked: Counter[str] = Counter()
 
     async def get(self, collection: str, key: str) -> Document | None:
         """Return a document."""
@@ -146,6 +146,7 @@ async def test_a_server_that_is_full_says_so_without_asking_each_time() -> None:
 async def test_what_a_call_and_its_answers_said_is_forgotten_with_the_end_of_the_task() -> None:
     till = Till()
     name, job = await till.begun("ask")
+    during: list[Document] = []
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(till.workers[0].do, job)
@@ -154,7 +155,7 @@ async def test_what_a_call_and_its_answers_said_is_forgotten_with_the_end_of_the
                     await anyio.sleep(0.01)
                 answers = {key: accept("hunter2") for key in keys}
                 await till.ask("tasks/update", taskId=name, inputResponses=answers)
-            during = await till.store.scan(TASKS)
+            during.extend(await till.store.scan(TASKS))
     shown = await till.ask("tasks/get", taskId=name)
     (kept,) = await till.store.scan(TASKS)
 
@@ -205,7 +206,7 @@ def till_that_sticks(lease_seconds: float) -> tuple[Till, Stuck]:
 
 
 async def test_a_worker_stops_its_tool_in_time_although_a_write_to_the_store_hangs() -> None:
-    till, store = till_that_sticks(0.5)
+    till, store = till_that_sticks(1.0)
     _, job = await till.begun("hang")
     stopped = False
 
@@ -254,24 +255,18 @@ class Ticks:
     """A sleep whose time a test tells."""
 
     def __init__(self) -> None:
-        self.sleepers = 0
         self._tick = anyio.Event()
 
     async def __call__(self, seconds: float) -> None:
-        self.sleepers += 1
-        try:
-            await self._tick.wait()
-        finally:
-            self.sleepers -= 1
+        await self._tick.wait()
 
-    async def tick(self) -> None:
-        """Let everybody look once."""
-        while not self.sleepers:
-            await anyio.sleep(0)
-        tick, self._tick = self._tick, anyio.Event()
-        tick.set()
-        while not self.sleepers:
-            await anyio.sleep(0)
+    async def tick(self, count: int = 1) -> None:
+        """Let everybody who sleeps look so many times."""
+        for _ in range(count):
+            await anyio.wait_all_tasks_blocked()
+            tick, self._tick = self._tick, anyio.Event()
+            tick.set()
+        await anyio.wait_all_tasks_blocked()
 
 
 async def listened(count: int, store: Counting) -> tuple[Board, dict[str, Json]]:
@@ -301,12 +296,10 @@ async def test_however_many_listen_each_task_is_looked_at_once_and_rarely_while_
         async with anyio.create_task_group() as tasks:
             for _ in range(100):
                 tasks.start_soon(home.watch, known, hear)
-            for _ in range(100):
-                await ticks.tick()
+            await ticks.tick(100)
             looks = store.asked[TASKS]
             await board.change("task-3", lambda entry: entry.task.update(status="completed") is None)
-            for _ in range(12):
-                await ticks.tick()
+            await ticks.tick(12)
             tasks.cancel_scope.cancel()
 
     assert 100 <= looks <= 200
@@ -340,7 +333,7 @@ async def test_whoever_goes_on_listening_hears_what_happens_when_the_one_who_loo
             await anyio.wait_all_tasks_blocked()
             for name in known:
                 await board.change(name, lambda entry: entry.task.update(status="cancelled") is None)
-            while not done.is_set():
-                await ticks.tick() if ticks.sleepers else await anyio.sleep(0)
+            await ticks.tick(12)
+            assert done.is_set()
 
     assert sorted(heard) == sorted(known)

@@ -131,7 +131,7 @@ async def ended(work: Awaitable[None]) -> list[type[Exception]]:
 
 
 async def test_a_worker_that_lost_its_lease_stops_its_tool_and_writes_nothing_more() -> None:
-    till = Till(lease_seconds=0.3)
+    till = Till(lease_seconds=1.0)
     name, job = await till.begun("hang")
     raised: list[type[Exception]] = []
 
@@ -186,7 +186,7 @@ async def test_a_worker_whose_task_another_began_stops_its_tool_and_writes_nothi
 
 
 async def test_a_worker_that_cannot_reach_the_store_stops_its_tool_before_another_may_run_it() -> None:
-    till = Till(lease_seconds=0.3)
+    till = Till(lease_seconds=1.0)
     _, job = await till.begun("hang")
     raised: list[type[Exception]] = []
 

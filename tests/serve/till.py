@@ -133,7 +133,7 @@ class Till:
         self, method: str, headers: Mapping[str, str] | None = None, *, who: str | None = None, **params: Any
     ) -> Json:
         """Ask as a stateless client."""
-        capabilities = {**DECLARED, "elicitation": {}}
+        capabilities: Json = {**DECLARED, "elicitation": {}}
         client = Client(version="2026-07-28", capabilities=capabilities, principal=who)
         request = Request(method=method, params=params, client=client, line=Nobody(), id=1, headers=headers or {})
         return await self.endpoint.answer(request)
