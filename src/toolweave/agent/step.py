@@ -27,7 +27,6 @@ __all__ = [
     "State",
     "Step",
     "closed",
-    "is_sequential",
     "next_step",
     "outcomes_of",
 ]
@@ -186,18 +185,13 @@ def _grouped(calls: Sequence[ToolCallPart], offer: Offer) -> tuple[tuple[ToolCal
     joins = False
     for call in calls:
         tool = offer.find(call.name)
-        alone = tool is not None and is_sequential(tool)
+        alone = tool is not None and tool.sequential
         if joins and not alone:
             groups[-1].append(call)
         else:
             groups.append([call])
         joins = not alone
     return tuple(map(tuple, groups))
-
-
-def is_sequential(tool: ToolSpec) -> bool:
-    """Whether a tool says that its calls run one at a time (requirement C28)."""
-    return tool.hint("sequential") is True or tool.meta.get("sequential") is True
 
 
 def outcomes_of(state: State, calls: Sequence[ToolCallPart]) -> tuple[ToolOutcome, ...]:

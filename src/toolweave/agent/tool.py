@@ -17,7 +17,6 @@ from toolweave.agent.durable import Durable
 from toolweave.agent.keys import part_key
 from toolweave.agent.lease import is_held
 from toolweave.agent.run import Run, current_run
-from toolweave.agent.step import is_sequential
 from toolweave.errors import ModelError, ToolError
 from toolweave.tools.call import IDEMPOTENCY_KEY, RESUMABLE, CallContext
 from toolweave.tools.function import tool as function_tool
@@ -208,7 +207,7 @@ def parallelize(tool: Tool, *, name: str | None = None, limit: int = 8, most: in
     if "$defs" in tool.input_schema:
         schema["$defs"] = tool.input_schema["$defs"]
 
-    at_once = 1 if is_sequential(tool.spec) else limit
+    at_once = 1 if tool.spec.sequential else limit
 
     async def run_all(arguments: Mapping[str, Any], ctx: CallContext) -> ToolResult:
         calls: list[Mapping[str, Any]] = arguments["calls"]

@@ -11,7 +11,7 @@ from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.toolset import Toolset
 
-__all__ = ["AT_ONCE", "is_sequential", "run_call", "run_calls"]
+__all__ = ["AT_ONCE", "run_call", "run_calls"]
 
 AT_ONCE = 8
 """Calls of one turn that run on one server at the same time (requirement C28)."""
@@ -55,11 +55,6 @@ async def run_calls(
     return [results[place] for place in range(len(calls))]
 
 
-def is_sequential(spec: ToolSpec) -> bool:
-    """Whether a tool says that it runs alone."""
-    return spec.hint("sequential") is True or spec.meta.get("sequential") is True
-
-
 _Placed = tuple[int, ToolCall, ToolSpec | None]
 
 
@@ -70,7 +65,7 @@ def _groups(toolset: Toolset, calls: Iterable[tuple[int, ToolCall]]) -> list[lis
     joins = False
     for place, call in calls:
         spec = snapshot.find(call.name)
-        alone = spec is not None and is_sequential(spec)
+        alone = spec is not None and spec.sequential
         if joins and not alone:
             groups[-1].append((place, call, spec))
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from toolweave.export.calls import is_sequential, run_call
+from toolweave.export.calls import run_call
 from toolweave.export.listing import Listing
 from toolweave.tools.call import ToolCall
 from toolweave.tools.openai_forms import chat_text
@@ -110,7 +110,7 @@ def _definition(name: str, spec: ToolSpec) -> Any:
         name=name,
         description=spec.description or None,
         parameters_json_schema=dict(spec.input_schema),
-        sequential=is_sequential(spec),
+        sequential=spec.sequential,
         metadata={"name": spec.name, "server": spec.server, "annotations": dict(spec.annotations or {})},
     )
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from toolweave.tools.media import sniff
 from toolweave.tools.result import ContentBlock, EmbeddedResource, ImageContent, TextContent, ToolResult
+from toolweave.tools.shown import clean
 
 __all__ = ["anthropic_content", "anthropic_parts", "anthropic_text"]
 
@@ -41,7 +42,7 @@ def anthropic_parts(blocks: Iterable[ContentBlock]) -> list[Json]:
 
 def anthropic_text(text: str) -> Json:
     """Return a block of text; a lone surrogate, which no request can carry, becomes U+FFFD."""
-    return {"type": "text", "text": _clean(text)}
+    return {"type": "text", "text": clean(text)}
 
 
 def _part(block: ContentBlock) -> Json | None:
@@ -52,7 +53,7 @@ def _part(block: ContentBlock) -> Json | None:
         case EmbeddedResource(blob=str() as blob):
             wire = _file(block, blob)
         case EmbeddedResource(text=str() as text) if text.strip():
-            wire = _document({"type": "text", "media_type": "text/plain", "data": _clean(text)}, block.uri)
+            wire = _document({"type": "text", "media_type": "text/plain", "data": clean(text)}, block.uri)
         case _:
             pass
     if wire is not None:
@@ -86,12 +87,4 @@ def _decoded(block: ImageContent | EmbeddedResource) -> bytes | None:
 
 
 def _document(source: Json, uri: str) -> Json:
-    return {"type": "document", "source": source, **({"title": _clean(uri)[:_MAX_TITLE]} if uri else {})}
-
-
-def _clean(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+    return {"type": "document", "source": source, **({"title": clean(uri)[:_MAX_TITLE]} if uri else {})}

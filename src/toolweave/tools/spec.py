@@ -91,6 +91,11 @@ class ToolSpec:
         value = (self.annotations or {}).get(name)
         return value if isinstance(value, bool) else None
 
+    @property
+    def sequential(self) -> bool:
+        """Whether it says that its calls run one at a time, in its annotations or its `_meta` (requirement C28)."""
+        return self.hint("sequential") is True or self.meta.get("sequential") is True
+
 
 (
     _set_name,
