@@ -10,6 +10,7 @@ import asyncio
 import logging
 import math
 import sys
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
@@ -79,6 +80,7 @@ class Owner:
         self._losses: deque[Loss] = deque(maxlen=self._policy.memory)
         self._attempt = _first_attempt(config)
         self._task: asyncio.Task[None] | None = None
+        self._thread = 0
         self._scope: anyio.CancelScope | None = None
         self._stopping = False
         self._opened: float | None = None
@@ -101,6 +103,7 @@ class Owner:
             self._refused = None
             self._wake.set()
         else:
+            self._thread = threading.get_ident()
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"toolweave {self.config.name}")
 
     def at_home(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
@@ -108,10 +111,10 @@ class Owner:
 
         Frameworks call tools from threads with a loop of their own; what an answer wakes belongs to this one.
         """
-        loop = None if self._task is None else self._task.get_loop()
-        if loop is None or loop is asyncio.get_running_loop() or not loop.is_running():
+        if threading.get_ident() == self._thread:  # a fifth of the time that asking for the running loop takes
             return work
-        return self._across(work, loop)
+        loop = None if self._task is None else self._task.get_loop()
+        return work if loop is None or not loop.is_running() else self._across(work, loop)
 
     async def _across(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
         there = asyncio.run_coroutine_threadsafe(work, loop)

@@ -63,6 +63,7 @@ class ChannelWire:
         self._flush_is_due = False
         self._incoming = Incoming(peer, tasks, channel.send, server=server)
         self._over = anyio.Event()
+        self._loop = asyncio.get_running_loop()  # asking for it costs a system call, on Python 3.11
         self.over = False
 
     # Wire
@@ -80,7 +81,7 @@ class ChannelWire:
             raise self._loss(False)
         key = next(self._ids) if request_id is None else request_id
         text = request_text(key, method, params)
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         self._pending[key] = answer
         is_list = method.endswith("/list")
         if is_list:
@@ -190,7 +191,7 @@ class ChannelWire:
         """
         if not self._flush_is_due:
             self._flush_is_due = True
-            asyncio.get_running_loop().call_soon(self._flush_rest)
+            self._loop.call_soon(self._flush_rest)
         self._outbox[key] = text
         if len(self._outbox) >= _AT_ONCE:
             self._flush()
