@@ -24,7 +24,7 @@ from toolweave.serve.tasks.board import LEASES, TASKS, Board
 from toolweave.serve.tasks.worker import Worker
 from toolweave.state.redis import RedisStore
 from toolweave.tools import ToolRegistry
-from toolweave.work import Backend, Later
+from toolweave.work import Backend, Job, Later
 
 pytestmark = pytest.mark.anyio
 
@@ -130,9 +130,9 @@ async def ended(work: Awaitable[None]) -> list[type[Exception]]:
     return []
 
 
-async def test_a_worker_that_lost_its_lease_stops_its_tool_and_writes_nothing_more() -> None:
-    till = Till(lease_seconds=1.0)
-    name, job = await till.begun("hang")
+@asynccontextmanager
+async def at_work(till: Till, job: Job) -> AsyncGenerator[list[type[Exception]], None]:
+    """Have a job done meanwhile, whose tool has begun; yields what holds, afterwards, what that raised."""
     raised: list[type[Exception]] = []
 
     async def work() -> None:
@@ -142,9 +142,16 @@ async def test_a_worker_that_lost_its_lease_stops_its_tool_and_writes_nothing_mo
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(work)
             await till.doings.until(1)
-            other = {"holder": "another", "process": 1, "machine": "far away"}
-            await till.store.put(LEASES, name, other)
-            await till.doings.ended.wait()
+            yield raised
+
+
+async def test_a_worker_that_lost_its_lease_stops_its_tool_and_writes_nothing_more() -> None:
+    till = Till(lease_seconds=1.0)
+    name, job = await till.begun("hang")
+    async with at_work(till, job) as raised:
+        other = {"holder": "another", "process": 1, "machine": "far away"}
+        await till.store.put(LEASES, name, other)
+        await till.doings.ended.wait()
     shown = await till.ask("tasks/get", taskId=name)
 
     assert raised == [StoreError]
@@ -188,17 +195,9 @@ async def test_a_worker_whose_task_another_began_stops_its_tool_and_writes_nothi
 async def test_a_worker_that_cannot_reach_the_store_stops_its_tool_before_another_may_run_it() -> None:
     till = Till(lease_seconds=1.0)
     _, job = await till.begun("hang")
-    raised: list[type[Exception]] = []
-
-    async def work() -> None:
-        raised.extend(await ended(till.workers[0].do(job)))
-
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(work)
-            await till.doings.until(1)
-            till.store.away = True
-            await till.doings.ended.wait()
+    async with at_work(till, job) as raised:
+        till.store.away = True
+        await till.doings.ended.wait()
 
     assert raised == [StoreError]
 

@@ -243,23 +243,14 @@ class StoreJournal:
     @asynccontextmanager
     async def _held(self, cancel: Callable[[], None]) -> AsyncGenerator[None, None]:
         await self._lease.take()
-        failure: Exception | None = None
         try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._lease.keep, tasks.cancel_scope.cancel, cancel)
-                try:
-                    yield
-                except Exception as exc:  # boundary: raised below, a task group would wrap it
-                    failure = exc
-                tasks.cancel_scope.cancel()
-        finally:
+            async with self._lease.kept(cancel):
+                yield
+        except Exception:
             if not self._lease.lost:
-                with anyio.CancelScope(shield=True):
-                    await self._lease.release()
+                raise
         if self._lease.lost:
             raise self._taken()
-        if failure is not None:
-            raise failure
 
     async def _write(self, key: str, value: Any) -> None:
         old = self._entries.get(key)

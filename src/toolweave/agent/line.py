@@ -10,8 +10,6 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-import anyio
-
 from toolweave.agent.durable import Durable
 from toolweave.agent.records import (
     LEASES,
@@ -81,22 +79,9 @@ class Line:
         if await lease.take() is not None:
             yield False
             return
-        failure: Exception | None = None
-        try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(lease.keep, tasks.cancel_scope.cancel, _nothing)
-                try:
-                    await self._go_on_from_now()
-                    yield True
-                except Exception as exc:  # boundary: raised below, a task group would wrap it
-                    failure = exc
-                tasks.cancel_scope.cancel()
-        finally:
-            if not lease.lost:
-                with anyio.CancelScope(shield=True):
-                    await lease.release()
-        if failure is not None:
-            raise failure
+        async with lease.kept(_nothing):
+            await self._go_on_from_now()
+            yield True
 
     async def _go_on_from_now(self) -> None:
         record = await read_record(self._store, self._record.run_id)

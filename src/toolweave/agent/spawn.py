@@ -33,12 +33,11 @@ from toolweave.tools.names import unknown_tool
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import Tool
 from toolweave.tools.toolset import ToolsChanged, ToolSnapshot, Unsubscribe
+from toolweave.work.pause import Pause
 
 __all__ = ["SpawnTools", "Spawning", "spawn_tools", "tools_of_task"]
 
 _AWAIT_SECONDS = 600.0
-_FIRST_LOOK, _LAST_LOOK = 0.1, 1.0
-"""Seconds between looks at a task that is done elsewhere, growing."""
 _PATIENCE_SECONDS = 1.0
 """How long a task waits for a worker before whoever waits for it does it."""
 _NAMES = uuid.UUID("5b1a2f39-8f5d-4a8e-9a3e-6d5d3b7c9f10")
@@ -298,14 +297,13 @@ class SpawnTools:
         return None if deep or self._agent.tools.snapshot().find(self._name) is not None else self
 
     async def _wait(self, record: RunRecord | None, helping: anyio.Lock) -> None:
-        waited, look = 0.0, _FIRST_LOOK
+        waited, pause = 0.0, Pause(self._durable.sleep)
         while record is not None and not record.done:
             if self._durable.queue is None or (waited >= _PATIENCE_SECONDS and not helping.locked()):
                 run = await self._help(record, helping)
                 if run is not None and not await is_held(self._store, record.run_id):
                     return  # also when it could not be recorded; a worker may have been faster
-            await self._durable.sleep(look)  # it goes on in another process
-            waited, look = waited + look, min(_LAST_LOOK, look * 1.5)
+            waited += await pause.wait()  # it goes on in another process
             record = await read_record(self._store, record.run_id)
 
     async def _help(self, record: RunRecord, helping: anyio.Lock) -> Run | None:

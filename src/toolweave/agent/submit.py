@@ -23,13 +23,14 @@ from toolweave.agent.status import RunInfo, RunStatuses
 from toolweave.errors import RunError
 from toolweave.state import Store
 from toolweave.work import Job, WorkBackend
+from toolweave.work.pause import Pause
 
 __all__ = ["SUBMITTED", "Submits", "SubmittedRun", "durable_in", "enqueue", "submitted_key", "topic_of"]
 
 SUBMITTED = "run-submitted"
 """Runs that workers are to do and that have not ended, below the agent's name."""
-_FIRST_LOOK, _LAST_LOOK = 0.05, 1.0
-"""Seconds between looks at a run, growing."""
+_FIRST_LOOK = 0.05
+"""Seconds until a run is looked at again; growing where it may take longer."""
 _PATIENCE_SECONDS = 2.0
 """How long somebody else who submits the same run is given to record it."""
 
@@ -105,11 +106,10 @@ class SubmittedRun:
             StoreError: The store cannot be reached.
             TimeoutError: It has not ended by then.
         """
-        wait = _FIRST_LOOK
+        pause = Pause(self._durable.sleep, first=_FIRST_LOOK)
         with anyio.fail_after(timeout):
             while not (record := await self._record()).done:
-                await self._durable.sleep(wait)
-                wait = min(_LAST_LOOK, wait * 1.5)
+                await pause.wait()
         return record
 
     async def cancel(self) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import anyio
 
 from toolweave.errors import StoreError
 from toolweave.state import Store
+from toolweave.work.pause import Sleep
 
 __all__ = ["LEASE_SECONDS", "Lease", "ask_to_cancel", "is_held", "machine"]
 
@@ -45,7 +47,7 @@ class Lease:
         key: str,
         *,
         seconds: float = LEASE_SECONDS,
-        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        sleep: Sleep = anyio.sleep,
         strict: bool = False,
     ) -> None:
         self._store = store
@@ -81,6 +83,28 @@ class Lease:
                 return found.value
             if await self._put(0 if found is None else found.revision):
                 return None
+
+    @asynccontextmanager
+    async def kept(self, cancel: Callable[[], None]) -> AsyncGenerator[None, None]:
+        """Renew a lease that was taken, during the block, and give it back; the block is cancelled when it is lost.
+
+        `cancel` is called when somebody elsewhere asks for that.
+        """
+        failure: Exception | None = None
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self.keep, tasks.cancel_scope.cancel, cancel)
+                try:
+                    yield
+                except Exception as exc:  # boundary: raised below, a task group would wrap it
+                    failure = exc
+                tasks.cancel_scope.cancel()
+        finally:
+            if not self.lost:
+                with anyio.CancelScope(shield=True):
+                    await self.release()
+        if failure is not None:
+            raise failure
 
     async def keep(self, lost: Callable[[], None], cancel: Callable[[], None]) -> None:
         """Renew it for ever; call `lost` and return when another process has it, `cancel` when one asks for that."""

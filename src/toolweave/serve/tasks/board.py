@@ -7,11 +7,9 @@ from is written once. Knows no request that waits and no tool that runs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
-
-import anyio
+from typing import Any
 
 from toolweave.errors import StoreError
 from toolweave.serve.request import Client, Json, Line, Request
@@ -22,7 +20,7 @@ from toolweave.serve.tasks.task import ENDED, failed
 from toolweave.state import Store
 from toolweave.work.queue import Job
 
-__all__ = ["LEASES", "Board", "Entry", "Pause", "Sleep"]
+__all__ = ["LEASES", "Board", "Entry"]
 
 _log = logging.getLogger("toolweave.serve")
 
@@ -32,13 +30,6 @@ CALLS = "task-calls"
 LEASES = "task-leases"
 FORM = 1
 """How entries are written; those of another form are none of ours."""
-
-FIRST_SECONDS = 0.1
-LAST_SECONDS = 1.0
-GROWTH = 1.5
-
-Sleep: TypeAlias = Callable[[float], Awaitable[None]]
-"""Waits so many seconds."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,39 +69,6 @@ class Entry:
     def ended(self) -> bool:
         """Whether its status is final."""
         return self.task["status"] in ENDED
-
-
-class Pause:
-    """How long to wait until the next look: longer each time, short again after a change."""
-
-    def __init__(self, sleep: Sleep) -> None:
-        self._sleep = sleep
-        self.seconds = FIRST_SECONDS
-
-    async def wait(self) -> None:
-        """Wait, and longer the next time."""
-        seconds, self.seconds = self.seconds, min(self.seconds * GROWTH, LAST_SECONDS)
-        await self._sleep(seconds)
-
-    async def wait_for(self, event: anyio.Event) -> None:
-        """Wait until an event at most, but never shorter than the first time: a storm is one change."""
-        rest, self.seconds = self.seconds - FIRST_SECONDS, min(self.seconds * GROWTH, LAST_SECONDS)
-        await self._sleep(FIRST_SECONDS)
-        if rest <= 0:
-            return
-        async with anyio.create_task_group() as tasks:
-
-            async def end_with_time() -> None:
-                await self._sleep(rest)
-                tasks.cancel_scope.cancel()
-
-            tasks.start_soon(end_with_time)
-            await event.wait()
-            tasks.cancel_scope.cancel()
-
-    def restart(self) -> None:
-        """Look again soon."""
-        self.seconds = FIRST_SECONDS
 
 
 class Board:

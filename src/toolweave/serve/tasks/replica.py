@@ -18,11 +18,12 @@ import anyio.abc
 from toolweave.errors import RequestError, StoreError, ToolError
 from toolweave.serve.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.serve.request import Json
-from toolweave.serve.tasks.board import Board, Entry, Pause, Sleep
+from toolweave.serve.tasks.board import Board, Entry
 from toolweave.serve.tasks.home import MARK_SECONDS, Found, Heard, NewTask
 from toolweave.serve.tasks.task import updated
 from toolweave.serve.tasks.watching import Watching
 from toolweave.tools.questions import Question, question_of
+from toolweave.work.pause import Pause, Sleep
 from toolweave.work.queue import WorkQueue
 
 __all__ = ["Replica"]

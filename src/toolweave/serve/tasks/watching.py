@@ -14,9 +14,10 @@ import anyio
 
 from toolweave.errors import StoreError
 from toolweave.serve.request import Json
-from toolweave.serve.tasks.board import FIRST_SECONDS, GROWTH, LAST_SECONDS, Board, Sleep
+from toolweave.serve.tasks.board import Board
 from toolweave.serve.tasks.home import Heard
 from toolweave.serve.tasks.task import ENDED
+from toolweave.work.pause import FIRST_SECONDS, Sleep, longer
 
 __all__ = ["Watching"]
 
@@ -112,7 +113,7 @@ class Watching:
         watched.left -= FIRST_SECONDS
         if watched.left > 0:
             return
-        watched.pause = watched.left = min(watched.pause * GROWTH, LAST_SECONDS)
+        watched.pause = watched.left = longer(watched.pause)
         listeners = tuple(watched.listeners)  # who comes meanwhile may know of something newer
         entry = await self._board.read(name)
         task = None if entry is None else entry.task

@@ -1,0 +1,62 @@
+"""Waits between looks at what others do: they grow, up to a bound. Knows nothing of what is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import anyio
+
+__all__ = ["FIRST_SECONDS", "Pause", "Sleep", "longer"]
+
+FIRST_SECONDS = 0.1
+_LAST_SECONDS = 1.0
+_GROWTH = 1.5
+
+Sleep: TypeAlias = Callable[[float], Awaitable[None]]
+"""Waits so many seconds."""
+
+
+def longer(seconds: float) -> float:
+    """Return how long to wait after a wait of so many seconds in which nothing happened."""
+    return min(seconds * _GROWTH, _LAST_SECONDS)
+
+
+class Pause:
+    """How long to wait until the next look: longer each time, short again after a change.
+
+    Args:
+        sleep: Waits so many seconds.
+        first: How long the first time, in seconds.
+    """
+
+    def __init__(self, sleep: Sleep, *, first: float = FIRST_SECONDS) -> None:
+        self._sleep = sleep
+        self._first = first
+        self._next = first
+
+    async def wait(self) -> float:
+        """Wait, and longer the next time; return how many seconds it was."""
+        seconds, self._next = self._next, longer(self._next)
+        await self._sleep(seconds)
+        return seconds
+
+    async def wait_for(self, event: anyio.Event) -> None:
+        """Wait until an event at most, but never shorter than the first time: a storm is one change."""
+        rest, self._next = self._next - self._first, longer(self._next)
+        await self._sleep(self._first)
+        if rest <= 0:
+            return
+        async with anyio.create_task_group() as tasks:
+
+            async def end_with_time() -> None:
+                await self._sleep(rest)
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(end_with_time)
+            await event.wait()
+            tasks.cancel_scope.cancel()
+
+    def restart(self) -> None:
+        """Look again soon."""
+        self._next = self._first
