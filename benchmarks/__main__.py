@@ -16,7 +16,10 @@ from benchmarks.catalog import catalog
 from benchmarks.clients import CLIENTS
 from benchmarks.crew import TRANSPORTS
 from benchmarks.discovery import discovery, memory
+from benchmarks.durable import durable
 from benchmarks.fleet import fleet
+from benchmarks.gateway import gateway
+from benchmarks.growth import growth
 from benchmarks.imports import imports
 from benchmarks.measure import Figure, machine
 from benchmarks.peers import install
@@ -35,8 +38,11 @@ BENCHMARKS: dict[str, Callable[[Settings], list[Figure]]] = {
     "imports": imports,
     "post": post,
     "serving": serving,
+    "gateway": gateway,
+    "growth": growth,
     "catalog": catalog,
     "agents": agents,
+    "durable": durable,
 }
 DEFAULT_TRANSPORTS = ("stdio", "http")
 PAGE_MARKS = ("<!-- ratios -->\n", "<!-- /ratios -->\n")

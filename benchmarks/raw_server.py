@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Any
 
 import msgspec
 
-__all__ = ["app", "serve_stdio"]
+__all__ = ["MANY", "Message", "answer_post", "app", "serve_stdio"]
 
 
 class Arguments(msgspec.Struct):
@@ -26,6 +27,7 @@ class Params(msgspec.Struct):
 
     name: str = ""
     arguments: msgspec.Raw = msgspec.Raw(b"{}")
+    cursor: str = "0"
 
 
 class Message(msgspec.Struct):
@@ -39,6 +41,7 @@ class Message(msgspec.Struct):
 decode = msgspec.json.Decoder(Message).decode
 decode_arguments = msgspec.json.Decoder(Arguments).decode
 encode = msgspec.json.Encoder().encode
+MANY, PAGE = 1_000, 100
 AGREED: dict[str, Any] = {
     "protocolVersion": "2025-11-25",
     "capabilities": {"tools": {}},
@@ -51,6 +54,21 @@ FOUND: dict[str, Any] = {
     "ttlMs": 0,
     "cacheScope": "private",
 }
+
+
+@cache
+def pages() -> list[bytes]:
+    """Return the list of `MANY` tools as encoded pages."""
+    schema = {"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]}
+    tools = [
+        {"name": f"payload_{number}", "description": "Return bytes", "inputSchema": schema} for number in range(MANY)
+    ]
+    found: list[bytes] = []
+    for start in range(0, MANY, PAGE):
+        end: dict[str, Any] = {"nextCursor": str(start // PAGE + 1)} if start + PAGE < MANY else {}
+        meta = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        found.append(encode({**meta, "tools": tools[start : start + PAGE], **end}))
+    return found
 
 
 async def payload(size: int) -> str:
@@ -66,6 +84,9 @@ async def answer(body: bytes) -> bytes | None:
     if message.method == "tools/call" and message.params is not None:
         text = await payload(decode_arguments(message.params.arguments).size)
         result: Any = {"resultType": "complete", "content": [{"type": "text", "text": text}]}
+    elif message.method == "tools/list":
+        page = int(message.params.cursor if message.params is not None else "0")
+        return b'{"jsonrpc":"2.0","id":' + encode(message.id) + b',"result":' + pages()[page] + b"}"
     else:
         agreed: dict[str, Any] = AGREED if message.method == "initialize" else FOUND
         result = agreed
@@ -76,6 +97,15 @@ async def app(scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[
     """Answer POSTs, wherever they go."""
     if scope["type"] != "http":
         return
+    await answer_post(answer, receive, send)
+
+
+async def answer_post(
+    answer: Callable[[bytes], Awaitable[bytes | None]],
+    receive: Callable[[], Awaitable[Any]],
+    send: Callable[[Any], Awaitable[None]],
+) -> None:
+    """Read the body of a POST and send what `answer` makes of it; nothing is 202."""
     pieces: list[bytes] = []
     more = True
     while more:

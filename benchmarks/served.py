@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["SERVERS"]
+__all__ = ["LISTED", "SERVERS"]
 
 
 def payload(size: int) -> str:
@@ -64,6 +64,36 @@ def payload_named() -> Any:
     return tool(payload_async, name="payload")
 
 
+def started(transport: str) -> None:
+    """Serve with ours as its documentation says: `run_http`."""
+    run_http(payload_named())
+
+
+def plain(transport: str) -> None:
+    """Serve a plain function with ours, which runs in a worker thread."""
+    from toolweave import tool
+
+    run_http(tool(payload))
+
+
+def run_http(served: Any) -> None:
+    """Serve one tool as the process's main job."""
+    from toolweave.serve import create_mcp_server
+
+    server = create_mcp_server(name="bench", version="1", tools=[served])
+    server.run_http(port=0, on_started=lambda url: print(url.rpartition(":")[2], flush=True))
+
+
+def many(transport: str) -> None:
+    """Serve a thousand tools with ours."""
+    from benchmarks.raw_server import MANY
+    from toolweave import tool
+    from toolweave.serve import create_mcp_server
+
+    tools = [tool(payload_async, name=f"payload_{number}") for number in range(MANY)]
+    listen(create_mcp_server(name="bench", version="1", tools=tools).asgi_app())
+
+
 def sdk(transport: str) -> None:
     """Serve with the official SDK's `MCPServer`."""
     module: Any = importlib.import_module("mcp.server.mcpserver")
@@ -86,8 +116,18 @@ def fastmcp(transport: str) -> None:
         listen(server.http_app(json_response=True))
 
 
-SERVERS: dict[str, Callable[[str], None]] = {"raw": raw, "toolweave": toolweave, "sdk": sdk, "fastmcp": fastmcp}
+SERVERS: dict[str, Callable[[str], None]] = {
+    "raw": raw,
+    "toolweave": toolweave,
+    "toolweave, run_http": started,
+    "toolweave, run_http, def": plain,
+    "sdk": sdk,
+    "fastmcp": fastmcp,
+}
 """Contender -> how it serves over a transport."""
 
+LISTED: dict[str, Callable[[str], None]] = {"raw": raw, "toolweave": many}
+"""Contender -> how it serves a thousand tools over HTTP."""
+
 if __name__ == "__main__":
-    SERVERS[sys.argv[1]](sys.argv[2])
+    (LISTED if "many" in sys.argv[3:] else SERVERS)[sys.argv[1]](sys.argv[2])

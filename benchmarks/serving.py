@@ -19,7 +19,7 @@ from benchmarks.crew import ROOT
 from benchmarks.measure import Figure, Sample, compare
 from benchmarks.peers import available, python_of
 from benchmarks.raw import RawHttp, RawStdio
-from benchmarks.served import SERVERS
+from benchmarks.served import LISTED, SERVERS
 from benchmarks.settings import Settings
 
 __all__ = ["serving"]
@@ -62,15 +62,27 @@ class Served:
 
         async def call() -> None:
             while (begun := time.perf_counter()) < end:
-                result = await self.client.call_tool("payload", {"size": 100})
+                await self.exchange()
                 waits.append(time.perf_counter() - begun)
-                if result.content[0].text != "x" * 100:
-                    raise ValueError("a wrong answer")
 
         async with asyncio.TaskGroup() as group:
             for _ in range(callers):
                 group.create_task(call())
         return waits
+
+    async def exchange(self) -> None:
+        """Call the tool once."""
+        result = await self.client.call_tool("payload", {"size": 100})
+        if result.content[0].text != "x" * 100:
+            raise ValueError("a wrong answer")
+
+
+class Listing(Served):
+    """A server with a thousand tools, of which each exchange lists one page."""
+
+    async def exchange(self) -> None:
+        """List the first page."""
+        await self.client.request("tools/list", {})
 
 
 @asynccontextmanager
@@ -78,6 +90,7 @@ async def started(name: str, transport: str) -> AsyncGenerator[Served, None]:
     """Start a contender's server, and end it."""
     python = python_of(CLIENTS["fastmcp"]) if name == "fastmcp" else sys.executable
     command = [python, "-m", "benchmarks.served", name]
+    lists = transport == "http list"
     if transport.startswith("stdio"):
         client = RawStdio(modern=transport == "stdio modern")
         await asyncio.wait_for(client.start([*command, "stdio"]), START_SECONDS)
@@ -87,14 +100,20 @@ async def started(name: str, transport: str) -> AsyncGenerator[Served, None]:
             await asyncio.wait_for(client.close(), START_SECONDS)
         return
     server = await asyncio.create_subprocess_exec(
-        *command, "http", cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        *command,
+        "http",
+        *(["many"] if lists else []),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     try:
         assert server.stdout is not None
         port = int(await asyncio.wait_for(server.stdout.readline(), START_SECONDS))
-        http = RawHttp(f"http://127.0.0.1:{port}/mcp", modern=True)
+        http = RawHttp(f"http://127.0.0.1:{port}/mcp", modern=transport != "http legacy")
         await asyncio.wait_for(http.start(), START_SECONDS)
-        yield Served(http, server.pid)
+        yield (Listing if lists else Served)(http, server.pid)
         await http.close()
     finally:
         with suppress(ProcessLookupError):
@@ -117,14 +136,20 @@ def serving(settings: Settings) -> list[Figure]:
     """Measure every contender that is installed."""
     names = [name for name in SERVERS if name != "fastmcp" or available(CLIENTS["fastmcp"])]
     if settings.clients:
-        names = [name for name in names if name in ("raw", *settings.clients)]
+        names = [name for name in names if name.partition(",")[0] in ("raw", *settings.clients)]
     figures: list[Figure] = []
-    for transport in ("stdio", "stdio modern", "http"):
-        if transport != "stdio modern" and transport not in settings.transports:
+    for transport in ("stdio", "stdio modern", "http", "http legacy", "http list"):
+        if transport in ("stdio", "http") and transport not in settings.transports:
             continue
         for callers in (1, 16):
-            case = f"served over {transport}, 100 B, {callers} caller{'s' if callers > 1 else ''}"
+            what = "a page of 1,000 tools" if transport == "http list" else "100 B"
+            case = (
+                f"served over {transport.removesuffix(' list')}, {what}, {callers} caller{'s' if callers > 1 else ''}"
+            )
             if settings.wants(case):
-                samples = asyncio.run(measure(transport, callers, min(settings.rounds, 7), names))
+                able = names if transport == "http" else [name for name in names if "," not in name]
+                if transport == "http list":
+                    able = [name for name in able if name in LISTED]
+                samples = asyncio.run(measure(transport, callers, min(settings.rounds, 7), able))
                 figures += compare("serving", case, samples)
     return figures

@@ -59,6 +59,12 @@ def over(*shapes: str) -> tuple[str, ...]:
 STORM = "20,000 notifications before the answer"
 TARGETS = (
     Target(
+        text="an empty durable run on Redis: the worker's CPU of docket's",
+        limit=2,
+        applies=ours("durable", "empty run"),
+        value=cpu,
+    ),
+    Target(
         text="one call over stdio, 100 B: CPU of raw", limit=2, applies=ours("calls", *on("100 B, 1 caller")), value=cpu
     ),
     Target(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from toolweave import Agent, AssistantMessage, ModelRequest, UserMessage
-from toolweave.models import Finished, ModelEvent, TextDelta, TextPart
+from toolweave.models import Finished, ModelEvent, StreamedText, TextPart
 
 
 class Echo:
@@ -18,7 +18,7 @@ class Echo:
         """Yield one text, and then the whole turn."""
         said = request.messages[-1]
         text = said.text.upper() if isinstance(said, UserMessage) else "?"
-        yield TextDelta(text=text)
+        yield StreamedText(text=text)
         yield Finished(message=AssistantMessage(parts=(TextPart(text=text),)))
 
 

@@ -4,9 +4,25 @@ from __future__ import annotations
 
 import asyncio
 
-from scale_app import agent, backend
-
+from toolweave import Agent, Backend, ModelRequest, ScriptedModel, tool, tool_call
 from toolweave.agent import work_runs
+
+
+@tool(annotations={"readOnlyHint": True})
+def measure(room: str) -> str:
+    """Measure a room."""
+    return f"{room}: 12 square metres"
+
+
+def answer(request: ModelRequest) -> object:
+    """Stand in for a model: measure first, then say what was found."""
+    if len(request.messages) == 1:
+        return [tool_call("measure", {"room": "kitchen"})]
+    return "The kitchen has 12 square metres."
+
+
+backend = Backend.from_environment()
+agent = Agent(ScriptedModel(answer), name="surveyor", tools=[measure], backend=backend)
 
 
 async def main() -> None:
@@ -15,10 +31,11 @@ async def main() -> None:
         again = await agent.submit("How large is the kitchen?", key="order-17")
         print("the same run:", order.id == again.id)
 
-        worker = tasks.create_task(work_runs([agent], backend))  # elsewhere: toolweave worker scale_app.py
+        worker = tasks.create_task(work_runs([agent], backend))  # elsewhere: toolweave worker FILE.py
         record = await order.result(timeout=60)
         print(record.status, record.text, record.steps)
         worker.cancel()
 
 
-asyncio.run(main())
+if __name__ == "__main__":  # a worker imports this file, and submits nothing
+    asyncio.run(main())

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
-from serve_notes import server
-
-from toolweave import connect_mcp
+from toolweave import connect_mcp, create_mcp_server
 from toolweave.errors import AuthRequiredError
 from toolweave.serve import BearerAuth
 
 TOKENS = {"a-long-token-of-ada": "ada", "a-long-token-of-bob": "bob"}
+
+
+def search(query: str) -> list[str]:
+    """Find notes by their text."""
+    return [text for text in ("water the plants", "call the bank") if query in text]
+
+
+server = create_mcp_server(name="notes", version="1.0.0", tools=[search])
 
 
 async def main() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-# region imports
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +10,6 @@ import pytest
 
 from toolweave import CallContext, McpConnection, ServerConfig, ToolCall, Toolset, connect_mcp
 from toolweave.testing import FakeClock, MemoryServer
-
-# endregion
 
 
 # region agent

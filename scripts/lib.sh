@@ -4,6 +4,9 @@ set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$ROOT"
+# Bytecode is kept even where the environment forbids it: without it every process that a test or a benchmark starts
+# compiles the package again, which is a third of its CPU time, and pytest rewrites all test modules in every worker.
+unset PYTHONDONTWRITEBYTECODE
 VENV=${TOOLWEAVE_VENV:-$ROOT/.venv}
 PYTHON=$VENV/bin/python
 

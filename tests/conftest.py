@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
+import json
 import os
 import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.leftovers import Watch
@@ -15,6 +19,7 @@ from tests.redis_server import redis_server, redis_url
 
 __all__ = ["redis_server", "redis_url"]  # fixtures
 
+OUR_DATA = Path(__file__).resolve().parent / "data"
 CHECKOUT = Path(__file__).resolve().parent.parent
 IN_CI = os.environ.get("CI") == "true"
 SHARED = Path(os.environ.get("TOOLWEAVE_SHARED") or CHECKOUT.parent / "shared").resolve()
@@ -22,6 +27,12 @@ REAL_HOME = Path.home()
 CACHES = (".npm", ".cache", ".local", ".pyenv")
 """What npx, uvx and pyenv keep under the user's home and would fetch again for every test."""
 _numbers = itertools.count(1)
+
+# how long an example may take is no property of ours: it depends on what else the machine does
+hypothesis.settings.register_profile(
+    "toolweave", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("toolweave")
 
 
 def pytest_configure() -> None:
@@ -32,6 +43,18 @@ def pytest_configure() -> None:
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+LONG = {"real": 3600, "reference": 900, "conformance": 1800}
+"""Seconds that tests of foreign programs may take, by their marker; others have the bound of pyproject.toml."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests that install or drive foreign programs a longer bound."""
+    for item in items:
+        seconds = max((LONG.get(marker.name, 0) for marker in item.iter_markers()), default=0)
+        if seconds and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(seconds))
 
 
 @pytest.fixture(scope="session")
@@ -45,8 +68,29 @@ def shared_data() -> Path:
     """The folder with servers.json and the real tool definitions; a test that needs it is marked `data`."""
     folder = SHARED / "data"
     if not folder.is_dir():
-        pytest.skip(f"{folder} does not exist; set TOOLWEAVE_SHARED to the folder that holds data/")
+        pytest.skip(f"data: {folder} does not exist; set TOOLWEAVE_SHARED to the folder that holds data/")
     return folder
+
+
+OURS_AND_SHARED = (pytest.param(OUR_DATA, id="ours"), pytest.param(None, id="shared", marks=pytest.mark.data))
+
+
+@pytest.fixture(scope="session", params=OURS_AND_SHARED)
+def definitions(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    """Tool definitions as servers list them: a few dozen of our own, and the thousands of the shared data."""
+    if request.param is not None:
+        lines = (OUR_DATA / "definitions.jsonl").read_text(encoding="utf-8")
+    else:
+        folder: Path = request.getfixturevalue("shared_data")
+        lines = gzip.decompress((folder / "tools-dev.jsonl.gz").read_bytes()).decode()
+    return [json.loads(line) for line in lines.splitlines()]
+
+
+@pytest.fixture(params=OURS_AND_SHARED)
+def server_collection(request: pytest.FixtureRequest) -> Path:
+    """A config file with many servers: one of our own, and that of the shared data."""
+    folder: Path = request.param or request.getfixturevalue("shared_data")
+    return folder / "servers.json"
 
 
 @pytest.fixture(scope="session")
@@ -108,12 +152,13 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """In CI a skip is a failure: nothing may go untested for a missing tool.
 
-    A reason that starts with `platform:` is let through: the test is about another system.
+    A reason that starts with `platform:` or `data:` is let through: the test is about another system, or about
+    definitions that are not part of the repository and that ours stand in for.
     """
     report = yield
     if IN_CI and report.skipped and not hasattr(report, "wasxfail") and isinstance(report.longrepr, tuple):
         reason = report.longrepr[2].removeprefix("Skipped: ")
-        if not reason.startswith("platform:"):
+        if not reason.startswith(("platform:", "data:")):
             report.outcome = "failed"
             report.longrepr = f"{item.nodeid} was skipped in CI: {reason}"
     return report

@@ -19,6 +19,7 @@ __all__ = ["Process", "Watch"]
 
 GRACE = 3.0
 """Seconds a process has to end by itself after its test: a closed pipe is seen a moment later."""
+HAVE_PROC = Path("/proc/self/stat").exists()
 
 
 class Process(NamedTuple):
@@ -31,21 +32,36 @@ class Process(NamedTuple):
 
 
 class Watch:
-    """Remembers what runs now; later names what was not there and still runs."""
+    """Remembers what runs now; later names what was not there and still runs.
+
+    Every test looks twice, so the first look takes the ids alone, and the second reads about the ids that are new: to
+    read about every process of the machine takes a hundred times as long. An id that a new process was given again in
+    between is missed.
+    """
 
     def __init__(self, homes: Path) -> None:
         self.homes = homes
-        self.before = {(row.pid, row.started) for row in processes()}
+        self.before = _ids()
 
     def leftovers(self) -> list[Process]:
         """Return the processes of ours that started since."""
-        table = processes()
-        ours = descendants(table, os.getpid())
-        return [
-            row
-            for row in table
-            if (row.pid, row.started) not in self.before and (row.pid in ours or self._has_our_home(row.pid))
-        ]
+        new = _ids() - self.before
+        if not new:
+            return []
+        table = {row.pid: row for row in _rows(new)}
+        return [row for row in list(table.values()) if self._is_below_us(row, table) or self._has_our_home(row.pid)]
+
+    def _is_below_us(self, row: Process, table: dict[int, Process]) -> bool:
+        """Say whether a process descends from this one; `table` is filled with the parents that had to be read."""
+        while row.parent > 1:
+            if row.parent == os.getpid():
+                return True
+            if row.parent not in table:
+                table |= {parent.pid: parent for parent in _rows({row.parent})}
+            if row.parent not in table:  # it ended while we looked
+                return False
+            row = table[row.parent]
+        return False
 
     def fail_on_leftovers(self, who: str) -> None:
         """Wait up to GRACE seconds for leftovers to end; end the rest and fail, naming their command lines."""
@@ -88,9 +104,21 @@ def descendants(table: list[Process], root: int) -> set[int]:
 
 def processes() -> list[Process]:
     """Return every running process that this user can see; zombies do not count as running."""
-    if Path("/proc/self/stat").exists():
-        return [row for entry in os.scandir("/proc") if entry.name.isdigit() and (row := _from_proc(entry.name))]
-    return _from_ps()
+    return _rows(_ids())
+
+
+def _ids() -> set[int]:
+    """Return the ids of all processes, zombies too."""
+    if HAVE_PROC:
+        return {int(name) for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208 - only the names
+    return {row.pid for row in _from_ps()}
+
+
+def _rows(pids: set[int]) -> list[Process]:
+    """Return those of the processes that run."""
+    if HAVE_PROC:
+        return [row for pid in sorted(pids) if (row := _from_proc(str(pid)))]
+    return [row for row in _from_ps() if row.pid in pids]
 
 
 def _from_proc(pid: str) -> Process | None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+
+if not sys.flags.safe_path and sys.path and sys.path[0] in ("", os.getcwd()):  # noqa: PTH109 - nothing else is loaded
+    del sys.path[0]  # a json.py in the folder where it is started would stand in for the standard library's
 
 from toolweave.cli.main import main
 

@@ -16,6 +16,7 @@
         ├── ConnectError                the server could not be reached or did not shake hands
         │   └── AuthRequiredError       the server wants (other) credentials
         ├── ConnectionClosedError       used after `close()`
+        ├── WrongLoopError (RuntimeError)  used in another event loop while its own does not run
         ├── ConnectionLostError         the process died or the stream broke
         ├── RequestTimeoutError (TimeoutError)  a wait passed its bound
         └── ProtocolError               the server answered with a JSON-RPC error, or not with MCP
@@ -25,6 +26,7 @@ Every message names the thing it is about, what was expected and what to do next
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, cast
@@ -48,8 +50,43 @@ __all__ = [
     "ToolError",
     "ToolExecutionError",
     "ToolweaveError",
+    "WrongLoopError",
     "as_tool_error",
+    "printable",
+    "shortened",
 ]
+
+
+_MAX_PRINTED = 10_000
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return a text, or as much of its beginning as `limit` characters hold and how long it is.
+
+    The one way in which foreign text is cut before it becomes a part of a message.
+    """
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}... ({len(text):,} characters in all)"
+
+
+def printable(text: str) -> str:
+    """Return a text as it may stand in a log or on a terminal: cut, and with nothing in it that acts.
+
+    Control characters and the Unicode line separators are escaped, and a line after the first is indented, so that
+    what a server says cannot look like a record of its own.
+    """
+    text = _CONTROL.sub(_escaped, shortened(text, _MAX_PRINTED))
+    return text if "\n" not in text else "\n".join(_indented(text.split("\n")))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [lines[0], *(line if line.startswith("  ") or not line else f"  {line}" for line in lines[1:])]
 
 
 class ErrorKind(StrEnum):
@@ -84,7 +121,13 @@ class ErrorKind(StrEnum):
 
 
 class ToolweaveError(Exception):
-    """The root of every error that Toolweave raises on purpose."""
+    """The root of every error that Toolweave raises on purpose.
+
+    `str()` of it is fit for logs and terminals, whatever a server put into its message (`printable`).
+    """
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class ConfigError(ToolweaveError, ValueError):
@@ -176,7 +219,7 @@ class ToolError(ToolweaveError):
         kind: An `ErrorKind`, what a program branches on.
         code: The JSON-RPC error code or the server's own code, when there is one.
         message: One sentence for a person or a model.
-        retryable: True when sending the same call again is safe and may help.
+        retryable: True when sending the same call again is safe and may help; in a server's result, as it claims.
         data: Details as JSON, never a stack trace (requirement R104).
         unexpected: True for an exception that nobody meant for the caller; a server may mask its text (C31).
     """
@@ -322,8 +365,9 @@ class ConnectError(ServerError):
         exit_code: int | None = None,
         stderr: str = "",
         status: int | None = None,
+        hint: str = "",
     ) -> None:
-        super().__init__(_with_process(message, exit_code, stderr), server=server)
+        super().__init__(_with_process(message, exit_code, stderr, hint), server=server)
         self.exit_code = exit_code
         self.stderr = stderr
         self.status = status
@@ -348,6 +392,12 @@ class ConnectionClosedError(ServerError):
     """The connection was used after `close()` (requirement R63)."""
 
     kind = ErrorKind.CLOSED
+
+
+class WrongLoopError(ServerError, RuntimeError):
+    """A connection or hub was used in another event loop than its own, which is closed or does not run now."""
+
+    kind = ErrorKind.NOT_SENT
 
 
 class ConnectionLostError(ServerError):
@@ -390,12 +440,14 @@ class ProtocolError(ServerError):
     Attributes:
         code: The JSON-RPC error code.
         data: The error's `data` member as it came.
+        retryable: Whether the server says so, by `data.retryable`.
     """
 
     def __init__(self, message: str, *, server: str, code: int, data: Any = None) -> None:  # any JSON value
         super().__init__(message, server=server)
         self.code = code
         self.data = data
+        self.retryable = isinstance(data, dict) and cast("dict[str, Any]", data).get("retryable") is True
 
     def mask(self, redact: Callable[[str], str]) -> None:
         """Mask in place what the server said back of our secrets."""
@@ -423,7 +475,7 @@ def as_tool_error(exc: BaseException) -> ToolError:
         return exc
     if isinstance(exc, ServerError):
         code = exc.code if isinstance(exc, ProtocolError) else None
-        data = exc.data if isinstance(exc, ProtocolError) else None
+        data = exc.data if isinstance(exc, ProtocolError) else _process_data(exc)
         return ToolError(f"MCP error: {exc}", kind=exc.kind, code=code, retryable=exc.retryable, data=data)
     if isinstance(exc, RequestError):
         return ToolError(exc.message, kind=ErrorKind.PROTOCOL, code=exc.code, data=exc.data)
@@ -432,10 +484,33 @@ def as_tool_error(exc: BaseException) -> ToolError:
     return ToolError(f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__, unexpected=True)
 
 
-def _with_process(message: str, exit_code: int | None, stderr: str) -> str:
+def _process_data(exc: ServerError) -> dict[str, Any] | None:
+    """Return what a dead process left behind, as JSON: its exit code and the tail of its standard error."""
+    if not isinstance(exc, (ConnectError, ConnectionLostError)):
+        return None
+    left = {"exit_code": exc.exit_code, "stderr": exc.stderr}
+    return {name: value for name, value in left.items() if value not in (None, "")} or None
+
+
+_SAID_LINES = 3
+_SAID_CHARACTERS = 300
+_CAUSE = re.compile(r"error|exception|fatal|panic|fail|cannot|can't|denied|refused|not found|no such", re.IGNORECASE)
+
+
+def _with_process(message: str, exit_code: int | None, stderr: str, hint: str = "") -> str:
+    """Return a message with how a process ended: the likely cause first, at most two more lines, then the hint.
+
+    All that it wrote is in the error's `stderr`: a message is read by models, which must not drown in it.
+    """
     if exit_code is not None:
         how = f"exit code {exit_code}" if exit_code >= 0 else f"killed by signal {-exit_code}"
         message = f"{message} ({how})"
-    if stderr:
-        message = f"{message}; its last words on standard error:\n{stderr}"
-    return message
+    said = [line[:_SAID_CHARACTERS] for line in stderr.splitlines() if line.strip()]
+    if not said:
+        return f"{message}; {hint}" if hint else message
+    last = said[-_SAID_LINES:]
+    cause = next((line for line in reversed(last) if _CAUSE.search(line)), last[-1])
+    last.remove(cause)
+    return "\n".join(
+        (f"{message}; its last words on standard error: {cause.strip()}", *last, *((hint,) if hint else ()))
+    )

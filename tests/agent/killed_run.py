@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import anyio
 from toolweave.agent import Agent
 from toolweave.errors import ErrorKind
 from toolweave.models import ModelRequest, ScriptedModel, ToolCallPart, ToolMessage, UserMessage, tool_call
-from toolweave.state import SqliteStore
+from toolweave.state import Change, SqliteStore
 from toolweave.tools import tool
 
 RUN = "the-run"
@@ -33,12 +33,10 @@ class CountingStore(SqliteStore):
         self.writes = 0
         self._before = before
 
-    async def put(
-        self, collection: str, key: str, value: Any, *, ttl: float | None = None, expect: int | None = None
-    ) -> int | None:
+    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
         self.writes += 1
         self._before(self.writes)
-        return await super().put(collection, key, value, ttl=ttl, expect=expect)
+        return await super().write(changes, tell=tell)
 
 
 def answer(request: ModelRequest) -> Any:

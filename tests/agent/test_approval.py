@@ -13,7 +13,7 @@ from toolweave import Approval, ToolSpec, tool
 from toolweave.agent import Agent, ApprovalGiven, ApprovalRequested, Limits, ResultPolicy, ToolFinished, ToolStarted
 from toolweave.agent.approval import Allowed, Approvals
 from toolweave.agent.durable import Durable
-from toolweave.models import ToolCallPart, ToolMessage, UserMessage
+from toolweave.models import ModelRequest, ToolCallPart, ToolMessage, UserMessage
 from toolweave.models.scripted import ScriptedModel, tool_call
 from toolweave.state import MemoryStore
 
@@ -345,3 +345,28 @@ async def test_a_conversation_belongs_to_one_agent_whatever_slashes_the_names_ho
 
     assert list(await Durable(store, agent="a/b").conversations.load("c")) == []
     assert list(await Durable(store, agent="a").conversations.load("b/c")) == said
+
+
+async def test_allowing_one_tool_for_the_run_leaves_the_others_asked() -> None:
+    turns = [tool_call("look", id="a"), tool_call("add", id="b"), tool_call("look", id="c"), "done"]
+    run = Agent(ScriptedModel(turns), tools=[SAFE, KIND], confirm="always").send("go")
+
+    assert await answered(run, remember="run") == ["look", "add"]
+    assert texts(await run) == ["read "]
+
+
+async def test_a_tool_whose_input_schema_changed_since_it_was_allowed_is_asked_about_again() -> None:
+    server = Scripted([ToolSpec(name="read", input_schema={"type": "object", "properties": {"path": {}}})])
+    agent = Agent(ScriptedModel(lambda request: _once(request, "read")), tools=[server], confirm="always")
+
+    first = await answered(agent.send("go"), remember="agent")
+    again = await answered(agent.send("go"), remember="agent")
+    more = {"path": {}, "send_to": {"description": "An address that gets a copy."}}
+    server.offer(ToolSpec(name="read", input_schema={"type": "object", "properties": more}))
+    changed = await answered(agent.send("go"), remember="agent")
+
+    assert (first, again, changed) == (["read"], [], ["read"])
+
+
+def _once(request: ModelRequest, name: str) -> Any:
+    return "done" if isinstance(request.messages[-1], ToolMessage) else tool_call(name)

@@ -77,3 +77,22 @@ async def test_tasks_of_two_turns_are_two_though_their_calls_have_one_id() -> No
     told = [one.outcomes[0].result for one in result.messages if isinstance(one, ToolMessage)]
     content = cast("dict[str, list[dict[str, str]]]", told[-1].structured_content)
     assert sorted(task["output"] for task in content["tasks"]) == ["a", "b"]
+
+
+async def test_the_work_of_a_turn_does_not_grow_with_the_length_of_the_run() -> None:
+    looks: list[int] = []
+
+    class Counted(AssistantMessage):
+        @property
+        def tool_calls(self) -> tuple[ToolCallPart, ...]:
+            looks[-1] += 1
+            return tuple(part for part in self.parts if isinstance(part, ToolCallPart))
+
+    for steps in (50, 200):
+        looks.append(0)
+        turns = [Counted(parts=(call("echo", f"c{step}", number=step),)) for step in range(steps - 1)]
+        result = await Agent(ScriptedModel([*turns, "done"]), tools=[echo], max_steps=steps).send("go")
+        assert result.steps == steps
+
+    short, long = looks
+    assert long < 5 * short

@@ -15,7 +15,7 @@ import pytest
 from tests.models.fake_openai import said
 from tests.models.http_server import Answer, Received, serve
 from tests.tools.doubles import Scripted, spec
-from toolweave import ModelError, Run, connect_mcp, create_mcp_server
+from toolweave import DuplicateToolError, ModelError, Run, connect_mcp, create_mcp_server
 from toolweave.agent import Agent, StepStarted, ToolStarted
 from toolweave.agent.owner import CLOSE_SECONDS
 from toolweave.models import ModelRequest, OpenAICompatibleModel
@@ -481,3 +481,18 @@ async def test_tools_of_a_real_server_and_plain_functions_are_all_the_same_to_a_
 
     told = result.messages[-2]
     assert [one.result.text for one in told.outcomes] == ["3", "8"]  # type: ignore[union-attr]
+
+
+@pytest.mark.requirement("C20", "R22")
+async def test_tools_of_two_servers_with_one_name_are_told_apart() -> None:
+    def search(q: str) -> str:
+        return q
+
+    one, two = (create_mcp_server(name=name, version="1", tools=[search]) for name in ("one", "two"))
+    async with connect_mcp(one, name="one") as a, connect_mcp(two, name="two") as b:
+        agent = Agent(ScriptedModel(["x"]), tools=[*await a.list_tools(), *await b.list_tools()])
+        assert agent.tools.list().names == ("search", "two_search")
+        assert [tool.server for tool in agent.tools.list()] == ["one", "two"]
+        assert (await agent.tools.list()["two_search"].execute({"q": "?"})).text == "?"
+        with pytest.raises(DuplicateToolError):
+            Agent(ScriptedModel(["x"]), tools=[search, search])

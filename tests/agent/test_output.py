@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, TypedDict
 
+import anyio
 import pytest
 from pydantic import BaseModel
 
@@ -48,6 +49,7 @@ SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required"
         (int | None, '{"value": null}', None),
         ({"type": "string"}, '{"value": "x"}', "x"),
         (Point, '```json\n{"x": 1, "y": 2}\n```', Point(1, 2)),
+        (Point, '\n ``` \n\n{"x": 1, "y": 2}```  \n', Point(1, 2)),
     ],
 )
 async def test_the_answer_becomes_a_value_of_the_type(kind: Any, text: str, value: Any) -> None:
@@ -72,6 +74,14 @@ async def test_what_does_not_fit_is_sent_back_with_its_problems_until_it_does() 
     complaints = [one.text for one in result.messages if isinstance(one, UserMessage)][1:]
     assert "is not JSON" in complaints[0]
     assert "founded" in complaints[1]
+
+
+@pytest.mark.parametrize("many", ["\n", "a", "``` ", " \n```"])
+async def test_an_answer_that_only_begins_a_code_fence_takes_no_time_to_refuse(many: str) -> None:
+    text = "```\n" + many * 200_000 + "x"
+    with anyio.fail_after(30):  # quadratic, it would take hours
+        result = await Agent(ScriptedModel([text]), output_type=City, limits=Limits(output_retries=0)).send("which?")
+    assert result.stop_reason == "invalid_output"
 
 
 async def test_after_so_many_repairs_the_run_stops_with_what_was_said() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ from toolweave import (
     TextContent,
     connect_mcp,
     create_mcp_server,
+    generate,
 )
 from toolweave.agent import Agent
 from toolweave.models import AssistantMessage, Message, TextPart, ToolMessage, UserMessage
 from toolweave.models.scripted import ScriptedModel
+from toolweave.testing import MemoryServer
 from toolweave.tools import File
 
 pytestmark = pytest.mark.anyio
@@ -186,3 +189,66 @@ def test_a_tool_message_can_be_sent_as_it_is() -> None:
     run = Agent(ScriptedModel(["x"])).send(ToolMessage(outcomes=()))
 
     assert run.status == "new"
+
+
+async def asked_with(sent: Any) -> tuple[Message, ...]:
+    """Return what a model is given of what is sent."""
+    model = ScriptedModel(["hello"])
+    assert (await Agent(model).send(sent)).text == "hello"
+    return tuple(model.requests[0].messages)
+
+
+@pytest.mark.requirement("F2", "R78")
+async def test_the_prompt_of_a_server_is_sent_as_it_was_got() -> None:
+    server = MemoryServer()
+
+    @server.prompt
+    def greet(name: str) -> str:  # pyright: ignore[reportUnusedFunction] - the server's
+        """Greet."""
+        return f"say hello to {name}"
+
+    async with connect_mcp(server) as connection:
+        got = await connection.get_prompt("greet", {"name": "Ada"})
+        expected = UserMessage(content=(got.messages[0].content,))
+
+        assert await asked_with(got) == (expected,)
+        assert await asked_with(got.messages) == (expected,)
+        assert await asked_with(got.messages[0]) == (expected,)
+        assert expected.text == "say hello to Ada"
+
+
+async def test_messages_are_sent_as_other_libraries_write_them() -> None:
+    data = base64.b64encode(PNG).decode()
+    image = ImageContent(data=data, mime_type="image/png")
+    said: list[dict[str, Any]] = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": [{"type": "text", "text": "yes?"}]},
+        {"role": "user", "content": ["look:", {"type": "image", "data": data, "mimeType": "image/png"}]},
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}]},
+    ]
+
+    assert await asked_with(said) == (
+        UserMessage.of("hi"),
+        AssistantMessage(parts=(TextPart(text="yes?"),)),
+        UserMessage(content=(TextContent(text="look:"), image)),
+        UserMessage(content=(image,)),
+    )
+    assert await asked_with({"role": "user", "content": "hi"}) == (UserMessage.of("hi"),)
+    assert (await generate(ScriptedModel(["hello"]), [{"role": "user", "content": "hi"}])).text == "hello"
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ({"role": "system", "content": "be kind"}, r"system="),
+        ({"role": "tool", "content": "x", "tool_call_id": "1"}, "ToolMessage"),
+        ({"role": "assistant", "content": "x", "tool_calls": [{"id": "1"}]}, "AssistantMessage"),
+        ({"content": "x"}, "role"),
+        ({"role": "user", "content": 3}, "content of int"),
+        ({"role": "user", "content": [{"type": "video"}]}, "'video'"),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}]}, "image_url"),
+    ],
+)
+def test_a_message_that_is_none_is_refused_with_what_is_meant(message: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        Agent(ScriptedModel(["x"])).send([message])

@@ -34,7 +34,7 @@ from toolweave.tools import tool
 pytestmark = pytest.mark.anyio
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
-WRITES = 14
+WRITES = 11
 """How often the run of `killed_run.py` writes to its store when nobody kills it."""
 KILLS = [
     *(f"put:{number}" for number in range(1, WRITES + 1)),
@@ -381,8 +381,6 @@ async def test_a_run_whose_process_says_nothing_may_be_run_elsewhere_and_ends_he
         async with journal_of(store, sleeper).held(lambda: None):
             clock.now += 15
             async with journal_of(store, Sleeper()).held(lambda: None):
-                await sleeper.waiting.wait()
-                sleeper._wake.set()
                 try:
                     await anyio.sleep_forever()
                 finally:
@@ -448,10 +446,10 @@ async def test_a_journal_that_another_process_wrote_to_ends_the_run_that_finds_i
     start = RunStart(run_id=RUN, agent="agent", messages=(UserMessage.of("go"),), sent=1)
     await first.started(start)
     assert await second.started(start) == start
-    await second.turn_finished(1, turn_of())
+    await second.turn_finished(1, turn_of(tool_call("f")))
 
     with pytest.raises(RunError, match="was taken over"):
-        await first.turn_finished(1, turn_of())
+        await first.turn_finished(1, turn_of(tool_call("f")))
     with pytest.raises(RunError, match="was taken over"):
         await first.finished(RunResult(run_id=RUN))
 

@@ -170,13 +170,14 @@ async def test_what_runs_below_took_counts_again_when_the_run_above_is_resumed()
     store = MemoryStore()
     inner = Agent(ScriptedModel([turn("answer", tokens=100, cost=0.5)]), name="b")
     ask = tool_call("agent_b", {"message": "x"})
-    run_id = await broken(Agent(ScriptedModel([turn(ask, tokens=10), DOWN]), tools=[inner.as_tool()], store=store))
+    script = [turn(ask, tokens=10, cost=0.25), DOWN]
+    run_id = await broken(Agent(ScriptedModel(script), tools=[inner.as_tool()], store=store))
     failed = await RunStatuses(store).get(run_id)
-    result = await goes_on(Agent(ScriptedModel([turn("done", tokens=1)]), store=store), run_id)
+    result = await goes_on(Agent(ScriptedModel([turn("done", tokens=1, cost=0.25)]), store=store), run_id)
 
     assert failed is not None
-    assert (failed.record.usage.input_tokens, failed.record.usage.cost) == (110, 0.5)
-    assert (result.usage.input_tokens, result.usage.cost) == (111, 0.5)
+    assert (failed.record.usage.input_tokens, failed.record.usage.cost) == (110, 0.75)
+    assert (result.usage.input_tokens, result.usage.cost) == (111, 1.0)
 
 
 async def test_a_token_limit_counts_what_was_before_the_resume_below_too() -> None:

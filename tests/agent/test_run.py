@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncGenerator
 
 import anyio
 import pytest
@@ -26,7 +27,17 @@ from toolweave.agent import (
     stream,
 )
 from toolweave.errors import RunError
-from toolweave.models import AssistantMessage, Finished, ModelRequest, TextPart, ToolMessage, Usage, UserMessage
+from toolweave.models import (
+    AssistantMessage,
+    Finished,
+    ModelEvent,
+    ModelRequest,
+    TextPart,
+    ToolMessage,
+    Usage,
+    UserMessage,
+    base,
+)
 from toolweave.models.scripted import ScriptedModel, tool_call
 from toolweave.tools import CallContext
 
@@ -341,7 +352,8 @@ async def test_usage_is_told_for_each_turn_and_summed() -> None:
     totals = [event.total.input_tokens async for event in run if isinstance(event, UsageReported)]
 
     assert totals == [10, 20, 21]
-    assert (await run).usage == Usage(input_tokens=21, output_tokens=4, cost=1.0)
+    # what the last turn cost nobody knows, so neither is the sum known
+    assert (await run).usage == Usage(input_tokens=21, output_tokens=4, cost=None)
 
 
 async def test_a_tool_knows_the_run_that_calls_it() -> None:
@@ -457,3 +469,32 @@ async def test_progress_without_end_does_not_fill_the_memory() -> None:
     assert told[:1000] == list(range(1, 1001))
     assert told[-1] > 19_000
     assert len(told) < 4000
+
+
+async def test_what_was_said_before_a_cancel_is_in_the_result_and_the_session() -> None:
+    begun = anyio.Event()
+
+    class Slow(ScriptedModel):
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+            if begun.is_set():
+                async for event in super().stream(request):
+                    yield event
+                return
+            yield base.StreamedText(text="half an ")
+            yield base.StreamedText(text="answer")
+            begun.set()
+            await anyio.sleep_forever()
+
+    model = Slow(["whole"])
+    agent = Agent(model)
+    run = agent.send("hi", session="s").start()
+    with anyio.fail_after(PATIENCE):
+        await begun.wait()
+        run.cancel()
+        result = await run
+        await agent.send("and now?", session="s")
+
+    assert (result.status, result.text, result.steps) == ("cancelled", "half an answer", 0)
+    assert result.messages[-1] == AssistantMessage(parts=(TextPart(text="half an answer"),))
+    (request,) = model.requests
+    assert [one.text for one in request.messages if isinstance(one, AssistantMessage)] == ["half an answer"]

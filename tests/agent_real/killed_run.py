@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -18,6 +18,7 @@ import anyio
 from tests.agent_real.apis import ApiName, Call, Read, Said, Say, model
 from tests.agent_real.conftest import npm_servers
 from toolweave import Agent, Model, SqliteStore, UserMessage, tool
+from toolweave.state import Change
 from toolweave.tools import Tool
 
 __all__ = ["LINES", "RUN", "CountingStore", "agent_of", "effects_of", "noting", "writer"]
@@ -34,13 +35,11 @@ class CountingStore(SqliteStore):
         self.writes = 0
         self._before = before
 
-    async def put(
-        self, collection: str, key: str, value: object, *, ttl: float | None = None, expect: int | None = None
-    ) -> int | None:
-        if collection != "run-leases":
+    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+        if any(one.collection != "run-leases" for one in changes):
             self.writes += 1
             self._before(self.writes)
-        return await super().put(collection, key, value, ttl=ttl, expect=expect)
+        return await super().write(changes, tell=tell)
 
 
 def effects_of(folder: Path) -> Path:

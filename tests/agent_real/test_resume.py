@@ -17,7 +17,7 @@ from toolweave import RunStatuses, UserMessage
 pytestmark = [pytest.mark.anyio, pytest.mark.reference]
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
-WRITES = 15
+WRITES = 12
 """How often the run of `killed_run.py` writes to its store when nobody kills it."""
 KILLS = [
     *(f"put:{number}" for number in range(1, WRITES + 1)),

@@ -15,16 +15,16 @@ from toolweave.models import AssistantMessage, UserMessage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.reference, pytest.mark.requirement("R103")]
 
-WRITES = 22
+WRITES = 17
 """How often a worker writes to the store for the run below when nobody kills it."""
 KILLS = [
     *(f"write:{number}" for number in range(1, WRITES + 1)),
     f"written:{WRITES}",
     *(f"{when}:{line}" for line in LINES for when in ("before", "after")),
 ]
-TWO_KILLS = [("write:2", "write:3"), ("before:a", "after:b"), ("after:a", "write:14"), ("write:13", "write:4")]
+TWO_KILLS = [("write:2", "write:3"), ("before:a", "after:b"), ("after:a", "write:8"), ("write:11", "write:4")]
 """Of the worker that begins, and of the one that goes on, whose writes are counted anew."""
-SUBMITTED = 6
+SUBMITTED = 1
 """How often whoever submits the run writes to the store."""
 SUBMITTER_KILLS = [*(f"write:{number}" for number in range(1, SUBMITTED + 1)), f"written:{SUBMITTED}"]
 SENT = "note all lines"

@@ -13,7 +13,7 @@ import signal
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import anyio
 
@@ -21,6 +21,7 @@ from tests.agent_real.apis import ApiName, model
 from tests.agent_real.conftest import npm_servers, overheard, running
 from tests.agent_real.killed_run import noting
 from toolweave import Agent, Backend, RedisStore, tool
+from toolweave.state import Change
 
 __all__ = ["NOT_COUNTED", "Worked", "heard_in", "noted_in", "opened"]
 
@@ -91,11 +92,8 @@ class KillingStore(RedisStore):
         self._not_counted = not_counted
         self._writes = 0
 
-    async def put(
-        self, collection: str, key: str, value: Any, *, ttl: float | None = None, expect: int | None = None
-    ) -> int | None:
-        write = super().put(collection, key, value, ttl=ttl, expect=expect)
-        return await self._counted(f"put {collection}", write)
+    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+        return await self._counted(f"put {changes[0].collection}", super().write(changes, tell=tell))
 
     async def delete(self, collection: str, key: str, *, expect: int | None = None) -> bool:
         return await self._counted(f"delete {collection}", super().delete(collection, key, expect=expect))

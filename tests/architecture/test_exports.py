@@ -33,6 +33,24 @@ def test_every_public_module_has_a_sorted_list_of_real_names(name: str) -> None:
     assert not missing, f"{name}.__all__ names what does not exist"
 
 
+ROOMS = ["toolweave", *(name for name in PUBLIC if name.count(".") == 1)]
+DOUBLES = {"Agent", "Event", "Job", "Message", "OnConflict", "Prompt", "Resource", "Step"}
+"""Names that mean two things today. None may be added; one that means a single thing is taken out."""
+
+
+def test_no_class_that_a_room_offers_is_named_like_that_of_another() -> None:
+    meanings: dict[str, list[object]] = {}
+    for room in ROOMS:
+        module = importlib.import_module(room)
+        for name in module.__all__:
+            found = meanings.setdefault(name, [])
+            value = getattr(module, name)
+            if name[:1].isupper() and not name.isupper() and not any(value is one for one in found):
+                found.append(value)
+
+    assert {name for name, found in meanings.items() if len(found) > 1} == DOUBLES
+
+
 def test_every_name_of_the_root_resolves_and_is_listed_by_dir() -> None:
     for name in ROOT:
         assert getattr(toolweave, name) is not None

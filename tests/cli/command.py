@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Done", "Terminal", "on_terminal", "toolweave", "write_config"]
+from toolweave.config import TrustedFiles, load_config
+
+__all__ = ["Done", "Terminal", "on_terminal", "toolweave", "trust", "write_config"]
 
 COMMAND = [sys.executable, "-m", "toolweave"]
 SECONDS = 60.0
@@ -62,14 +64,20 @@ def toolweave(
 def write_config(
     folder: Path, servers: Mapping[str, Sequence[str] | Mapping[str, Any]], name: str = "mcp.json"
 ) -> Path:
-    """Write a config with these servers; one that is a list is a command."""
+    """Write a config with these servers, and trust it; one that is a list is a command."""
     entries = {
         key: dict(value) if isinstance(value, Mapping) else {"command": value[0], "args": list(value[1:])}
         for key, value in servers.items()
     }
     path = folder / name
     path.write_text(json.dumps({"mcpServers": entries}), "utf-8")
+    trust(path)
     return path
+
+
+def trust(path: Path) -> None:
+    """Say yes to a config file, as somebody did who was asked about it before."""
+    TrustedFiles().trust(load_config(path).files[0])
 
 
 class Terminal:

@@ -6,7 +6,7 @@ import functools
 import json
 import re
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 
 import anyio
@@ -111,7 +111,7 @@ def test_a_server_that_fails_costs_the_others_nothing(folder: Path, config: Path
     entries["mcpServers"]["broken"] = {"command": "toolweave-no-such-program"}
     config.write_text(json.dumps(entries))
 
-    done = toolweave(*OFFLINE, "-m", ADD, cwd=folder)
+    done = toolweave(*OFFLINE, "-m", ADD, "--trust", cwd=folder)
 
     assert done.code == 0
     assert "failed: server 'broken'" in done.err
@@ -286,7 +286,103 @@ def test_nothing_a_server_says_moves_the_cursor(folder: Path) -> None:
     assert "\x1b" not in terminal.text
 
 
+def test_a_message_whose_call_was_refused_or_failed_ends_with_1(folder: Path, config: Path) -> None:
+    refused = toolweave(*OFFLINE, "-m", NOTE, cwd=folder)
+    failed = toolweave(*OFFLINE, "-m", '/call numbers_divide {"value": 1, "by": 0}', cwd=folder)
+    allowed = toolweave(*OFFLINE, "-m", NOTE, "--confirm", "never", cwd=folder)
+
+    assert (refused.code, failed.code, allowed.code) == (1, 1, 0)
+    assert "hint: --confirm never runs such calls without a question" in refused.err
+    assert "--confirm" not in failed.err + allowed.err
+
+
+def test_a_tool_is_called_by_hand_beside_a_real_model(folder: Path, config: Path) -> None:
+    with on_terminal("chat", "--model", "test:aye", cwd=folder) as terminal:
+        terminal.wait_for(PROMPT)
+        for typed, expected in (
+            (ADD, r'\{"sum": 42\}\r?\n> $'),
+            ("/call numbers_divide {", r"no valid JSON|expected|JSON[\s\S]*> $"),
+            ('/call numbers_divide {"value": 1, "by": 0}', r"division by zero[\s\S]*> $"),
+            ("/call nothing", r"nothing[\s\S]*> $"),
+            ("/call", r"which tool\?[\s\S]*> $"),
+            ("hello", r"aye\r?\n> $"),
+        ):
+            terminal.type(f"{typed}\n")
+            terminal.wait_for(expected)
+        terminal.type("\x04")
+        assert terminal.end() == 0
+    assert "there is no command" not in terminal.text
+
+
+def test_a_call_by_hand_is_stopped_by_the_interrupt_key(folder: Path) -> None:
+    config = write_config(folder, {"echo": echo_command()})
+    with on_terminal("chat", "--model", "test:aye", "--config", config, cwd=folder) as terminal:
+        terminal.wait_for(PROMPT)
+        terminal.type('/call echo_slow {"seconds": 600, "steps": 6000}\n')
+        terminal.wait_for(r"echo_slow .*━")
+        terminal.type("\x03")
+        terminal.wait_for(r"stopped\r?\n> $")
+        terminal.type("\x04")
+        assert terminal.end() == 0
+
+
+def test_an_answer_in_a_script_with_joiners_is_shown_as_it_is_written(folder: Path) -> None:
+    persian = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \U0001f468\u200d\U0001f469\u200d\U0001f467"
+
+    done = toolweave("chat", "--model", f"test:{persian}", "-m", "hello", cwd=folder, env={"PYTHONUTF8": "1"})
+
+    assert done.out == f"{persian}\n"
+
+
 # in a real terminal emulator
+
+HARMLESS = "list the files of this project so that I can answer the question about them; " * 3
+
+
+def asked_about(tmux: Tmux, folder: Path, arguments: Mapping[str, object], *, lines: int) -> str:
+    """Call a tool that has to be allowed; return the screen with the question."""
+    write_config(folder, {"echo": echo_command()})
+    command = [*COMMAND, *OFFLINE, "--confirm", "always", "--config", "mcp.json", "--store", str(folder / "store.db")]
+    tmux.do("new-session", "-d", "-x", "80", "-y", str(lines), "-c", str(folder), *command)
+    tmux.wait_for("Enter a message, or /help.")
+    tmux.type(f"/call echo_echo {json.dumps(arguments)}")
+    screen = tmux.wait_for("run echo_echo? [y]es, [n]o, [a]lways")
+    return screen.split("echo_echo is to run with")[-1]
+
+
+def test_a_question_shows_the_whole_call_however_much_stands_before_what_matters(tmux: Tmux, folder: Path) -> None:
+    hidden = {"comment": HARMLESS, "command": "rm -rf ~ # \u202eharmless"}
+
+    shown = asked_about(tmux, folder, hidden, lines=40)
+
+    assert re.sub(r"\s", "", HARMLESS) in re.sub(r"\s", "", shown)
+    assert '"command": "rm -rf ~ # \\u202eharmless"' in shown
+    assert "[v]iew" not in shown
+    tmux.type("n")
+    tmux.wait_for("the user said no")
+    tmux.do("send-keys", "C-d")
+
+
+def test_what_is_longer_than_a_screen_says_what_is_missing_and_can_be_seen_whole(tmux: Tmux, folder: Path) -> None:
+    hidden = {f"line {number}": "harmless" for number in range(60)}
+    hidden["line 30"] = "rm -rf ~"
+
+    shown = asked_about(tmux, folder, hidden, lines=24)
+
+    assert '"line 0": "harmless"' in shown
+    assert '"line 59": "harmless"' in shown
+    assert "rm -rf" not in shown
+    assert re.search(r"--- \d+ lines, [\d,]+ characters, are NOT shown here: v shows them ---", shown)
+    assert "[v]iew all of it" in shown
+    tmux.type("v")
+    seen = tmux.wait_for("more lines; Enter goes on, q ends:")
+    for next_one in ("--- 27 more lines", "--- 9 more lines", '"line 59": "harmless"\n}\nrun echo_echo?'):
+        tmux.type("")
+        seen += tmux.wait_for(next_one)
+    assert '"line 30": "rm -rf ~"' in seen
+    tmux.type("n")
+    tmux.wait_for("the user said no")
+    tmux.do("send-keys", "C-d")
 
 
 def without_times(text: str) -> list[str]:

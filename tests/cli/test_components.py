@@ -344,3 +344,11 @@ def test_a_broken_lock_is_told_in_one_line(cli: Cli, folder: Path) -> None:
     assert done.code == 2
     assert done.err.count("\n") == 1
     assert "file 'tools.py' of component 'mcp-server' does not have its hash" in done.err
+
+
+def test_a_component_that_reads_a_config_says_what_is_missing(cli: Cli, folder: Path) -> None:
+    assert "it reads its servers from mcp.json, which is not here yet: toolweave init" in cli("add", "mcp-client").err
+    assert cli("init").code == 0
+
+    assert "which is not here" not in cli("add", "mcp-client", "--dir", "other").err
+    assert "mcp.json" not in cli("add", "mcp-server").err

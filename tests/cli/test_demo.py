@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import sysconfig
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import toolweave as toolweave_package
 from tests.cli.command import Done, on_terminal, toolweave
 from tests.servers.raw import post
 from toolweave.cli.demo.http import serving_http
@@ -157,3 +162,24 @@ def test_the_demos_http_server_refuses_browsers_and_garbage() -> None:
         assert status(None) == 405
         assert status(b'{"jsonrpc": "2.0", "method": "notifications/cancelled"}') == 202
         assert status(b'{"jsonrpc": "2.0", "id": 1, "method": "nope"}') == 404
+
+
+def test_the_demo_fails_when_its_own_servers_do(folder: Path) -> None:
+    """A server does not inherit PYTHONPATH: it is not found where the package is reached by that alone."""
+    bare = Path(sys.base_prefix) / "bin" / "python3"
+    found = [str(Path(toolweave_package.__file__).parent.parent), sysconfig.get_path("purelib")]
+
+    done = subprocess.run(
+        [bare, "-m", "toolweave", "demo"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(found)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 3
+    assert "This is not what you should see: notes did not answer." in done.stdout
+    assert "\\n" not in done.stdout
+    assert "failed: server 'notes'" in done.stderr

@@ -251,6 +251,8 @@ def test_what_cannot_be_served_is_exit_code_2_with_the_reason(code: Path, target
         ["x.py", "--server", "a"],
         ["x.py", "--stateless"],
         ["x.py", "--token-env", "X"],
+        ["x.py", "--state-keys-env", "X"],
+        ["things.py:several", "--http", "0", "--state-keys-env", "TOOLWEAVE_NO_SUCH_VARIABLE"],
         ["x.py", "--allow-host", "X"],
         ["x.py", "--print"],
         ["x.py", "--json"],
@@ -273,8 +275,12 @@ def test_options_that_cannot_be_right_are_exit_code_2(code: Path, words: list[st
 
     done = toolweave("serve", *words, cwd=code.parent)
 
-    assert (done.code, done.out) == (2, "")
-    assert done.err.splitlines()[-1]
+    assert done.code == 2
+    if "--json" in words:
+        assert json.loads(done.out)["error"]["kind"] == "invalid_input"
+    else:
+        assert done.out == ""
+        assert done.err.splitlines()[-1]
     assert "Traceback" not in done.err
 
 
@@ -329,6 +335,21 @@ async def test_without_sessions_clients_of_both_eras_are_served(code: Path, revi
         async with connect_mcp(entry, name="s") as one, connect_mcp(entry, name="s") as two:
             for connection in (one, two, one):
                 assert (await connection.call_tool("plain", {"text": "x"})).text == "X"
+
+
+def test_replicas_without_keys_that_they_share_are_warned_of(code: Path) -> None:
+    with subprocess.Popen(
+        [*SERVE, f"{code}:several", "--http", "0", "--stateless"],
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        lines = [process.stderr.readline() for _ in range(2)]
+        process.terminate()
+        process.communicate(timeout=60)
+
+    assert "--state-keys-env VAR" in "".join(lines)
 
 
 @pytest.mark.requirement("C14")

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Done, write_config
+from tests.cli.command import Done, toolweave, trust, write_config
 from tests.servers.fixtures import echo_command, fault_command, http_server
 
 Cli = Callable[..., Done]
 
 ABSENT = ["toolweave-test-no-such-command"]
 SERVER_KEYS = {"state", "protocol_version", "server_info", "tools", "error", "seconds"}
-TOOL_KEYS = {"name", "server", "tool", "title", "description", "input_schema", "output_schema", "annotations"}
+TOOL_KEYS = {
+    *("name", "server", "tool", "title", "description", "input_schema", "output_schema", "annotations"),
+    *("icons", "execution", "_meta"),
+}
 
 
 def test_json_has_the_documented_shape(cli: Cli, folder: Path) -> None:
@@ -141,6 +145,7 @@ def test_without_a_config_the_projects_own_is_found(cli: Cli, folder: Path, plac
     section = "servers" if "vscode" in place else "mcpServers"
     command, *args = echo_command()
     (folder / place).write_text(json.dumps({section: {"here": {"command": command, "args": args}}}))
+    trust(folder / place)
 
     assert list(cli("tools", "--json").json["servers"]) == ["here"]
 
@@ -157,7 +162,7 @@ def test_the_projects_pyproject_and_then_the_users_editor_are_looked_at(cli: Cli
         f"[tool.toolweave.mcpServers.project]\ncommand = {command!r}\nargs = {args!r}"
     )
 
-    assert list(cli("tools", "--json").json["servers"]) == ["project"]
+    assert list(cli("tools", "--json", "--trust").json["servers"]) == ["project"]
 
 
 def test_a_disabled_server_is_not_started_and_no_failure(cli: Cli, folder: Path) -> None:
@@ -227,7 +232,7 @@ def test_a_config_without_servers_says_so(cli: Cli, folder: Path) -> None:
     off = write_config(folder, {"a": {"command": "x", "disabled": True}}, "off.json")
 
     assert "empty.json: no server to start" in cli("tools", "--config", empty).err
-    assert "off.json: no server to start; switched off: a" in cli("tools", "--config", off).err
+    assert "off.json: no server to start\n  a: it is switched off in the config" in cli("tools", "--config", off).err
     assert cli("tools", "--config", empty).code == 2
 
 
@@ -239,3 +244,58 @@ def test_an_unknown_or_disabled_server_is_exit_code_2(cli: Cli, folder: Path, na
 
     assert done.code == 2
     assert f"server {name!r}" in done.err
+
+
+def test_an_error_is_a_document_where_json_was_asked_for(cli: Cli, folder: Path) -> None:
+    commands = ("tools", "status", "doctor", "resources", "prompts", "call x", "config show", "runs show nothing")
+    for command in commands:
+        words = [*command.split(), "--json"]
+        done = cli(*words) if command.startswith("runs") else cli(*words, "--config", "nofile.json")
+
+        assert done.json["error"]["exit_code"] == done.code, command
+        assert done.code in (1, 2)
+        assert done.json["error"]["message"] in done.err.replace("\n  ", " ")
+    wrong = cli("tools", "--json", "--bogus")
+    assert (wrong.code, wrong.json["error"]["kind"]) == (2, "invalid_input")
+    assert cli("tools", "--config", "nofile.json").out == ""
+
+
+def test_only_options_that_look_alike_are_named(cli: Cli, folder: Path) -> None:
+    assert "Possible options" not in cli("tools", "--bogus").err
+    assert "--config" in cli("tools", "--confg").err
+
+
+def test_a_tools_json_has_what_its_server_said_beside_the_schemas(cli: Cli, folder: Path) -> None:
+    config = write_config(folder, {"echo": echo_command()})
+
+    tool = cli("tools", "--config", config, "--json").json["tools"][0]
+
+    assert {"icons", "execution", "_meta"} <= set(tool)
+
+
+@pytest.mark.parametrize("command", ["status", "tools", "doctor"])
+def test_no_word_is_broken_on_a_narrow_terminal(command: str, folder: Path) -> None:
+    config = write_config(folder, {"numbers": echo_command(), "absent": {"command": "toolweave-no-such-program"}})
+
+    done = toolweave(command, "--config", config, cwd=folder, env={"COLUMNS": "44"})
+    words = {word.strip("':;,.") for word in (done.out + done.err).split()}
+
+    for whole in ("numbers", "toolweave-no-such-program", "command", *(["failed"] if command != "doctor" else [])):
+        assert whole in words
+    lines = [line for line in (done.out + done.err).splitlines() if len(line) > 44]
+    assert all(len(line.split()) <= 2 or "/" in line for line in lines), lines
+
+
+def test_an_argument_is_utf8_whatever_the_locale(folder: Path) -> None:
+    config = write_config(folder, {"echo": echo_command()})
+    plain = {"PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
+
+    done = toolweave("call", "--config", config, "echo_echo", "text=naïve", "--json", cwd=folder, env=plain)
+    whole = toolweave(
+        "call", "--config", config, "echo_echo", "--json-args", '{"text": "naïve"}', cwd=folder, env=plain
+    )
+    latin = toolweave("call", "--config", config, "echo_echo", os.fsdecode(b"text=na\xefve"), cwd=folder, env=plain)
+
+    assert (done.code, whole.code, latin.code) == (0, 0, 2)
+    assert "naïve" in json.dumps(done.json, ensure_ascii=False)
+    assert "is not UTF-8: arguments are read as that, whatever the locale is" in latin.err

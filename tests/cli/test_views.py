@@ -175,7 +175,7 @@ def test_doctor_tells_each_step_and_what_to_do(cli: Cli, folder: Path) -> None:
     assert "exit code 3" in dies
     assert "left out:" in odd
     assert "'wrong'" in wrong
-    assert "disabled in the config: off" in done.out
+    assert "does not start:\n  off: it is switched off in the config" in done.out
 
 
 def section(text: str, name: str) -> str:

@@ -65,7 +65,7 @@ def test_a_config_with_several_servers_is_refused_with_the_way_out() -> None:
         (b"x", "not bytes"),
         ({}, "neither 'command'"),
         ({"mcpServers": {}}, "neither 'command'"),
-        ({"cmd": "x"}, "neither 'command'"),
+        ({"exec": "x"}, "neither 'command'"),
         (["x", 5], "args[0]"),
     ],
 )
@@ -169,3 +169,15 @@ def test_connecting_to_an_sse_config_is_remarked(caplog: pytest.LogCaptureFixtur
         server_config(ServerConfig(transport="sse", url="http://h"))
 
     assert "'sse' is deprecated" in caplog.text
+
+
+@pytest.mark.requirement("C6")
+@pytest.mark.parametrize("given", [None, "mine"])
+def test_the_warning_of_the_old_transport_names_the_server(given: str | None, caplog: pytest.LogCaptureFixture) -> None:
+    entry = {"type": "sse", "url": "http://old.example/sse"}
+    for target in (entry, ServerConfig(transport="sse", url="http://old.example/sse")):
+        caplog.clear()
+        config = server_config(target, name=given)
+        assert config.name == (given or "old.example")
+        (message,) = caplog.messages
+        assert message.startswith(f"server {config.name!r}: transport 'sse' is deprecated")

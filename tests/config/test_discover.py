@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolweave.config import ConfigFile, default_config, discover_config_files
+from toolweave.config import ConfigFile, TrustedFiles, default_config, discover_config_files
 from toolweave.errors import ConfigError
 
 
@@ -36,7 +36,12 @@ def user(tmp_path: Path) -> Path:
 
 @pytest.mark.requirement("R8")
 def test_the_files_of_the_project_come_first_in_a_fixed_order(project: Path, user: Path) -> None:
-    names = ["mcp.json", ".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json"]
+    names = [
+        *("mcp.json", ".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json", ".gemini/settings.json"),
+        *(".codex/config.toml", "opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".zed/settings.json"),
+        *(".roo/mcp.json", ".kilocode/mcp.json", ".kiro/settings/mcp.json", ".amazonq/mcp.json", "crush.json"),
+        ".crush.json",
+    ]
     put(project, {name: servers() for name in reversed(names)})
     put(project, {"pyproject.toml": "[tool.toolweave]\n"})
     put(user, {".cursor/mcp.json": servers()})
@@ -60,6 +65,14 @@ LINUX = {
     "cline": ".config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
     "zed": ".config/zed/settings.json",
     "opencode": ".config/opencode/opencode.json",
+    "roo": ".config/Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
+    "kiro": ".kiro/settings/mcp.json",
+    "lm-studio": ".lmstudio/mcp.json",
+    "amazon-q": ".aws/amazonq/mcp.json",
+    "copilot-cli": ".copilot/mcp-config.json",
+    "goose": ".config/goose/config.yaml",
+    "continue": ".continue/config.yaml",
+    "crush": ".config/crush/crush.json",
 }
 MAC = {
     **LINUX,
@@ -67,6 +80,7 @@ MAC = {
     "vscode": "Library/Application Support/Code/User/mcp.json",
     "cline": "Library/Application Support/Code/User/globalStorage"
     "/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+    "roo": "Library/Application Support/Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
 }
 WINDOWS = {
     **LINUX,
@@ -74,6 +88,8 @@ WINDOWS = {
     "vscode": "AppData/Roaming/Code/User/mcp.json",
     "cline": "AppData/Roaming/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
     "zed": "AppData/Roaming/Zed/settings.json",
+    "roo": "AppData/Roaming/Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
+    "goose": "AppData/Roaming/Block/goose/config.yaml",
 }
 
 
@@ -178,3 +194,57 @@ def test_a_pyproject_that_is_no_text_is_passed_over(project: Path, user: Path) -
     (project / "pyproject.toml").write_bytes(b"\xff tool.toolweave")
 
     assert discover_config_files(project, home=user) == []
+
+
+def test_the_folders_up_to_the_root_of_the_repository_count_the_nearest_first(project: Path, user: Path) -> None:
+    deep = project / "one" / "two"
+    deep.mkdir(parents=True)
+    (project / ".git").mkdir()
+    put(project, {"mcp.json": servers("a", "root"), "../mcp.json": servers("outside")})
+    put(project / "one", {".gemini/settings.json": '{"mcpServers": {"a": {"command": "near", "cwd": "sub"}}}'})
+    put(deep, {"opencode.json": '{"mcp": {"own": {"type": "local", "command": ["o"]}}}'})
+
+    loaded = default_config(deep, home=user, platform="linux")
+
+    assert {name: (config.command, config.cwd) for name, config in loaded.servers.items()} == {
+        "own": ("o", None),
+        "a": ("near", str(project / "one" / "sub")),
+        "root": ("run-root", str(project)),
+    }
+    assert [(entry.name, entry.status) for entry in loaded.entries if entry.status != "ready"] == [("a", "shadowed")]
+    assert {file.kind for file in loaded.files} == {"project"}
+
+
+def test_without_a_repository_the_folders_above_do_not_count(project: Path, user: Path) -> None:
+    put(project, {"mcp.json": servers("above")})
+    (project / "below").mkdir()
+
+    assert discover_config_files(project / "below", home=user) == []
+
+
+def test_a_home_that_is_a_repository_is_no_project_of_what_is_in_it(user: Path) -> None:
+    put(user, {"mcp.json": servers("mine"), ".cursor/mcp.json": servers("cursor"), "work/x": ""})
+    (user / ".git").mkdir()
+
+    assert [file.kind for file in discover_config_files(user / "work", home=user)] == ["cursor"]
+    assert [file.kind for file in discover_config_files(user, home=user)] == ["project", "cursor"]
+
+
+def test_files_of_the_project_that_nobody_allowed_are_known(project: Path, user: Path, tmp_path: Path) -> None:
+    put(project, {"mcp.json": servers("a"), ".mcp.json": servers("a"), ".vscode/mcp.json": servers("b", key="servers")})
+    put(user, {".cursor/mcp.json": servers("c")})
+    trusted = TrustedFiles(tmp_path / "state" / "trusted.json")
+
+    def names() -> list[str]:
+        loaded = default_config(project, home=user)
+        return [str(file.path.relative_to(project)) for file in trusted.untrusted(loaded)]
+
+    assert names() == ["mcp.json", ".vscode/mcp.json"]  # nothing of .mcp.json would start
+    trusted.trust(default_config(project, home=user).files[0])
+    assert names() == [".vscode/mcp.json"]
+    assert trusted.untrusted(default_config(project, home=user), ["a"]) == []
+    put(project, {"mcp.json": servers("a", "more")})
+    assert names() == ["mcp.json", ".vscode/mcp.json"]
+    for name in ("mcp.json", ".vscode/mcp.json", ".mcp.json"):
+        (project / name).unlink()
+    assert trusted.untrusted(default_config(project, home=user)) == []

@@ -609,12 +609,10 @@ def test_the_first_of_several_configs_to_define_a_name_wins() -> None:
     assert merge_loaded([]) == LoadedConfig()
 
 
-@pytest.mark.data
-def test_the_shared_collection_of_servers_loads_whole(shared_data: Path) -> None:
-    path = shared_data / "servers.json"
+def test_a_collection_of_servers_loads_whole(server_collection: Path) -> None:
+    loaded = load_config(server_collection)
 
-    loaded = load_config(path)
-
-    assert {*loaded.servers, *loaded.errors, *loaded.disabled} == set(json.loads(path.read_text())["mcpServers"])
+    named = json.loads(server_collection.read_text())["mcpServers"]
+    assert {*loaded.servers, *loaded.errors, *loaded.disabled} == set(named)
     assert loaded.errors == {}
     assert loaded.warnings == ()

@@ -99,6 +99,7 @@ def test_paths_may_be_given_as_path_objects() -> None:
         ({"command": "x", "validate_output": "no"}, "validate_output", "warn, error, off"),
         ({"command": "x", "on_conflict": "merge"}, "on_conflict", "rename, skip, error"),
         ({"command": "x", "max_concurrency": 0}, "max_concurrency", "at least 1"),
+        ({"url": "http://x/", "max_connections": 0}, "max_connections", "at least 1"),
         ({"command": "x", "max_concurrency": True}, "max_concurrency", "whole number"),
         ({"command": "x", "max_message_bytes": 0}, "max_message_bytes", "at least 1"),
         ({"command": "x", "max_concurrency": 1.5}, "max_concurrency", "whole number"),
@@ -357,12 +358,14 @@ def test_the_dict_of_a_config_holds_what_differs_from_the_defaults() -> None:
     ],
 )
 def test_a_command_that_may_install_gets_longer_to_connect(command: str, args: list[str], seconds: float) -> None:
-    assert ServerConfig(command=command, args=args).connect_timeout == seconds
+    assert ServerConfig(command=command, args=args).connect_silence == seconds
 
 
 def test_the_time_to_connect_can_be_set_and_is_short_for_http() -> None:
-    assert ServerConfig(command="npx", timeout=Timeouts(connect=7)).connect_timeout == 7
-    assert ServerConfig(url="http://h").connect_timeout == 30
+    for exact in (ServerConfig(command="npx", timeout=Timeouts(connect=7)), ServerConfig(url="http://h", timeout=7)):  # pyright: ignore[reportArgumentType]
+        assert (exact.connect_silence, exact.connect_timeout) == (7, 7)
+    assert ServerConfig(url="http://h").connect_silence == 30
+    assert {ServerConfig(command=command).connect_timeout for command in ("npx", "python")} == {150}
 
 
 def test_a_number_bounds_every_wait_but_the_closing() -> None:
@@ -433,7 +436,8 @@ def test_a_callable_or_a_foreign_object_is_a_provider() -> None:
 @pytest.mark.parametrize(
     "value, field, part",
     [
-        ({"type": "oauth"}, "auth.type", "known: bearer, api_key, custom"),
+        ({"type": "oauth"}, "auth.type", "OAuth is not there yet"),
+        ({"type": "magic"}, "auth.type", "known: bearer, api_key, custom"),
         ({"type": 4}, "auth.type", "must be a string"),
         ({"type": "bearer"}, "auth.token", "needs 'token'"),
         ({"type": "api_key", "token": ""}, "auth.token", "needs 'token'"),

@@ -33,6 +33,7 @@ __all__ = [
     "Scenario",
     "Side",
     "Verdict",
+    "authorization",
     "contracts",
     "node",
     "play",
@@ -57,8 +58,8 @@ EVERY_RUN = "wire-schema-valid"
 NODE_AT_LEAST = 22
 SCENARIO_SECONDS = 120
 LEG_SECONDS = 600
-FOREIGN = re.compile(r"auth/")
-"""Scenarios about authorization, which have a client of their own."""
+AUTHORIZATION = re.compile(r"auth/")
+"""Scenarios about authorization: they need a client that signs in with OAuth."""
 
 Side = Literal["client", "server"]
 Verdict = Literal["pass", "fail", "skipped"]
@@ -96,12 +97,20 @@ def versions() -> tuple[str, ...]:
 
 def scenarios(side: Side = "client") -> list[Scenario]:
     """Return every scenario not about authorization, of every version of the suite at every revision it knows."""
+    return [each for each in _listed(side) if not AUTHORIZATION.match(each.name)]
+
+
+def authorization() -> list[str]:
+    """Return the names of the scenarios that need a client which can sign in; none is run."""
+    return sorted({each.name for each in _listed("client") if AUTHORIZATION.match(each.name)})
+
+
+def _listed(side: Side) -> list[Scenario]:
     found: list[Scenario] = []
     for suite in versions():
         listing = _listing(suite, side).read_text(encoding="utf-8")
         for name, revisions in re.findall(r"^ +- (\S+) \[([^\]]+)\]$", listing, flags=re.MULTILINE):
-            if not FOREIGN.match(name):
-                found += [Scenario(suite=suite, revision=each, name=name) for each in revisions.split(",")]
+            found += [Scenario(suite=suite, revision=each, name=name) for each in revisions.split(",")]
     return found
 
 

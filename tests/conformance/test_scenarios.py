@@ -19,6 +19,7 @@ from tests.conformance.suite import (
     WANTED,
     Outcome,
     Scenario,
+    authorization,
     contracts,
     play,
     play_all,
@@ -126,7 +127,7 @@ def test_only_what_is_no_part_of_the_protocol_is_skipped() -> None:
 
 def test_the_page_has_every_scenario_with_its_verdict() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(
-        CLIENT, lambda scenario, engine: required(scenario), SERVER, required
+        CLIENT, lambda scenario, engine: required(scenario), SERVER, required, authorization()
     ), "run scripts/conformance --write"
 
 

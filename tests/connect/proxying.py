@@ -18,10 +18,11 @@ __all__ = ["certificate", "proxying"]
 
 
 def certificate(folder: Path) -> Path:
-    """Write a certificate for 127.0.0.1 with its key; return the file."""
+    """Write a certificate for 127.0.0.1 and localhost with its key; return the file."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
     now = dt.datetime.now(dt.UTC)
+    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")])
     made = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -30,7 +31,7 @@ def certificate(folder: Path) -> Path:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - dt.timedelta(days=1))
         .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(names, critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

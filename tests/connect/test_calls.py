@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import json
+import pickle
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -16,9 +21,12 @@ from toolweave import (
     ErrorKind,
     McpConnection,
     Progress,
+    ProtocolError,
     RequestTimeoutError,
+    TextContent,
     ToolCall,
     ToolError,
+    ToolResult,
 )
 
 pytestmark = pytest.mark.anyio
@@ -177,9 +185,86 @@ async def test_every_other_request_has_a_bound_too(method: str) -> None:
 
 
 async def test_lines_that_were_no_answer_are_mentioned_when_none_came() -> None:
-    async with connected(fault_command("wrong_id"), timeout={"call": 0.3}) as connection:
-        with pytest.raises(RequestTimeoutError, match="987654"):
+    failures: list[str] = []
+
+    async def call() -> None:
+        with pytest.raises(RequestTimeoutError) as failure:
             await connection.call_tool("echo", {"text": "x"})
+        failures.append(str(failure.value))
+
+    target = connected(fault_command("wrong_id"), timeout={"call": 0.3})
+    async with target as connection, anyio.create_task_group() as tasks:
+        tasks.start_soon(call)  # of two, neither knows whose the answer is
+        tasks.start_soon(call)
+    assert ["987654" in failure for failure in failures] == [True, True]
+
+
+def odd_answers(how: Callable[[Json], Json | None]) -> ChannelServer:
+    """Return a server whose answer to a call is sent as it is, with the id that it names."""
+
+    def answer(message: Json) -> Json | None:
+        if message["method"] == "tools/list":
+            return {"result": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}}
+        if message["method"] == "tools/call" and (said := how(message)) is not None:
+            server.send({"jsonrpc": "2.0"} | said)
+        return None
+
+    server = ChannelServer(initialized(answer))
+    return server
+
+
+REFUSED: Json = {"error": {"code": -32603, "message": "broken"}}
+DONE: Json = {"result": {"content": [{"type": "text", "text": "whose?"}]}}
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"id": None} | REFUSED, "broken"),
+        (REFUSED, "broken"),
+        ({"id": 99999} | REFUSED, "broken"),
+        ({"id": 99999} | DONE, "its id is '99999', which no request had"),
+        ({"id": "mine"} | DONE, "its id is 'mine', which no request had"),
+        ({"id": None} | DONE, "it has no id"),
+    ],
+    ids=str,
+)
+async def test_an_answer_that_can_only_be_meant_for_the_one_pending_call_ends_it_at_once(
+    said: Json, words: str
+) -> None:
+    async with connected(odd_answers(lambda message: said)) as connection:
+        with pytest.raises(ProtocolError, match=words):
+            await connection.call_tool("t")
+
+
+async def test_an_answer_under_a_foreign_id_costs_nothing_when_the_right_one_follows() -> None:
+    def answer(message: Json) -> Json | None:
+        for odd in ("0" * 1_000_000, 10**400, None, "mine"):
+            server.send(json.dumps({"jsonrpc": "2.0", "id": odd} | REFUSED).encode())
+        return {"id": message["id"]} | DONE
+
+    server = odd_answers(answer)
+    async with connected(server) as connection:
+        assert (await connection.call_tool("t")).text == "whose?"
+
+
+async def test_a_late_answer_is_never_taken_for_the_one_pending_call() -> None:
+    calls: list[Json] = []
+
+    def answer(message: Json) -> Json | None:
+        calls.append(message)
+        if len(calls) == 1:
+            return None
+        for odd in (None, calls[0]["id"], str(calls[0]["id"])):  # of the first call, which was given up
+            server.send({"jsonrpc": "2.0", "id": odd} | REFUSED)
+        return {"id": message["id"]} | DONE
+
+    server = odd_answers(answer)
+    async with connected(server) as connection:
+        with pytest.raises(RequestTimeoutError):
+            await connection.call_tool("t", timeout=0.1)
+        calls[1:] = []
+        assert (await connection.call_tool("t")).text == "whose?"
 
 
 async def test_calls_run_side_by_side() -> None:
@@ -305,3 +390,18 @@ async def test_a_message_larger_than_the_bound_of_the_config_is_refused_and_the_
         assert (await connection.call_tool("echo", {"text": "x" * 5_000})).text == "x" * 5_000
         with pytest.raises(ConnectionLostError, match=r"more than 20000 bytes.*'max_message_bytes'"):
             await connection.call_tool("echo", {"text": "x" * 30_000})
+
+
+async def test_a_result_of_a_server_is_a_value_like_one_that_a_program_makes() -> None:
+    async with connected(echo_command()) as connection:
+        result = await (await connection.list_tools())["echo"].execute({"text": "x"})
+    block = result.content[0]
+    assert (type(result), type(block)) == (ToolResult, TextContent)
+    assert result == ToolResult(content=(TextContent(text="x"),))
+    assert repr(result) == repr(ToolResult(content=(TextContent(text="x"),)))
+    for value in (result, block):
+        assert pickle.loads(pickle.dumps(value)) == copy.deepcopy(value) == dataclasses.replace(value) == value
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            value.meta = {}  # type: ignore[misc]
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            del value.meta  # type: ignore[misc]

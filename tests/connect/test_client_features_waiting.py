@@ -20,16 +20,28 @@ pytestmark = pytest.mark.anyio
 
 @EACH_ENGINE
 async def test_a_call_does_not_time_out_while_a_person_thinks(kind: str, version: str) -> None:
+    asked, bound_passed = anyio.Event(), anyio.Event()
+
     async def elicitation(request: ElicitationRequest) -> Json:
-        await anyio.sleep(1.0)
+        asked.set()
+        await bound_passed.wait()
         return {"name": "Ada"}
 
+    async def wait_as_long(another: McpConnection) -> None:
+        await asked.wait()
+        with pytest.raises(RequestTimeoutError):
+            await another.call_tool("hang", timeout=0.5)
+        bound_passed.set()
+
     with serving(kind, version, ASKS) as target:
-        async with connected(target, callbacks=Callbacks(elicitation=elicitation)) as connection:
+        async with (
+            connected(target, callbacks=Callbacks(elicitation=elicitation)) as connection,
+            connected(target) as another,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(wait_as_long, another)
             said = json.loads((await connection.call_tool("elicit", timeout=0.5)).text)
             assert said["result"]["action"] == "accept"
-            with pytest.raises(RequestTimeoutError):
-                await connection.call_tool("hang", timeout=0.1)
 
 
 @EACH_ENGINE

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -129,6 +131,44 @@ async def test_a_listener_that_raises_is_logged_and_costs_nobody_else_the_event(
 
 async def test_an_event_that_does_not_exist_is_refused_with_those_that_do() -> None:
     connection = await connect_mcp(echo_command(), lazy=True)
-    with pytest.raises(ValueError, match=r"no event 'finished'; there are state, tools_changed, .*, error, notif"):
+    with pytest.raises(
+        ValueError, match=r"no event 'finished'; there are state, tools_changed, .*, notification, silence"
+    ):
         connection.on("finished", print)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await connection.close()
+
+
+LEAVING = """
+import asyncio, sys
+from toolweave import connect_mcp
+from toolweave.testing import MemoryServer
+
+server = MemoryServer()
+
+def more() -> int:
+    return 1
+
+def leave(_):
+    raise {"SystemExit": SystemExit, "KeyboardInterrupt": KeyboardInterrupt}[sys.argv[2]](3)
+
+async def main():
+    async with connect_mcp(server) as connection:
+        connection.on(sys.argv[1], leave)
+        server.tool(more)
+        if sys.argv[1] in ("tools_changed", "notification"):
+            await asyncio.sleep(30)
+    print("swallowed")
+
+try:
+    asyncio.run(main())
+except BaseException as exc:
+    print(type(exc).__name__)
+"""
+
+
+@pytest.mark.parametrize("event", ["state", "closed", "tools_changed", "notification"])
+@pytest.mark.parametrize("ends", ["SystemExit", "KeyboardInterrupt"])
+def test_a_listener_that_ends_the_program_is_not_swallowed(event: str, ends: str) -> None:
+    command = [sys.executable, "-c", LEAVING, event, ends]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == [ends], done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tracemalloc
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
@@ -14,12 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolweave import ConnectionLostError, ProtocolError, ServerError
+from tests.connect.targets import connected
+from toolweave import ConnectError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.connect.channel import MAX_MESSAGE_BYTES, NotSent
 from toolweave.connect.session import Peer
 from toolweave.connect.stdio.process import ServerProcess
 from toolweave.connect.wire.channel import ChannelWire, channel_wire
-from toolweave.connect.wire.jsonrpc import decode
+from toolweave.connect.wire.jsonrpc import decode, objects_in
 
 MEMBERS = st.dictionaries(st.text(max_size=6), st.text(max_size=12) | st.integers() | st.none(), max_size=4)
 MESSAGES = MEMBERS.map(lambda value: json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
@@ -277,3 +279,104 @@ async def test_requests_that_were_still_ours_when_the_server_went_were_provably_
             wire.end()
     assert outcomes == {1: True, 2: False, 3: False}
     assert [message["params"]["number"] for message in pipe.sent] == [1]
+
+
+SPREADS = """
+import json, sys
+
+answers = {
+    "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}},
+    "tools/list": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]},
+    "tools/call": {"content": [{"type": "text", "text": "a } line [ of, {"}]},
+}
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message:
+        if sys.argv[1] == "noise":
+            print("{starting with,")
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": answers.get(message["method"], {})}
+        print(json.dumps(answer, indent=None if sys.argv[1] == "noise" else int(sys.argv[1])), flush=True)
+"""
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("engine", ["auto", "sdk"])
+@pytest.mark.parametrize("how", ["0", "1", "4", "noise"])
+async def test_json_that_is_printed_over_several_lines_is_put_together(how: str, engine: str) -> None:
+    entry = {"command": sys.executable, "args": ["-c", SPREADS, how], "engine": engine, "protocol": "legacy"}
+    async with connected(entry) as connection:
+        assert (await connection.call_tool("t")).text == "a } line [ of, {"
+
+
+ON_ONE_LINE = """
+import json, sys
+
+def line(*messages):
+    print(sys.argv[1].replace("LINE", "".join(json.dumps({"jsonrpc": "2.0", **one}) for one in messages)), flush=True)
+
+answered = []
+tools = [{"name": "t", "inputSchema": {"type": "object"}}]
+for text in sys.stdin:
+    message = json.loads(text)
+    method, number = message.get("method"), message.get("id")
+    if method == "initialize":
+        begin = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
+        print(json.dumps({"jsonrpc": "2.0", "id": number, "result": begin}), flush=True)
+    elif method == "tools/list":
+        print(json.dumps({"jsonrpc": "2.0", "id": number, "result": {"tools": tools}}), flush=True)
+    elif method == "tools/call" and sys.argv[2] == "answers":
+        log = {"method": "notifications/message", "params": {"level": "info", "data": "a } in a { string"}}
+        answer = {"id": number, "result": {"content": [{"type": "text", "text": "}{ whole"}]}}
+        line(*([log, answer] if sys.argv[1] in ("LINE", " LINE ") else [answer]))
+    elif method == "tools/call":
+        line({"id": 7000, "method": "ping"})
+        line({"id": 7001, "result": {"content": []}})
+        line({"id": number, "method": "sampling/createMessage", "params": {}})
+        line({"id": number})
+        pending = number
+        print(json.dumps({"jsonrpc": "2.0", "id": "last", "method": "ping"}), flush=True)
+    elif method is None:
+        answered.append(number)
+        if number == "last":
+            result = {"content": [{"type": "text", "text": json.dumps(answered)}]}
+            print(json.dumps({"jsonrpc": "2.0", "id": pending, "result": result}), flush=True)
+"""
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "form", ["LINE", " LINE ", "INFO: LINE", "[12:00] {worker} sent: LINE", "\x1b[32mINFO\x1b[0m LINE"]
+)
+async def test_messages_are_read_that_stand_on_one_line_or_behind_the_head_of_a_log_record(form: str) -> None:
+    entry = {"command": sys.executable, "args": ["-c", ON_ONE_LINE, form, "answers"], "protocol": "legacy"}
+    async with connected(entry) as connection:
+        assert [(await connection.call_tool("t")).text for _ in range(2)] == ["}{ whole", "}{ whole"]
+
+
+@pytest.mark.anyio
+async def test_what_stands_behind_the_head_of_a_log_record_is_never_taken_for_a_request_or_a_foreign_answer() -> None:
+    entry = {"command": sys.executable, "args": ["-c", ON_ONE_LINE, "echo: LINE", "log"], "protocol": "legacy"}
+    async with connected(entry) as connection:
+        assert (await connection.call_tool("t")).text == '["last"]'
+        process = connection.report.process
+        assert process is not None
+        assert process.junk_lines == 4
+
+
+@given(st.lists(MESSAGES, min_size=1, max_size=4), st.sampled_from([b"", b" ", b"\t"]))
+def test_objects_on_one_line_are_told_apart_whatever_they_hold(messages: list[bytes], between: bytes) -> None:
+    assert objects_in(between.join(messages)) == messages
+
+
+@pytest.mark.parametrize("text", [b'{"a": 1}, {"b": 2}', b'{"a": 1}]', b'{"a": 1} {"b"', b'{"a": 1} "b"', b"{", b""])
+def test_what_holds_more_than_objects_is_left_as_it_is(text: bytes) -> None:
+    assert objects_in(text) == [text]
+
+
+@pytest.mark.anyio
+async def test_json_over_several_lines_that_never_ends_is_bounded() -> None:
+    program = SPREADS.replace("print(json.dumps(answer", "[print('{,') for _ in range(5000)]; print(json.dumps(answer")
+    entry = {"command": sys.executable, "args": ["-c", program, "1"], "max_message_bytes": 10_000, "protocol": "legacy"}
+    with pytest.raises(ConnectError):
+        async with connected(entry):
+            raise AssertionError("it connected")

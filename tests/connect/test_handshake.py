@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
+import anyio
 import pytest
 
+from tests.connect.scripted import Exchange, HttpScript, legacy_answer, listening
+from tests.connect.scripted import modern_answer as modern_http
 from tests.connect.targets import (
     MODERN,
     ChannelServer,
@@ -64,16 +68,176 @@ async def test_a_modern_server_is_found_again_as_a_modern_one_after_a_restart() 
         assert "initialize" not in steps_of(connection)
 
 
-async def test_a_server_silent_at_the_probe_is_taken_for_a_legacy_one_within_the_probe_bound() -> None:
-    async with connected(echo_command("--probe", "silent"), timeout=QUICK_PROBE) as connection:
-        assert outcome_of(connection, "discover") == ("skipped", "no answer within 0.2 s: taken as a legacy server")
+async def test_a_server_silent_at_the_probe_is_asked_the_older_way_and_the_guess_is_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with connected(echo_command("--probe", "silent"), timeout=QUICK_PROBE, name="mute") as connection:
+        assert outcome_of(connection, "discover") == ("skipped", "no answer within 0.2 s: initialize is tried too")
+        assert outcome_of(connection, "initialize") == (
+            "ok",
+            "2025-11-25; the probe was not answered within 0.2 s",
+        )
+    assert "server 'mute': it answered initialize and not server/discover" in caplog.text
 
 
 async def test_a_modern_server_that_starts_slower_than_the_probe_is_still_found_out_to_be_modern() -> None:
     command = fault_command("slow_start", "--seconds", "0.5", "--version", MODERN)
     async with connected(command, timeout=QUICK_PROBE) as connection:
         assert connection.protocol_version == MODERN
-        assert steps_of(connection)[-4:] == ["discover", "initialize", "discover", "list tools"]
+        assert steps_of(connection)[-3:] == ["initialize", "discover", "list tools"]
+        assert (await connection.call_tool("echo", {"text": "hi"})).text == "hi"
+
+
+class Late:
+    """A script that keeps quiet until `initialize` has come, then answers in an order of its choice."""
+
+    def __init__(self, answers: dict[str, Json | None], order: list[str]) -> None:
+        self.server = ChannelServer(self._take)
+        self._answers = answers
+        self._order = order
+        self._waiting: dict[str, Json] = {}
+
+    def _take(self, message: Json) -> Json | None:
+        method = message["method"]
+        if method not in self._answers:
+            return modern_answer(message)
+        self._waiting[method] = message
+        for name in self._order if method == "initialize" else ():
+            if (answer := self._answers[name]) is not None:
+                self.server.send({"jsonrpc": "2.0", "id": self._waiting[name]["id"], **answer})
+        return None
+
+
+DISCOVERED: Json = {"result": {"supportedVersions": [MODERN], "capabilities": {}}}
+INITIALIZED: Json = {"result": {"protocolVersion": "2025-11-25", "capabilities": {}}}
+
+
+@pytest.mark.parametrize("order", [["server/discover", "initialize"], ["initialize", "server/discover"]], ids=str)
+async def test_a_server_of_both_eras_that_starts_late_is_modern_in_whatever_order_it_answers(order: list[str]) -> None:
+    late = Late({"server/discover": DISCOVERED, "initialize": INITIALIZED}, order)
+    async with connected(late.server, timeout=QUICK_PROBE) as connection:
+        assert connection.protocol_version == MODERN
+    assert "notifications/initialized" not in late.server.methods()
+
+
+@pytest.mark.parametrize("probe", [error(-32601, "Method not found"), error(-32000, "not yet"), DISCOVERED], ids=str)
+async def test_the_late_answer_to_the_probe_decides_not_the_clock(probe: Json) -> None:
+    order = ["server/discover", "initialize"]
+    late = Late({"server/discover": probe, "initialize": INITIALIZED}, order)
+    async with connected(late.server, timeout=QUICK_PROBE) as connection:
+        assert connection.protocol_version == (MODERN if probe is DISCOVERED else "2025-11-25")
+
+
+@pytest.mark.parametrize("first", ["dropped", "refused"])
+async def test_a_server_that_does_not_know_initialize_is_asked_as_a_modern_one_again(first: str) -> None:
+    seen: list[str] = []
+
+    def answer(message: Json) -> Json | None:
+        seen.append(message["method"])
+        if message["method"] == "server/discover" and seen.count("server/discover") == 1:
+            return None if first == "dropped" else error(-32603, "still starting")
+        return modern_answer(message)
+
+    async with connected(ChannelServer(answer), timeout=QUICK_PROBE) as connection:
+        assert connection.protocol_version == MODERN
+    assert seen[:3] == ["server/discover", "initialize", "server/discover"]
+
+
+DIES_OF_THE_PROBE = """
+import json, sys, time
+time.sleep(float(sys.argv[1]))
+answers = {
+    "initialize": {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}, "serverInfo": {}},
+    "tools/list": {"tools": [{"name": "a", "inputSchema": {"type": "object"}}]},
+}
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "server/discover":
+        if sys.argv[2] == "error":
+            error = {"code": -1, "message": "?"}
+            print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}), flush=True)
+        sys.exit(1)
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": answers[message["method"]]}), flush=True)
+"""
+
+
+def dying(seconds: float, how: str = "silently") -> list[str]:
+    """Return the command of a legacy server that takes its time to start, and ends on the probe."""
+    return [sys.executable, "-S", "-E", "-c", DIES_OF_THE_PROBE, str(seconds), how]
+
+
+@pytest.mark.parametrize(("seconds", "probe"), [(0, 10), (0.6, 0.1)], ids=["at once", "after the probe's bound"])
+@pytest.mark.parametrize("how", ["silently", "error"])
+async def test_a_server_that_dies_of_the_probe_whenever_it_reads_it_is_dialled_again(
+    seconds: float, probe: float, how: str
+) -> None:
+    bounds = Timeouts(connect=15, probe=probe, close=1)
+    async with connected(dying(seconds, how), timeout=bounds) as connection:
+        assert connection.protocol_version == "2024-11-05"
+        assert (await connection.list_tools()).names == ("a",)
+
+
+async def test_a_server_that_is_started_again_gets_as_long_as_it_took_to_die_of_the_probe() -> None:
+    bounds = Timeouts(connect=3, probe=0.1, close=1)
+    async with connected(dying(1.8), timeout=bounds) as connection:  # twice that is more than the bound
+        assert connection.protocol_version == "2024-11-05"
+
+
+@pytest.mark.parametrize("order", ["probe first", "initialize first"])
+async def test_an_http_server_of_both_eras_that_answers_late_is_modern(order: str) -> None:
+    asked, answered = anyio.Event(), anyio.Event()
+
+    def both(message: Json) -> Json | None:
+        return INITIALIZED if message["method"] == "initialize" else modern_http(message)
+
+    async def special(exchange: Exchange, message: Json) -> bool:
+        method = message.get("method")
+        if method == "server/discover":
+            await asked.wait()
+            if order == "initialize first":
+                await answered.wait()
+        if method == "initialize":
+            asked.set()
+            if order == "probe first":
+                await exchange.reader.gone.wait()
+                return True
+            await exchange.respond_json(200, {"jsonrpc": "2.0", "id": message["id"], **INITIALIZED}, mcp_session_id="s")
+            answered.set()
+            return True
+        return False
+
+    script = HttpScript(both, special)
+    async with listening(script.handle) as (url, _), connected(url, timeout=QUICK_PROBE) as connection:
+        assert connection.protocol_version == MODERN
+        assert (await connection.call_tool("t")).text == "done"
+        if order == "initialize first":  # and the session that nobody needs is ended
+            await eventually(lambda: "DELETE" in script.methods())
+        calls = [one for one in script.exchanges if b"tools/call" in one.body]
+        assert "mcp-session-id" not in calls[0].headers
+
+
+async def test_an_http_server_that_loses_the_probe_late_is_asked_the_older_way_alone() -> None:
+    asked = anyio.Event()
+
+    async def special(exchange: Exchange, message: Json) -> bool:
+        if message.get("method") == "server/discover":
+            await asked.wait()
+            exchange.writer.close()
+            return True
+        if message.get("method") == "initialize" and not asked.is_set():
+            asked.set()
+            exchange.writer.close()
+            return True
+        return False
+
+    def answer(message: Json) -> Json | None:
+        return INITIALIZED if message["method"] == "initialize" else legacy_answer(message)
+
+    script = HttpScript(answer, special)
+    async with listening(script.handle) as (url, _), connected(url, timeout=QUICK_PROBE) as connection:
+        assert connection.protocol_version == "2025-11-25"
+        assert (await connection.call_tool("t")).text == "done"
 
 
 @pytest.mark.requirement("C7")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import sys
 from collections.abc import Callable
@@ -77,30 +76,6 @@ async def test_a_session_is_ended_when_the_connection_closes_even_if_the_server_
     last = server.exchanges[-1]
     assert last.method == "DELETE"
     assert (last.headers["mcp-session-id"], last.headers["mcp-protocol-version"]) == ("s-1", "2025-11-25")
-
-
-async def test_no_content_encoding_is_asked_for_and_one_that_comes_is_refused() -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message.get("method") != "tools/call":
-            return False
-        body = gzip.compress(answer_to(message).encode())
-        kind = "text/event-stream" if server.stream else "application/json"
-        await exchange.respond(server.status, body, content_type=kind, content_encoding="gzip")
-        return True
-
-    class Server(HttpScript):
-        stream = False
-        status = 200
-
-    server = Server(legacy()._script, special)
-    async with listening(server.handle) as (url, _), connected(url) as connection:
-        for server.stream in (False, True):
-            with pytest.raises(ProtocolError, match="encoded as 'gzip'"):
-                await connection.call_tool("t")
-        server.status = 500
-        with pytest.raises(ProtocolError, match="HTTP 500"):
-            await connection.call_tool("t")
-    assert {exchange.headers["accept-encoding"] for exchange in server.exchanges} == {"identity"}
 
 
 async def test_a_cancelled_call_of_a_session_is_told_by_a_notification() -> None:

@@ -16,10 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.connect.scripted import Exchange, HttpScript, listening, modern_answer
+from tests.connect.scripted import Exchange, HttpScript, answer_to, listening, modern_answer
 from tests.connect.targets import Json, connected, eventually
 from toolweave import ErrorKind, ServerError, ToolError
-from toolweave.connect.wire.exchange import NoAnswer
 from toolweave.connect.wire.http1 import HttpClient
 from toolweave.connect.wire.streams import delay
 from toolweave.sse import EventParser
@@ -68,13 +67,16 @@ def bomb(encoding: str) -> bytes:
     return head + block * 1000 + b"\x03\x00" + struct.pack("<II", 0, 0)
 
 
+KINDS = ("application/json", "text/event-stream")
+UNSAID = {(KINDS[1], "sdk"): "SSE stream ended without a response"}
+"""The SDK's client keeps to itself why a stream broke off."""
+
+
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br"])
 @pytest.mark.parametrize("status", [200, 500])
-async def test_a_compressed_answer_is_refused_before_it_costs_memory(
-    status: int, encoding: str, kind: str, engine: str
-) -> None:
+async def test_a_bomb_is_refused_before_it_costs_memory(status: int, encoding: str, kind: str, engine: str) -> None:
     body = bomb(encoding)
 
     async def special(exchange: Exchange, message: Json) -> None:
@@ -87,9 +89,92 @@ async def test_a_compressed_answer_is_refused_before_it_costs_memory(
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert (f"encoded as '{encoding}'" if status == 200 else "HTTP 500") in error.message
+    said = "encoded as 'br'" if encoding == "br" else UNSAID.get((kind, engine), "more than 256 times as large")
+    assert (said if status == 200 else "HTTP 500") in error.message
     assert peak < 50 * MEGABYTE
-    assert {exchange.headers["accept-encoding"] for exchange in server.exchanges} == {"identity"}
+    assert {exchange.headers["accept-encoding"] for exchange in server.exchanges} == {"gzip, deflate"}
+    if status == 200 and encoding != "br" and (kind, engine) not in UNSAID:
+        assert error.kind is ErrorKind.TOO_LARGE
+
+
+def packed(text: bytes, encoding: str) -> bytes:
+    """Compress a text; `raw` is deflate without the head that it should have, `twice` gzip in two members."""
+    match encoding:
+        case "gzip":
+            return gzip.compress(text)
+        case "twice":
+            return gzip.compress(text[:10]) + gzip.compress(text[10:])
+        case "raw":
+            deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+            return deflate.compress(text) + deflate.flush()
+        case _:
+            return zlib.compress(text)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("encoding", ["gzip", "twice", "deflate", "raw"])
+async def test_a_compressed_answer_is_read(encoding: str, kind: str, engine: str) -> None:
+    text = "compressed " * 50_000
+    named = {"twice": "gzip", "raw": "deflate"}.get(encoding, encoding)
+
+    async def special(exchange: Exchange, message: Json) -> None:
+        said = answer_to(message, {"content": [{"type": "text", "text": text}]}).encode()
+        body = packed(said if kind == KINDS[0] else b"data: " + said + b"\n\n", encoding)
+        await exchange.respond(200, body, content_type=kind, content_encoding=named)
+
+    async with (
+        listening(modern(special).handle) as (url, _),
+        connected({"url": url, "engine": engine}, 40) as connection,
+    ):
+        assert (await connection.call_tool("t")).text == text
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_the_error_in_a_compressed_body_is_told(engine: str) -> None:
+    async def special(exchange: Exchange, message: Json) -> None:
+        body = gzip.compress(b"the database is locked")
+        await exchange.respond(500, body, content_type="text/plain", content_encoding="gzip")
+
+    error = await error_of_first_call(modern(special), engine)
+    assert "HTTP 500" in error.message
+    assert "the database is locked" in error.message
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("broken", ["cut off", "not valid gzip"])
+async def test_a_compressed_body_that_is_broken_says_so(broken: str, kind: str, engine: str) -> None:
+    async def special(exchange: Exchange, message: Json) -> None:
+        body = gzip.compress(answer_to(message).encode())[:-12] if broken == "cut off" else b"\x1f\x8b\x08 no gzip"
+        await exchange.respond(200, body, content_type=kind, content_encoding="gzip")
+
+    error = await error_of_first_call(modern(special), engine)
+    assert UNSAID.get((kind, engine), broken) in error.message
+
+
+async def test_events_of_a_compressed_stream_are_taken_as_they_come() -> None:
+    heard: list[object] = []
+    progressed = anyio.Event()
+
+    async def special(exchange: Exchange, message: Json) -> None:
+        token = message["params"]["_meta"]["progressToken"]
+        note = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": 1}}
+        deflate = zlib.compressobj(9, zlib.DEFLATED, 31)
+        await exchange.start_stream(content_encoding="gzip")
+        piece = deflate.compress(b"data: " + json.dumps(note).encode() + b"\n\n")
+        await exchange.chunk(piece + deflate.flush(zlib.Z_SYNC_FLUSH))
+        await progressed.wait()
+        await exchange.chunk(deflate.compress(b"data: " + answer_to(message).encode() + b"\n\n") + deflate.flush())
+        await exchange.end_stream()
+
+    def note_progress(progress: object) -> None:
+        heard.append(progress)
+        progressed.set()
+
+    async with listening(modern(special).handle) as (url, _), connected(url, 20) as connection:
+        assert (await connection.call_tool("t", on_progress=note_progress)).text == "done"
+    assert len(heard) == 1
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -205,7 +290,7 @@ async def streaming(exchange: Exchange) -> None:
 async def test_streams_that_last_leave_the_connections_to_the_requests() -> None:
     with anyio.fail_after(10):
         async with listening(streaming) as (url, _):
-            http = client(url, max_sockets=1)
+            http = client(url, max_connections=1)
             streams = [await http.send("GET", "/mcp", {}, lasting=True) for _ in range(3)]
             assert [await fetch(http) for _ in range(3)] == [b"hello"] * 3
             for stream in streams:
@@ -214,16 +299,18 @@ async def test_streams_that_last_leave_the_connections_to_the_requests() -> None
             http.close()
 
 
-async def test_the_wait_for_a_free_connection_is_bounded_and_nothing_was_sent() -> None:
+async def test_a_request_waits_for_a_free_connection_as_long_as_its_caller_does() -> None:
     with anyio.fail_after(10):
         async with listening(streaming) as (url, connections):
-            http = HttpClient(url, connect_seconds=0.2, max_sockets=1)
+            http = HttpClient(url, connect_seconds=0.01, max_connections=1)
             busy = await http.send("GET", "/mcp", {})
-            with pytest.raises(NoAnswer, match=r"PoolTimeout: all 1 connections were busy for 0\.2 s") as refused:
+            with anyio.move_on_after(0.2) as waited:  # far longer than connecting may take
                 await fetch(http)
-            assert not refused.value.sent
+            assert waited.cancelled_caught
+            assert http.waiting == 0
             assert len(connections) == 1
             busy.close()
+            http = client(url, max_connections=1)
             assert await fetch(http) == b"hello"
             http.close()
 
@@ -275,6 +362,16 @@ def test_streams_are_opened_again_no_sooner_than_asked_and_never_in_a_tight_loop
     assert max(wish, 0.05) <= wait <= max(wish, 37.5)
     if failures > 10 and asked != 0:
         assert wait >= 20
+
+
+def test_comments_in_a_stream_count_towards_no_event_even_without_a_blank_line_behind_them() -> None:
+    parser = EventParser(100)
+    for _ in range(50):
+        assert parser.feed(b": still here\n") == []
+    assert [event.data for event in parser.feed(b": and now\ndata: " + b"x" * 80 + b"\n\n")] == [b"x" * 80]
+    parser.feed(b"data: " + b"x" * 80)
+    with pytest.raises(ValueError, match="larger than 100 bytes"):
+        parser.feed(b"y" * 80)
 
 
 async def test_a_server_that_closes_kept_connections_costs_no_call() -> None:

@@ -105,7 +105,7 @@ def test_a_chunked_body_is_the_same_in_whatever_pieces_it_comes(
         socket.data_received(piece)
     assert socket.complete
     assert socket.reusable
-    assert (socket.status, socket.reason, socket.headers["x-a"]) == (200, b"OK", "1, 2")
+    assert (socket.head.status, socket.head.reason, socket.head.headers["x-a"]) == (200, "OK", "1, 2")
     assert b"".join(socket.pieces) == b"".join(chunks)
 
 
@@ -133,7 +133,7 @@ async def hello(exchange: Exchange) -> None:
 async def test_many_requests_at_once_share_few_connections_that_are_kept() -> None:
     with anyio.fail_after(10):
         async with listening(hello) as (url, connections):
-            http = client(url, max_sockets=4)
+            http = client(url, max_connections=4)
             async with anyio.create_task_group() as tasks:
                 for _ in range(50):
                     tasks.start_soon(fetch, http)
@@ -144,9 +144,10 @@ async def test_many_requests_at_once_share_few_connections_that_are_kept() -> No
             assert http.open_sockets == 0
 
 
-async def test_more_connections_than_are_kept_idle_are_closed_again() -> None:
+async def test_as_many_connections_are_kept_as_were_used_until_they_have_been_idle_for_too_long() -> None:
     arrived = 0
     all_there = anyio.Event()
+    seconds = 60
 
     async def handle(exchange: Exchange) -> None:
         nonlocal arrived
@@ -154,15 +155,21 @@ async def test_more_connections_than_are_kept_idle_are_closed_again() -> None:
         if arrived == 30:
             all_there.set()
         await all_there.wait()
-        await exchange.respond(200, b"hello")
+        await exchange.respond(200, b"hello", keep_alive=f"timeout={seconds}")
 
     with anyio.fail_after(10):
-        async with listening(handle) as (url, _):
+        async with listening(handle) as (url, connections):
             http = client(url)
             async with anyio.create_task_group() as tasks:
                 for _ in range(30):
                     tasks.start_soon(fetch, http)
-            assert http.open_sockets == 20
+            assert http.open_sockets == len(connections) == 30
+            seconds = 2
+            async with anyio.create_task_group() as tasks:
+                for _ in range(30):
+                    tasks.start_soon(fetch, http)
+            assert len(connections) == 30
+            await eventually(lambda: http.open_sockets == 0)
             http.close()
 
 
@@ -443,12 +450,12 @@ async def test_a_client_that_is_closed_sends_nothing_of_what_waits_for_a_connect
         waiting.append(lost.value)
 
     async with listening(handler) as (url, _):
-        client = HttpClient(url, connect_seconds=30, max_sockets=1)
+        client = HttpClient(url, connect_seconds=30, max_connections=1)
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
                     tasks.start_soon(send)
-                await eventually(lambda: seen and client._slots.statistics().tasks_waiting == 2)
+                await eventually(lambda: seen and client.waiting == 2)
                 client.close()
         assert len(seen) == 1
         assert [lost.sent for lost in waiting] == [True, False, False]

@@ -61,6 +61,7 @@ async def test_a_redirect_to_another_origin_is_named_and_nothing_is_sent_there(s
     ("location", "words"),
     [
         ("https://127.0.0.1/mcp", "Redirect to https://127.0.0.1/mcp not followed"),
+        ("https://127.0.0.1:{port}/mcp", "Redirect to https://127.0.0.1:[0-9]+/mcp not followed"),
         ("//127.0.0.1:1/mcp", "Redirect to http://127.0.0.1:1/mcp not followed"),
         ("http://[half/", "Redirect to what is no URL not followed"),
         ("http://127.0.0.1:99999999/", "Redirect to what is no URL not followed|Redirect to http"),
@@ -70,7 +71,8 @@ async def test_neither_another_scheme_nor_another_port_is_the_same_origin(
     location: str, words: str, engine: str
 ) -> None:
     async def move(exchange: Exchange) -> None:
-        await exchange.respond(308, location=location)
+        port = exchange.headers["host"].rpartition(":")[2]
+        await exchange.respond(308, location=location.replace("{port}", port))
 
     async with listening(move) as (url, _):
         with anyio.fail_after(20), pytest.raises(ConnectError, match=words):

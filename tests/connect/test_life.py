@@ -88,12 +88,31 @@ async def test_nothing_happens_before_the_connection_is_awaited_and_it_serves_on
 
 
 async def test_the_last_to_leave_closes() -> None:
-    connection = await connect_mcp(echo_command())
-    async with connection:
+    async with connect_mcp(echo_command()) as connection:
         async with connection as again:
             assert again is connection
         assert connection.state is ConnectionState.READY
     assert connection.state is ConnectionState.CLOSED
+
+
+@pytest.mark.requirement("R15", "R17", "R21")
+async def test_what_was_awaited_stays_open_until_it_is_closed() -> None:
+    connection = await connect_mcp(echo_command())
+    for _ in range(2):
+        async with connection:
+            pass
+        assert connection.state is ConnectionState.READY
+    await connection.close()
+    assert connection.state is ConnectionState.CLOSED
+
+
+async def test_a_connection_to_be_says_what_it_is() -> None:
+    connecting = connect_mcp(echo_command(), name="echo")
+    assert repr(connecting).startswith(
+        "<Connecting, await it, or enter it with `async with`: <McpConnection 'echo' idle"
+    )
+    async with connecting:
+        assert repr(connecting).startswith("<Connecting, used already: <McpConnection 'echo' ready")
 
 
 async def test_a_closed_connection_is_not_entered_again() -> None:

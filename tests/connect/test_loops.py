@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from importlib.util import find_spec
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -13,8 +16,19 @@ import pytest
 
 from tests.connect.targets import eventually, group_lives, pid_of
 from tests.servers.fixtures import echo_command, fault_command, http_server
-from toolweave import Callbacks, ConnectionClosedError, ConnectionState, SamplingResult, connect_mcp
+from toolweave import (
+    Callbacks,
+    ConnectionClosedError,
+    ConnectionState,
+    ErrorKind,
+    McpConnection,
+    SamplingResult,
+    connect_mcp,
+)
+from toolweave.errors import WrongLoopError
 from toolweave.testing import stdio_server_command
+
+T = TypeVar("T")
 
 
 def loop_factories() -> list[Callable[[], asyncio.AbstractEventLoop]]:
@@ -129,3 +143,97 @@ def test_a_call_from_another_loop_ends_with_the_loop_of_the_connection() -> None
     thread = asyncio.run(leave())
     thread.join(60)
     assert len(ended) == 1
+
+
+async def in_thread(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Do something in a thread with a loop of its own, in debug mode: it raises where another thread interferes."""
+    with anyio.fail_after(60):
+        return await anyio.to_thread.run_sync(lambda: asyncio.run(work(), debug=True), abandon_on_cancel=True)
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("R17")
+async def test_a_connection_is_asked_and_closed_from_another_threads_loop() -> None:
+    connection = await connect_mcp(echo_command())
+    group = pid_of(connection)
+    assert not await in_thread(connection.refresh)
+    assert "echo" in (await in_thread(connection.list_tools)).names
+    assert await in_thread(connection.list_prompts) == await connection.list_prompts()
+    await in_thread(connection.ping)
+    waits: list[float | None] = []
+    wait = asyncio.wait
+
+    async def counted(tasks: Iterable[Any], *, timeout: float | None = None) -> Any:
+        done, pending = await wait(tasks, timeout=timeout)
+        waits.append(None if not pending else timeout)
+        return done, pending
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio, "wait", counted)
+        await in_thread(connection.close)
+    assert waits == [None]  # woken by the end, not by a bound
+    assert connection.state is ConnectionState.CLOSED
+    assert not group_lives(group)
+    await in_thread(connection.close)
+
+
+def test_closing_when_the_event_loop_has_ended_does_nothing_more() -> None:
+    left = asyncio.run(_left())
+    asyncio.run(left.close())
+    assert left.state is ConnectionState.CLOSED
+    with pytest.raises(ConnectionClosedError):
+        asyncio.run(left.call_tool("echo", {"text": "x"}))
+
+
+async def _left() -> McpConnection:
+    return await connect_mcp(echo_command())
+
+
+def test_a_connection_says_which_loops_there_are_when_its_own_does_not_run() -> None:
+    one, other = asyncio.new_event_loop(), asyncio.new_event_loop()
+    connection = one.run_until_complete(_left())
+    try:
+        tool = one.run_until_complete(connection.list_tools())["echo"]
+        refused = other.run_until_complete(tool.execute({"text": "x"})).require_error()
+        assert refused.kind is ErrorKind.NOT_SENT
+        for loop in (one, other):
+            assert f"{id(loop):#x}" in refused.message
+        for work in (connection.refresh, connection.list_tools, connection.close, connection.ping, connection.open):
+            with pytest.raises(WrongLoopError, match="is not running"):
+                other.run_until_complete(work())
+        assert one.run_until_complete(tool.execute({"text": "x"})).text == "x"
+    finally:
+        one.run_until_complete(connection.close())
+        one.close()
+        other.close()
+
+
+CLOSED_OVER = """
+import asyncio, sys
+from toolweave import connect_mcp
+from toolweave.errors import WrongLoopError
+from toolweave.testing import MemoryServer
+
+async def opened():
+    return await connect_mcp(MemoryServer())
+
+one = asyncio.new_event_loop()
+connection = one.run_until_complete(opened())
+one.close()
+try:
+    asyncio.run(connection.ping())
+except WrongLoopError as error:
+    print("which is closed" in str(error))
+asyncio.run(connection.close())
+print(connection.state.value)
+"""
+
+
+def test_a_loop_that_was_closed_over_a_connection_is_named_and_closing_is_no_error() -> None:
+    done = subprocess.run([sys.executable, "-c", CLOSED_OVER], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["True", "closed"]
+
+
+def test_trio_is_told_that_asyncio_is_needed() -> None:
+    with pytest.raises(RuntimeError, match="Toolweave runs on asyncio"):
+        connect_mcp(echo_command()).__await__().send(None)  # as any loop but asyncio's would run it

@@ -85,9 +85,10 @@ def test_any_other_answer_is_read_or_a_protocol_error(entries: list[Any], answer
 
 
 MESSAGES = st.lists(
-    OBJECTS.map(lambda value: json.dumps(value, ensure_ascii=False).encode()) | st.sampled_from([b"{}", b"[1]", b"{"]),
+    OBJECTS.map(lambda value: json.dumps(value, ensure_ascii=False).encode()) | st.sampled_from([b"{}", b"[1]"]),
     max_size=8,
 )
+"""Lines that a server may write; none that only begins an object, which is put together with those behind it."""
 
 
 @given(MESSAGES, st.sampled_from([b"\n", b"\r\n", b"\n\n", b" \n"]), st.lists(st.integers(0, 400), max_size=12))

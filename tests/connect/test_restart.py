@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.connect.targets import ChannelServer, Json, connected, eventually, initialized, pid_of, state_of
 from tests.servers.fixtures import echo_command, fault_command, http_server
 from toolweave import (
+    CallContext,
     ConnectError,
     ConnectionLostError,
     ConnectionState,
@@ -21,6 +22,7 @@ from toolweave import (
     McpConnection,
     RequestTimeoutError,
     StateChanged,
+    ToolCall,
     ToolsChanged,
     connect_mcp,
 )
@@ -93,9 +95,11 @@ async def test_without_restart_the_tools_stay_and_each_call_answers_with_the_exa
             result = await tools["echo"].execute({"text": "x"})
             assert result.is_error
             assert result.text == (
-                "MCP error: server 'mortal': its process ended (exit code 7); its last words on standard error:\n"
-                "about to crash\nfatal: crashed on purpose"
+                "MCP error: server 'mortal': its process ended (exit code 7); its last words on standard error: "
+                "fatal: crashed on purpose\n  about to crash"
             )
+            assert result.error is not None
+            assert result.error.data == {"exit_code": 7, "stderr": "about to crash\nfatal: crashed on purpose"}
         with pytest.raises(ConnectionLostError) as lost:
             await connection.call_tool("echo", {"text": "x"})
 
@@ -286,3 +290,34 @@ def test_the_policy_needs_no_more_history_than_it_says(held: list[float | None],
     whole, remembered = policy.next(history, 0.0, jitter), policy.next(history[-policy.memory :], 0.0, jitter)
     assert type(whole) is type(remembered)
     assert whole == remembered or isinstance(whole, GiveUp)
+
+
+@pytest.mark.requirement("R69")
+@pytest.mark.parametrize(
+    ("hints", "calls"),
+    [
+        ({"readOnlyHint": True}, 2),
+        ({"idempotentHint": True}, 2),
+        ({"readOnlyHint": False, "destructiveHint": False}, 1),
+    ],
+    ids=["read only", "idempotent", "neither"],
+)
+async def test_either_hint_alone_lets_a_lost_call_be_sent_again(hints: Json, calls: int) -> None:
+    seen: list[Json] = []
+
+    def answer(message: Json) -> Json | None:
+        if message["method"] == "tools/list":
+            return {"result": {"tools": [{"name": "t", "inputSchema": {"type": "object"}, "annotations": hints}]}}
+        if message["method"] == "tools/call":
+            seen.append(message)
+            if len(seen) == 1:
+                server.hang_up()
+                return None
+        return {"result": {"content": [{"type": "text", "text": "again"}]}}
+
+    server = ChannelServer(initialized(answer))
+    async with connected(server) as connection:
+        result = await connection.call(ToolCall(name="t", arguments={}), CallContext())
+    assert len(seen) == calls
+    assert (result.text == "again") == (calls == 2)
+    assert result.error is None or result.error.kind is ErrorKind.OUTCOME_UNKNOWN

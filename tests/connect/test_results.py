@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from contextlib import AsyncExitStack
 from typing import Any, Literal
 
 import pytest
 
+from tests.connect.scripted import HttpScript, listening
 from tests.connect.targets import ChannelServer, Json, connected, initialized
 from tests.servers.fixtures import echo_command, fault_command
 from toolweave import (
@@ -226,6 +228,28 @@ async def test_content_that_breaks_the_output_schema_is_treated_as_configured(
         assert result.error is not None
         assert result.error.kind is ErrorKind.INVALID_OUTPUT
         assert result.content
+
+
+@pytest.mark.requirement("C15")
+@pytest.mark.parametrize("over", ["stdio", "http"])
+async def test_by_default_content_that_breaks_the_output_schema_is_an_error_that_names_the_setting(over: str) -> None:
+    broken: Json = {"content": [text("many")], "structuredContent": {"n": "many"}}
+    async with AsyncExitStack() as stack:
+        target: Any = answering(broken, outputSchema=OUTPUT)
+        if over == "http":
+            listed: Json = {"tools": [{"name": "t", "inputSchema": {"type": "object"}, "outputSchema": OUTPUT}]}
+            results = {"tools/list": listed, "tools/call": broken}
+            script = HttpScript(initialized(lambda message: {"result": results.get(message["method"], {})}))
+            target, _ = await stack.enter_async_context(listening(script.handle))
+        connection = await stack.enter_async_context(connected(target))
+        result = await connection.call_tool("t")
+    assert result.is_error
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.INVALID_OUTPUT
+    assert result.error.data == {"problems": [{"path": "n", "message": 'expected integer, got string "many"'}]}
+    assert "validate_output: 'warn' or 'off'" in result.error.message
+    assert result.structured_content == {"n": "many"}
+    assert result.content == (TextContent(text=result.error.message), TextContent(text="many"))
 
 
 async def test_an_error_result_is_not_held_to_the_output_schema() -> None:

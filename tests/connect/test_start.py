@@ -10,7 +10,7 @@ import pytest
 
 from tests.connect.targets import connected, pid_of, steps_of
 from tests.servers.fixtures import echo_command, fault_command
-from toolweave import ConfigError, ConnectError, connect_mcp, register_transport
+from toolweave import CallContext, ConfigError, ConnectError, ToolCall, connect_mcp, register_transport
 
 pytestmark = pytest.mark.anyio
 
@@ -72,6 +72,56 @@ async def test_a_server_that_exits_at_once_leaves_its_exit_code_and_last_words()
     assert failure.value.exit_code == 5
     assert failure.value.stderr == "reading settings\nfatal: no API key in EXAMPLE_TOKEN"
     assert "run.py faults --mode exits_at_once" in str(failure.value)
+
+
+COMPLAINS = """
+import json, os, sys
+
+for number in range(30):
+    print("starting", number, file=sys.stderr, flush=True)
+for line in sys.stdin:
+    message = json.loads(line)
+    answer = {"jsonrpc": "2.0", "id": message.get("id"), "error": {"code": -32602, "message": "invalid"}}
+    if message["method"] == "server/discover":
+        for number in range(40):
+            print("Failed to validate request: error", number, file=sys.stderr, flush=True)
+    elif message["method"] == "initialize":
+        if "initialize" in sys.argv:
+            print("cannot initialize", file=sys.stderr, flush=True)
+        else:
+            del answer["error"]
+            answer["result"] = {"protocolVersion": "2025-06-18", "capabilities": {}}
+    elif message["method"] == "tools/call":
+        print("one\\ntwo\\nFATAL: the disk is on fire\\nfour\\n" + "five " * 1000, file=sys.stderr, flush=True)
+        os._exit(7)
+    if "id" in message:
+        print(json.dumps(answer), flush=True)
+"""
+
+
+@pytest.mark.requirement("R24", "R59", "R60")
+async def test_the_last_words_of_a_server_are_few_and_none_that_the_probe_caused() -> None:
+    async with connect_mcp([sys.executable, "-c", COMPLAINS], name="old", restart="never") as connection:
+        assert "Failed to validate" in connection.stderr_tail
+        result = await connection.call(ToolCall(name="die", arguments={}), CallContext())
+    first, *others = (line.removeprefix("  ") for line in result.text.splitlines())
+    assert first == (
+        "MCP error: server 'old': its process ended while the call ran (exit code 7); "
+        "its last words on standard error: FATAL: the disk is on fire"
+    )
+    assert others[0] == "four"
+    assert others[1].startswith("five five")
+    assert (len(others), len(others[1])) == (2, 300)
+    assert result.error is not None
+    assert result.error.data["exit_code"] == 7
+    assert "one\ntwo\nFATAL" in result.error.data["stderr"]
+    assert "validate" not in str(result.error.to_dict())
+
+
+async def test_a_failed_handshake_does_not_blame_the_probe() -> None:
+    with pytest.raises(ConnectError) as failure:
+        await connect_mcp([sys.executable, "-c", COMPLAINS, "initialize"], name="old")
+    assert "validate" not in str(failure.value)
 
 
 async def test_a_secret_that_a_dying_server_prints_is_masked() -> None:
@@ -153,7 +203,7 @@ async def test_the_report_tells_each_step_and_how_it_went() -> None:
         ]
         assert [step.outcome for step in connection.report.steps] == ["ok", "ok", "skipped", "ok", "ok"]
         assert connection.report.seconds == sum(step.seconds for step in connection.report.steps)
-        assert connection.report.steps[-1].detail == "26 tools on 1 pages"
+        assert connection.report.steps[-1].detail == "26 tools on 1 page"
 
 
 async def test_the_report_of_a_failure_ends_with_the_step_that_failed() -> None:

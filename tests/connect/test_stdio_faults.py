@@ -68,11 +68,11 @@ CASES = {
         kind=ErrorKind.NOT_FOUND,
     ),
     "cursor_null": Case(offers="echo"),
-    "dies_after_initialize": Case(connects=r"run.py faults --mode .*exit code 3.*\ncannot list$"),
-    "dies_at_initialize": Case(connects=r"run.py faults --mode .*exit code 3.*\ncannot initialize: no database$"),
+    "dies_after_initialize": Case(connects=r"exit code 3.*: cannot list\n  run .*run.py faults --mode .*"),
+    "dies_at_initialize": Case(connects=r"exit code 3.*: cannot initialize: no database\n  run .*run.py faults "),
     "dies_at_probe": FINE,
     "dies_mid_call": Case(
-        echo=r"its process ended while the call ran \(exit code 9\).*\nsegmentation fault, on purpose$",
+        echo=r"its process ended while the call ran \(exit code 9\).*: segmentation fault, on purpose$",
         kind=ErrorKind.OUTCOME_UNKNOWN,
     ),
     "duplicate_answer": FINE,
@@ -86,8 +86,8 @@ CASES = {
     ),
     "error_is_text": Case(echo="it sent an invalid answer: .*broken", kind=INVALID),
     "exits_at_once": Case(
-        connects=r"run.py faults --mode exits_at_once by hand to see why \(exit code 3\); its last words on standard "
-        "error:\nreading settings\nfatal: no API key in EXAMPLE_TOKEN$"
+        connects=r"its process ended while connecting \(exit code 3\); its last words on standard error: fatal: no API "
+        "key in EXAMPLE_TOKEN\n  reading settings\n  run .*run.py faults --mode exits_at_once by hand to see more$"
     ),
     "garbage_stdout": FINE,
     "grandchild_holds_pipes": Case(offers="echo grandchild", bounds={"close": 0.5}),
@@ -134,9 +134,12 @@ CASES = {
     "tool_without_name": Case(problems=tuple(f"tool number {n} left out: it has no name" for n in (3, 4, 5))),
     "tools_missing": Case(degraded="its answer to tools/list has no list 'tools'", offers=""),
     "tools_not_list": Case(degraded="its answer to tools/list has no list 'tools'", offers=""),
+    "wrong_id": Case(echo="it sent an invalid answer: its id is '987654', which no request had", kind=INVALID),
+}
+SDK_CASES = CASES | {
+    "schema_deep": Case(degraded="its answer is nested too deeply", offers=""),
     "wrong_id": SILENT,
 }
-SDK_CASES = CASES | {"schema_deep": Case(degraded="its answer is nested too deeply", offers="")}
 """What the official SDK's engine does otherwise."""
 BOTH = [("auto", mode) for mode in CASES] + [("sdk", mode) for mode in SDK_CASES]
 

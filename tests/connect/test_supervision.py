@@ -326,6 +326,9 @@ async def test_a_token_that_expires_costs_no_call_under_way_and_no_session() -> 
             gate.token = "second"
             result = await connection.call(ToolCall(name="quick"), CallContext())
             assert result.require_error().kind is ErrorKind.AUTH_REQUIRED
+            assert connection.state is ConnectionState.READY, "it may be that one tool that wants others"
+            result = await connection.call(ToolCall(name="quick"), CallContext())
+            assert result.require_error().kind is ErrorKind.AUTH_REQUIRED
             await eventually(lambda: connection.state is ConnectionState.AUTH_REQUIRED)
             gate.release.set()
         assert texts == ["slow"]
@@ -354,6 +357,25 @@ async def test_a_request_that_is_forbidden_says_nothing_about_the_connection() -
         assert (await connection.call_tool("quick")).text == "quick"
 
 
+async def test_one_tool_that_wants_other_credentials_costs_the_others_nothing() -> None:
+    gate, clock = Gate(), FakeClock()
+
+    async def special(exchange: Exchange, message: Json) -> bool:
+        if message.get("method") == "tools/call" and message["params"]["name"] == "private":
+            await exchange.respond(401, www_authenticate='Bearer error="insufficient_scope"')
+            return True
+        return False
+
+    script = HttpScript(initialized(gate._answer), special)
+    async with listening(script.handle) as (url, _), supervised(gate.config(url), clock) as (connection, changes):
+        for _ in range(3):
+            with pytest.raises(AuthRequiredError, match="HTTP 401"):
+                await connection.call_tool("private")
+            assert (await connection.call_tool("quick")).text == "quick"
+        assert connection.state is ConnectionState.READY
+    assert [change.state.value for change in changes] == ["connecting", "ready", "closed"]
+
+
 async def test_a_connection_that_waits_for_credentials_closes_at_once() -> None:
     gate, clock = Gate(), FakeClock()
     async with (
@@ -362,8 +384,10 @@ async def test_a_connection_that_waits_for_credentials_closes_at_once() -> None:
     ):
         await connection.list_tools()
         gate.token = "second"
-        with pytest.raises(AuthRequiredError):
-            await connection.call_tool("quick")
+        for _ in range(2):
+            with pytest.raises(AuthRequiredError):
+                await connection.call_tool("quick")
+        await eventually(lambda: connection.state is ConnectionState.AUTH_REQUIRED)
         gate.token = "first"
         await connection.close()
         assert gate.script.methods()[-1] == "DELETE", "the session is still ended politely"

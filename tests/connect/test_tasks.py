@@ -18,6 +18,7 @@ from toolweave import (
     RequestTimeoutError,
     ToolCall,
     ToolError,
+    ToolResult,
 )
 from toolweave.testing import MemoryServer
 from toolweave.tools import CallContext
@@ -262,3 +263,36 @@ async def test_a_task_is_polled_at_a_sane_pace_whatever_the_server_wishes(wished
             assert "tasks/get" not in server.methods
         else:
             assert not (await connection.call_tool("x")).is_error
+
+
+async def test_a_task_that_was_taken_and_lost_may_have_run() -> None:
+    def answer(message: Json) -> Json | None:
+        match message["method"]:
+            case "server/discover":
+                return {"result": {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}}
+            case "tools/list":
+                return {"result": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}}
+            case "tools/call":
+                task = {"taskId": "1", "status": "working", "ttlMs": None, "pollIntervalMs": 200}
+                server.send({"jsonrpc": "2.0", "id": message["id"], "result": {"resultType": "task", **task}})
+                hang_up.set()
+                return None
+            case _:
+                return {"error": {"code": -32601, "message": "unknown"}}
+
+    hang_up = anyio.Event()
+    server = ChannelServer(answer)
+    results: list[ToolResult] = []
+    async with connected(server, restart="never") as connection, anyio.create_task_group() as tasks:
+
+        async def call() -> None:
+            results.append(await connection.call(ToolCall(name="t", arguments={}), CallContext()))
+
+        tasks.start_soon(call)
+        await hang_up.wait()
+        await anyio.sleep(0.05)  # the answer arrives first; the first poll is later than that
+        server.hang_up()
+    (result,) = results
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.OUTCOME_UNKNOWN
+    assert "while a task ran" in result.text

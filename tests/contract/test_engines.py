@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -26,15 +27,32 @@ async def played(folder: Path, transport: str, engine: str, protocol: str) -> tu
         return got, at.transcript()
 
 
+class Played(NamedTuple):
+    """What our own engine got from a server over one transport in one revision, and what the server got."""
+
+    transport: str
+    version: str
+    got: Json
+    sent: Transcript
+
+
+@pytest.fixture(
+    scope="module", params=[(transport, version) for transport in TRANSPORTS for version in VERSIONS], ids="-".join
+)
+async def ours(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """Play once for all that is compared with it."""
+    transport, version = request.param
+    got, sent = await played(tmp_path_factory.mktemp("ours"), transport, "auto", version)
+    return Played(transport, version, got, sent)
+
+
 def expected(known: tuple[Difference, ...], transport: str, version: str) -> set[str]:
     """Return the differences that the table says are to be seen."""
     return {difference.what for difference in known if difference.holds(transport, version) is True}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_both_engines_send_the_same_and_deliver_the_same(transport: str, version: str, tmp_path: Path) -> None:
-    got, sent = await played(tmp_path, transport, "auto", version)
+async def test_both_engines_send_the_same_and_deliver_the_same(ours: Played, tmp_path: Path) -> None:
+    transport, version, got, sent = ours
     sdk_got, sdk_sent = await played(tmp_path, transport, "sdk", version)
 
     assert got == sdk_got
@@ -51,10 +69,8 @@ def as_of(transcript: Transcript, version: str) -> Transcript:
 
 
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")  # what legacy servers still have
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_a_connection_sends_what_the_sdk_client_sends(transport: str, version: str, tmp_path: Path) -> None:
-    _, sent = await played(tmp_path, transport, "auto", version)
+async def test_a_connection_sends_what_the_sdk_client_sends(ours: Played, tmp_path: Path) -> None:
+    transport, version, _, sent = ours
     with stage(transport == "http", tmp_path / "client") as at:
         await play_the_sdk(at, "auto" if version == MODERN else "legacy")
         client_sent = as_of(at.transcript(), version)

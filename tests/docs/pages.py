@@ -1,9 +1,9 @@
 """The pages of the documentation and the fenced blocks in them.
 
 A ```python block and a ```json block name their source in the comment before the fence:
-`<!-- docs_src/connect.py -->`, or `<!-- docs_src/connect.py: call -->` for the lines between `# region call`
-and `# endregion`. A ```text block may name the `.out` file beside a snippet, which holds what it prints.
-A ```console block holds `$ toolweave ...` lines with what they print; `...` stands for anything.
+`<!-- docs_src/connect.py -->`, or `<!-- docs_src/connect.py: call -->` for a program of its own made of the lines
+between `# region call` and `# endregion`. A ```text block may name the `.out` file beside a snippet, which holds what
+it prints. A ```console block holds `$ toolweave ...` lines with what they print; `...` stands for anything.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from textwrap import dedent
 from typing import NamedTuple
+
+from tests.docs.programs import program
 
 __all__ = ["Block", "blocks", "command_lines", "filled", "pages", "printed_by", "source_of", "tables"]
 
@@ -58,16 +59,15 @@ def blocks(kind: str) -> Iterator[Block]:
 
 
 def source_of(reference: str) -> str:
-    """Return the text a block must equal: a file under docs_src, or one region of it.
+    """Return the text a block must equal: a file under docs_src, or the program that one region of it makes.
 
     The module docstring and the `from __future__` line of a snippet are left out of the page.
     """
     name, _, region = reference.partition(": ")
     text = (CHECKOUT / name).read_text(encoding="utf-8")
     if region:
-        found = re.search(rf"^ *# region {re.escape(region)}\n(.*?)^ *# endregion$", text, re.MULTILINE | re.DOTALL)
-        assert found is not None, f"{name} has no region {region!r}"
-        return dedent(found[1]).strip("\n") + "\n"
+        assert f"# region {region}\n" in text, f"{name} has no region {region!r}"
+        return program(text, region)
     if name.endswith(".py"):
         text = re.sub(r'\A""".*?"""\n+', "", text, flags=re.DOTALL)
         text = re.sub(r"\Afrom __future__ import annotations\n+", "", text)
@@ -105,11 +105,11 @@ def tables(page: str, heading: str | None = None) -> Iterator[list[str]]:
             yield [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
 
 
-def printed_by(snippet: Path, folder: Path, **environ: str) -> str:
-    """Return what a snippet prints that is run in a folder, where warnings are errors."""
+def printed_by(snippet: Path, folder: Path, *arguments: str, **environ: str) -> str:
+    """Return what a snippet prints that is run in a folder, where warnings are errors; or pytest, of its arguments."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(snippet)],
+        [sys.executable, "-W", "error", *(["-m", "pytest", *arguments] if arguments else []), str(snippet)],
         cwd=folder,
         env={**os.environ, "PATH": path, **environ},
         stdin=subprocess.DEVNULL,
@@ -118,5 +118,5 @@ def printed_by(snippet: Path, folder: Path, **environ: str) -> str:
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout

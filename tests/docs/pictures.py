@@ -32,6 +32,7 @@ from tests.models.http_server import Answer
 from toolweave.cli.demo.http import serving_http
 from toolweave.cli.demo.numbers import numbers_server
 from toolweave.cli.demo.peer import DemoTool, Json, Report
+from toolweave.config import TrustedFiles, load_config
 
 __all__ = ["IMAGES", "pictures"]
 
@@ -111,6 +112,8 @@ class Conversation:
             notes = {"command": sys.executable, "args": ["-m", "toolweave.cli.demo.notes"]}
             config = {"mcpServers": {"notes": notes, "numbers": {"url": url}}}
             (self._folder / "mcp.json").write_text(json.dumps(config), encoding="utf-8")
+            loaded = load_config(self._folder / "mcp.json")
+            TrustedFiles(self._folder / "state" / "toolweave" / "trusted.json").trust(loaded.files[0])
             try:
                 yield self
             finally:
@@ -139,6 +142,7 @@ class Conversation:
             **kept,
             "HOME": str(self._folder),
             "XDG_DATA_HOME": str(self._folder / "data"),
+            "XDG_STATE_HOME": str(self._folder / "state"),
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", "")]),
             "LANG": "C.UTF-8",
             "PS1": "$ ",

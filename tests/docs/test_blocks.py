@@ -13,13 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import CHECKOUT, SNIPPETS, Block, blocks, command_lines, pages, source_of
+from tests.cli.command import trust
+from tests.docs.pages import CHECKOUT, SNIPPETS, Block, blocks, command_lines, pages, printed_by, source_of
 
 CONSOLE = [
     pytest.param(block, command, output, id=f"{block.where} {command}")
     for block in blocks("console")
     for command, output in command_lines(block)
 ]
+PARTS = [block for block in blocks("python") if ": " in (block.source or "")]
+"""Blocks that show a part of a file; test_snippets.py runs the whole files."""
 
 
 def without_times(text: str) -> str:
@@ -37,6 +40,23 @@ def test_a_block_is_the_file_it_names(block: Block) -> None:
     assert block.text == source_of(block.source), f"{block.where} and {block.source} differ"
 
 
+@pytest.mark.parametrize("block", [one for one in PARTS if "def test_" not in one.text], ids=lambda block: block.where)
+def test_a_block_that_shows_a_part_runs_alone_as_pasted(block: Block, tmp_path: Path) -> None:
+    shutil.copy(SNIPPETS / "mcp.json", tmp_path)
+    pasted = tmp_path / "pasted.py"
+    pasted.write_text(block.text, encoding="utf-8")
+
+    printed_by(pasted, tmp_path)
+
+
+def test_a_block_with_tests_passes_as_a_module_of_its_own(tmp_path: Path) -> None:
+    for number, block in enumerate(one for one in PARTS if "def test_" in one.text):
+        (tmp_path / f"test_pasted_{number}.py").write_text(block.text, encoding="utf-8")
+
+    options = ("-q", "-c", os.devnull, "-p", "no:cacheprovider", "-p", "no:langsmith_plugin", "--mcp-record=once")
+    assert " passed" in printed_by(tmp_path, tmp_path, *options)
+
+
 @pytest.mark.parametrize("block", list(blocks("json")), ids=lambda block: block.where)
 def test_a_json_block_is_json(block: Block) -> None:
     json.loads(block.text)
@@ -46,6 +66,7 @@ def test_a_json_block_is_json(block: Block) -> None:
 def test_a_command_prints_what_the_page_shows(block: Block, command: str, output: str, tmp_path: Path) -> None:
     for example in (*SNIPPETS.glob("*.json"), *SNIPPETS.glob("serve*.py")):
         shutil.copy(example, tmp_path)
+    trust(tmp_path / "mcp.json")
     assert re.match(r"(\w+=\S+ )*toolweave ", command), f"{block.where}: only `toolweave` is run here"
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 

@@ -46,7 +46,10 @@ def test_the_table_of_timeouts_has_every_bound_with_its_default() -> None:
     plain, slow = ServerConfig(command="server"), ServerConfig(command="npx")
 
     assert set(shown) == {field.name for field in fields(Timeouts)}
-    assert numbers(shown.pop("connect")) == [plain.connect_timeout, slow.connect_timeout]
+    assert numbers(shown.pop("connect")) == [
+        *(plain.connect_silence, plain.connect_timeout),
+        *(slow.connect_silence, slow.connect_timeout),
+    ]
     assert numbers(shown.pop("probe")) == [plain.probe_timeout, slow.probe_timeout]
     assert shown.pop("call_total") == "none"
     assert {name: float(text) for name, text in shown.items()} == {

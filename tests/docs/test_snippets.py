@@ -1,14 +1,18 @@
-"""Each file of docs_src is a whole program that prints what its `.out` file says and uses public names only."""
+"""Each file of docs_src is a whole program that, pasted alone into a folder, prints what its `.out` file says.
+
+It uses public names only.
+"""
 
 from __future__ import annotations
 
 import ast
 import importlib
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import SNIPPETS, pages, printed_by
+from tests.docs.pages import SNIPPETS, pages, printed_by, source_of
 
 FILES = sorted(SNIPPETS.glob("*.py"))
 
@@ -17,7 +21,10 @@ FILES = sorted(SNIPPETS.glob("*.py"))
 def test_a_snippet_runs_and_prints_what_it_promises(snippet: Path, tmp_path: Path) -> None:
     for example in SNIPPETS.glob("*.json"):
         (tmp_path / example.name).write_bytes(example.read_bytes())
-    assert printed_by(snippet, tmp_path) == snippet.with_suffix(".out").read_text(encoding="utf-8")
+    shutil.copytree(SNIPPETS / "cassettes", tmp_path / "cassettes")
+    pasted = tmp_path / snippet.name
+    pasted.write_text(source_of(f"docs_src/{snippet.name}"), encoding="utf-8")
+    assert printed_by(pasted, tmp_path) == snippet.with_suffix(".out").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("snippet", FILES, ids=lambda path: path.stem)

@@ -1,7 +1,8 @@
 """The clients that the battery can be played against, each reduced to what the judge needs; imported when made.
 
-`toolweave` is ours; `sdk` and `fastmcp` are the peers as they are installed; `naive` is the bare minimum that a
-program needs to talk to a server, with no defence at all; `brittle` has defences that can be taken out one by one.
+`toolweave` is ours, `defaults` the same without any setting; `sdk` and `fastmcp` are the peers as they are installed;
+`naive` is the bare minimum that a program needs to talk to a server, with no defence at all; `brittle` has defences
+that can be taken out one by one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import anyio.to_thread
 from tests.faults.brittle import Brittle
 from tests.faults.judge import Client
 
-__all__ = ["CLIENTS", "Careless", "Fastmcp", "Naive", "Ours", "Sdk", "bounds"]
+__all__ = ["CLIENTS", "Careless", "Defaults", "Fastmcp", "Naive", "Ours", "Sdk", "bounds"]
 
 Target = list[str] | str
 Json = dict[str, Any]
@@ -60,6 +61,15 @@ class Ours:
     async def close(self) -> None:
         if self.connection is not None:
             await self.connection.close()
+
+
+class Defaults(Ours):
+    """The same as it comes, without a single setting."""
+
+    async def open(self) -> None:
+        from toolweave import connect_mcp
+
+        self.connection = await connect_mcp(self.target)
 
 
 class Peer:
@@ -192,6 +202,7 @@ class Careless(Naive):
 
 CLIENTS: dict[str, Callable[[Target, float], Client]] = {
     "toolweave": Ours,
+    "defaults": Defaults,
     "sdk": Sdk,
     "fastmcp": Fastmcp,
     "naive": Naive,

@@ -25,8 +25,12 @@ __all__ = ["Outcomes", "as_page", "introduction", "kinds", "main", "totals"]
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 PAGE = CHECKOUT / "docs" / "reliability.md"
-CLIENTS = ("toolweave", "sdk", "fastmcp")
-TITLES = {"toolweave": "Toolweave", "sdk": "MCP SDK", "fastmcp": "FastMCP"}
+CLIENTS = ("toolweave", "defaults", "sdk", "fastmcp")
+OURS = 2
+"""How many of them are ours."""
+PATIENCE = 10.0
+"""Seconds that whoever plays with default settings waits for a step."""
+TITLES = {"toolweave": "Toolweave", "defaults": "Toolweave, default settings", "sdk": "MCP SDK", "fastmcp": "FastMCP"}
 
 Outcomes = dict[str, dict[tuple[str, Combo], list[str]]]
 """Client -> (row, combination) -> what was wrong."""
@@ -180,6 +184,12 @@ def as_page(outcomes: Outcomes, versions: dict[str, str]) -> str:
     lines += [
         f"| {name} | {' | '.join(figures[one] for one in outcomes)} |" for name, figures in totals(outcomes).items()
     ]
+    if "defaults" in outcomes:
+        lines += [
+            "",
+            f'"{TITLES["defaults"]}" has no bound of the row and no other setting; what takes longer than',
+            f"{PATIENCE:g} s there counts as a hang, though the default bound of a call is longer on purpose.",
+        ]
     heads = [
         *(combo.replace("-", ", ").replace("http", "HTTP") for combo in COMBOS),
         *(TITLES[one] for one in outcomes if one != "toolweave"),
@@ -211,8 +221,11 @@ def played(client: str, python: str, jobs: int, tick: Any) -> dict[tuple[str, Co
     wanted = "".join(f"{row.name}\t{combo}\n" for row in ROWS for combo in runs(row))
     path = os.pathsep.join([str(CHECKOUT / "src"), str(CHECKOUT)])
     found: dict[tuple[str, Combo], list[str]] = {}
+    command = [python, "-m", "tests.faults.runner", client, "--jobs", str(jobs)]
+    if client == "defaults":
+        command += ["--bound", str(PATIENCE)]
     with subprocess.Popen(
-        [python, "-m", "tests.faults.runner", client, "--jobs", str(jobs)],
+        command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -242,11 +255,11 @@ def main() -> None:
     """Play, print the totals, and write what is asked for."""
     parser = argparse.ArgumentParser(prog="scripts/reliability", description="Play the fault battery and publish it.")
     parser.add_argument("--json", action="store_true", help="print every outcome as JSON instead of writing the page")
-    parser.add_argument("--only-ours", action="store_true", help="leave the other clients out; writes no page")
+    parser.add_argument("--only-ours", action="store_true", help="leave other projects' clients out; writes no page")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2, help="runs at once")
     parser.add_argument("--fastmcp", default=sys.executable, metavar="PYTHON", help="a Python that has fastmcp")
     options = parser.parse_args()
-    clients = CLIENTS[:1] if options.only_ours else CLIENTS
+    clients = CLIENTS[:OURS] if options.only_ours else CLIENTS
     pythons = {client: options.fastmcp if client == "fastmcp" else sys.executable for client in clients}
     console = Console(stderr=True)
     outcomes: Outcomes = {}
@@ -255,7 +268,7 @@ def main() -> None:
         for client in clients:
             task = progress.add_task(TITLES[client], total=count)
             outcomes[client] = played(client, pythons[client], options.jobs, lambda task=task: progress.advance(task))
-    packages = {"toolweave": "toolweave", "sdk": "mcp", "fastmcp": "fastmcp"}
+    packages = {"toolweave": "toolweave", "defaults": "toolweave", "sdk": "mcp", "fastmcp": "fastmcp"}
     versions = {client: version(pythons[client], packages[client]) for client in clients}
     if options.json:
         rows = [

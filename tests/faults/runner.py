@@ -39,6 +39,7 @@ DEADLINE = 100.0
 GRACE = 3.0
 PACKAGES = {
     "toolweave": "toolweave.hub",
+    "defaults": "toolweave.hub",
     "sdk": "mcp",
     "fastmcp": "fastmcp",
     "naive": "json",

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.docs.pages import tables
+from tests.faults.clients import Defaults
 from tests.faults.report import KINDS, PAGE, Outcomes, as_page, introduction, kinds, totals
 from tests.faults.rows import COMBOS, ROWS, Combo, runs
+from toolweave import Timeouts
+from toolweave.testing.servers import stdio_server_command
 
 FINDINGS = {
     "the call: hang None": "hang",
@@ -58,6 +61,28 @@ def test_a_page_counts_and_shows_what_was_found() -> None:
     stdio = sum(any(combo.startswith("stdio") for combo in runs(row)) for row in ROWS)
     figures = totals(found)["stdio: faults passed in every revision"]
     assert figures == {"toolweave": f"{stdio} of {stdio}", "sdk": f"{stdio - 1} of {stdio}"}
+
+
+def test_default_settings_have_a_column_of_their_own() -> None:
+    found = outcomes()
+    found = {"toolweave": found["toolweave"], "defaults": found["sdk"], "sdk": found["toolweave"]}
+    page = as_page(found, {"toolweave": "1", "defaults": "1", "sdk": "2"})
+    (line,) = [line for line in page.splitlines() if line.startswith("| `bom` ")]
+
+    assert "| Toolweave 1 | Toolweave, default settings 1 | MCP SDK 2 |" in page
+    assert "what takes longer than\n10 s there counts as a hang" in page
+    assert line.endswith("| hang, process | ✓ |")
+
+
+@pytest.mark.anyio
+async def test_default_settings_are_no_settings_at_all() -> None:
+    client = Defaults(stdio_server_command(), 0.001)
+    await client.open()
+    try:
+        assert await client.call("here") == "here"
+        assert client.connection.config.timeout == Timeouts()
+    finally:
+        await client.close()
 
 
 def test_the_published_page_says_what_the_tests_show() -> None:

@@ -148,3 +148,10 @@ async def test_a_list_that_cannot_be_had_raises_and_ends_an_own_connection_but_n
 async def test_what_is_no_server_is_named(config: object) -> None:
     with pytest.raises(ConfigError):
         await discover_mcp_tools(config)
+
+
+@pytest.mark.requirement("R31")
+async def test_a_name_that_the_server_does_not_have_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    async with discover_mcp_tools(echo(), include=["echo", "ecko"]) as found:
+        assert found.names == ("echo",)
+    assert len([message for message in caplog.messages if "include: no tool 'ecko'" in message]) == 1

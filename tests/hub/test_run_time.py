@@ -156,13 +156,16 @@ async def test_a_wrong_config_at_run_time_raises_and_changes_nothing() -> None:
 
 
 @pytest.mark.requirement("C20")
-async def test_a_server_whose_names_are_refused_raises_and_is_let_in_when_they_are_free() -> None:
+async def test_a_server_whose_names_are_refused_raises_and_is_let_in_with_names_of_its_own() -> None:
     async with opened({"a": echo(tool_prefix="")}) as hub:
         with pytest.raises(DuplicateToolError, match="server 'b'"):
             await hub.connect("b", echo(tool_prefix="", on_conflict="error"))
         assert hub.tools["echo"].server == "a"
         await hub.disconnect("a")
-        assert hub.tools["echo"].server == "b"
+        assert "b" in hub.errors  # a name that was given never changes hands
+        await hub.disconnect("b")
+        await hub.connect("b", echo(tool_prefix="b_", on_conflict="error"))
+        assert hub.tools["b_echo"].server == "b"
         assert not hub.errors
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Any, cast
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from tests.hub.fleet import BOUND, absent, echo, fault, next_change, opened, waiting
+from tests.servers.fixtures import echo_command
 from toolweave import ConnectionState, ErrorKind, Hub, RequestTimeoutError, connect_mcp_servers
 
 pytestmark = pytest.mark.anyio
@@ -23,6 +27,58 @@ async def test_twenty_servers_that_wait_for_each_other_all_come_up(tmp_path: Pat
         assert not hub.errors
         assert set(hub.states().values()) == {ConnectionState.READY}
         assert [spec.server for spec in hub.snapshot() if spec.original_name == "echo"] == names
+
+
+@pytest.mark.requirement("C3", "R64")
+async def test_by_default_no_server_is_waited_for_that_shows_no_sign_of_life() -> None:
+    mute = {mode: fault(mode) for mode in ("hang_initialize", "hang_list", "never_answers")}
+    async with opened({"before": echo(), **mute, "after": echo()}) as hub:
+        assert {name for name, state in hub.states().items() if state is ConnectionState.CONNECTING} == set(mute)
+        assert set(hub.silences) == set(mute)
+        assert not hub.errors
+        for name in ("before", "after"):
+            assert (await hub.execute(f"{name}_echo", {"text": "here"})).text == "here"
+
+
+PROGRAMS = {
+    "busy": "end = time.process_time() + 2\nwhile time.process_time() < end: pass",
+    "talkative": "for _ in range(20): print('.', file=sys.stderr, flush=True); time.sleep(0.1)",
+}
+
+
+@pytest.mark.parametrize("how", PROGRAMS)
+async def test_a_server_that_shows_life_is_waited_for_however_slowly_it_starts(how: str) -> None:
+    program = f"import os, sys, time\n{PROGRAMS[how]}\nos.execv(sys.argv[1], sys.argv[1:])"
+    slow = {"command": sys.executable, "args": ["-S", "-E", "-c", program, *echo_command()]}
+    child = {"command": "sh", "args": ["-c", '"$0" "$@"; true', sys.executable, *cast("list[str]", slow["args"])]}
+    async with opened({"fast": echo(), "slow": slow, "child": child}, patience=1.0) as hub:
+        assert set(hub.states().values()) == {ConnectionState.READY}
+        assert (await hub.execute("slow_echo", {"text": "late"})).text == "late"
+
+
+async def test_a_server_that_was_not_waited_for_goes_on_connecting_and_joins_as_a_change(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    late = {"command": "sh", "args": ["-c", 'read x < "$0"; exec "$@"', str(gate), *echo_command()]}
+    async with opened({"good": echo(), "late": late}, patience=0.3) as hub:
+        assert hub.states() == {"good": ConnectionState.READY, "late": ConnectionState.CONNECTING}
+        async with next_change(hub, adds="late_echo"):
+            await anyio.to_thread.run_sync(gate.write_text, "go\n")
+        assert (await hub.execute("late_echo", {"text": "here"})).text == "here"
+
+
+async def test_a_script_can_still_wait_for_all(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    late = {"command": "sh", "args": ["-c", 'read x < "$0"; exec "$@"', str(gate), *echo_command()]}
+    hub = Hub({"good": echo(), "late": late}, patience=0.2)
+    with anyio.fail_after(BOUND):
+        async with hub:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(hub.settled, "all")
+                assert hub.states()["late"] is ConnectionState.CONNECTING
+                await anyio.to_thread.run_sync(gate.write_text, "go\n")
+            assert set(hub.states().values()) == {ConnectionState.READY}
 
 
 @pytest.mark.requirement("C3", "R64")
@@ -135,7 +191,7 @@ async def test_a_hub_that_is_made_by_hand_starts_when_it_is_entered_and_only_onc
 
 @pytest.mark.parametrize("wait", ["some", -1, True, None, float("nan")])
 def test_what_is_no_way_to_wait_is_refused_at_once(wait: object) -> None:
-    with pytest.raises(ValueError, match="wait must be 'all', 'any' or seconds"):
+    with pytest.raises(ValueError, match="wait must be 'alive', 'all', 'any' or seconds"):
         connect_mcp_servers({}, wait=cast("Any", wait))
 
 

@@ -91,8 +91,7 @@ async def test_a_server_that_shuffles_its_tools_changes_nothing() -> None:
 
 
 async def test_the_last_to_leave_closes() -> None:
-    hub = await connect_mcp_servers({"mcpServers": {"s": echo()}})
-    async with hub:
+    async with connect_mcp_servers({"mcpServers": {"s": echo()}}) as hub:
         async with as_toolset(hub):
             assert not (await hub.execute("s_echo", {"text": "1"})).is_error
         assert not (await hub.execute("s_echo", {"text": "2"})).is_error

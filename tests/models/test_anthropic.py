@@ -19,10 +19,10 @@ from toolweave.models.base import (
     ModelRequest,
     ModelSettings,
     ProviderTool,
-    TextDelta,
-    ThinkingDelta,
+    StreamedText,
+    StreamedThinking,
+    StreamedToolCall,
     ToolCallDelta,
-    ToolCallStarted,
     Usage,
 )
 from toolweave.models.messages import (
@@ -102,10 +102,10 @@ def blocks(*content: ContentBlock) -> ToolResult:
 async def test_text_comes_in_pieces_and_the_usage_counts_what_the_cache_held() -> None:
     events, finished, body = await ask(said("Hello there"), ModelRequest(messages=HELLO, system="Be kind."))
 
-    assert events == [TextDelta(text="Hello"), TextDelta(text=" there")]
+    assert events == [StreamedText(text="Hello"), StreamedText(text=" there")]
     assert finished.message == AssistantMessage(parts=(TextPart(text="Hello there"),))
     assert finished.stop_reason == "end"
-    assert finished.usage == Usage(input_tokens=142, output_tokens=25, cached_tokens=100)
+    assert finished.usage == Usage(input_tokens=142, output_tokens=25, cached_tokens=100, cache_written_tokens=30)
     assert (body["model"], body["stream"], body["max_tokens"]) == ("m", True, 16_384)
     assert [block["text"] for block in body["system"]] == ["Be kind."]
 
@@ -121,9 +121,9 @@ async def test_parallel_calls_come_under_the_names_that_the_agent_knows() -> Non
     assert [tool["name"] for tool in body["tools"]] == ["math_add"]
     assert finished.stop_reason == "tool_calls"
     assert finished.message.tool_calls == (CALL, ToolCallPart(id="toolu_2", name="math.add"))
-    assert [event for event in events if isinstance(event, ToolCallStarted)] == [
-        ToolCallStarted(id="toolu_1", name="math.add"),
-        ToolCallStarted(id="toolu_2", name="math.add"),
+    assert [event for event in events if isinstance(event, StreamedToolCall)] == [
+        StreamedToolCall(id="toolu_1", name="math.add"),
+        StreamedToolCall(id="toolu_2", name="math.add"),
     ]
     assert "".join(one.arguments for one in events if isinstance(one, ToolCallDelta)) == '{"a": 1}'
 
@@ -135,7 +135,7 @@ async def test_a_signed_thought_goes_back_as_it_came_and_another_providers_does_
 
     body = await sent([*HELLO, told, outcome(blocks(TextContent(text="2")))])
 
-    assert [event.text for event in events if isinstance(event, ThinkingDelta)] == ["Let m", "e see"]
+    assert [event.text for event in events if isinstance(event, StreamedThinking)] == ["Let m", "e see"]
     assert body["messages"][1]["content"][0] == thought("Let me see")
     assert [block["type"] for block in body["messages"][1]["content"]] == ["thinking", "tool_use"]
 
@@ -254,7 +254,7 @@ async def test_a_pause_is_told_and_the_turn_goes_back_with_the_steps_of_the_prov
 
     body = await sent([*HELLO, first.message], tools=[])
 
-    assert {type(event) for event in events} == {TextDelta}
+    assert {type(event) for event in events} == {StreamedText}
     assert first.stop_reason == "pause"
     assert first.message.parts[1] == ProviderPart(provider="anthropic", raw=search)
     assert body["messages"][-1] == {"role": "assistant", "content": [{"type": "text", "text": "Looking"}, search]}
@@ -276,7 +276,7 @@ async def test_arguments_that_are_cut_off_are_kept_as_they_came() -> None:
 
     _, finished, _ = await ask(streamed(cut), ModelRequest(messages=HELLO, tools=[ADD]))
 
-    assert finished.message.tool_calls == (ToolCallPart(id="toolu_1", name="math.add", malformed='{"a"'),)
+    assert finished.message.tool_calls == (ToolCallPart(id="toolu_1", name="math.add", malformed='{"a"', cut=True),)
 
 
 async def test_an_answer_that_is_not_streamed_is_read_as_well() -> None:
@@ -289,7 +289,7 @@ async def test_an_answer_that_is_not_streamed_is_read_as_well() -> None:
     assert finished.message.text == "Hi"
     assert finished.message.tool_calls == (CALL,)
     assert finished.usage == Usage(input_tokens=3, output_tokens=4)
-    assert [type(event) for event in events] == [ThinkingDelta, TextDelta, ToolCallStarted, ToolCallDelta]
+    assert [type(event) for event in events] == [StreamedThinking, StreamedText, StreamedToolCall, ToolCallDelta]
 
 
 async def test_the_prompt_cache_is_asked_to_keep_the_system_prompt_and_the_conversation() -> None:

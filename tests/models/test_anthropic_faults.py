@@ -10,7 +10,7 @@ from tests.models.fake_anthropic import turn_events as events_of
 from tests.models.http_server import Answer, json_answer
 from toolweave.errors import ConfigError, ModelError
 from toolweave.models import AnthropicModel, Retry, complete
-from toolweave.models.base import ModelRequest, ModelSettings, TextDelta
+from toolweave.models.base import ModelRequest, ModelSettings, StreamedText
 from toolweave.models.messages import UserMessage
 from toolweave.models.retry import NO_RETRY
 
@@ -71,17 +71,17 @@ async def test_a_busy_provider_is_asked_again_and_its_wait_is_kept_to() -> None:
         assert len(fake.requests) == 3
 
 
-async def test_a_turn_that_fails_before_its_first_word_is_asked_for_again_and_later_it_is_not() -> None:
+async def test_a_turn_that_fails_before_or_after_its_first_word_is_asked_for_again() -> None:
     overloaded = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     start, ping, begun, word, *_ = events_of({"type": "text", "text": "Hello there"})
 
     early = streamed([start, ping, overloaded])
     late = streamed([start, ping, begun, word, overloaded])
     early_error, early_times = await failure(early, early, early, retry=AT_ONCE)
-    late_error, late_times = await failure(late, said("Hello"), retry=AT_ONCE)
+    late_error, late_times = await failure(late, late, late, retry=AT_ONCE)
 
     assert (early_error.kind, early_times) == ("overloaded", 3)
-    assert (late_error.kind, late_times) == ("overloaded", 1)
+    assert (late_error.kind, late_times) == ("overloaded", 3)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ async def test_closing_the_stream_ends_the_request() -> None:
     hanging = streamed(events_of({"type": "text", "text": "Hello there"})[:4], "hang")
     async with fake_anthropic(hanging) as fake, model_of(fake) as model:
         events = model.stream(ModelRequest(messages=HELLO))
-        assert await anext(events) == TextDelta(text="Hello")
+        assert await anext(events) == StreamedText(text="Hello")
         await events.aclose()
 
         with anyio.fail_after(30):
@@ -161,14 +161,8 @@ async def test_a_bearer_token_stands_in_for_a_key() -> None:
         assert fake.requests[0].headers["anthropic-beta"] == "x-2026"
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        ModelRequest(messages=HELLO, settings=ModelSettings(extra={"metadata": object()})),
-        ModelRequest(messages=HELLO, output_schema={"type": "object", "additionalProperties": {"type": "string"}}),
-    ],
-)
-async def test_a_request_that_cannot_be_written_fails_before_anything_is_sent(request_: ModelRequest) -> None:
+async def test_a_request_that_cannot_be_written_fails_before_anything_is_sent() -> None:
+    request_ = ModelRequest(messages=HELLO, settings=ModelSettings(extra={"metadata": object()}))
     async with fake_anthropic() as fake, model_of(fake) as model:
         with pytest.raises(ModelError) as raised:
             await complete(model, request_)

@@ -7,7 +7,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.models.anthropic_rules import Refused, check, signature
@@ -169,6 +169,8 @@ def conversations(draw: st.DrawFn) -> list[Message]:
     return messages
 
 
+# what a conversation is drawn from is large, and how fast that goes is the machine's affair
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(conversations())
 def test_every_conversation_is_written_as_the_api_insists_on_it(messages: list[Message]) -> None:
     wire = wire_messages([*messages, UserMessage.of("and?")], NameMap(()))

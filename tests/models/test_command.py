@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from toolweave.models import CommandModel, complete
-from toolweave.models.base import Finished, ModelEvent, ModelRequest, TextDelta, ToolCallDelta, ToolCallStarted
+from toolweave.models.base import Finished, ModelEvent, ModelRequest, StreamedText, StreamedToolCall, ToolCallDelta
 from toolweave.models.messages import AssistantMessage, Message, ToolCallPart, ToolMessage, ToolOutcome, UserMessage
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolSpec
@@ -40,7 +40,7 @@ async def test_a_call_is_made_as_it_is_written() -> None:
 
     call = ToolCallPart(id="command_1", name="fs_read_file", arguments={"path": "å b"})
     assert events == [
-        ToolCallStarted(id="command_1", name="fs_read_file"),
+        StreamedToolCall(id="command_1", name="fs_read_file"),
         ToolCallDelta(id="command_1", arguments='{"path": "å b"}'),
         Finished(message=AssistantMessage(parts=(call,)), stop_reason="tool_calls"),
     ]
@@ -108,4 +108,4 @@ async def test_the_text_is_streamed() -> None:
 
     events = [event async for event in CommandModel().stream(request)]
 
-    assert events[0] == TextDelta(text="clock: Tells the time.")
+    assert events[0] == StreamedText(text="clock: Tells the time.")

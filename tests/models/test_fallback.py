@@ -8,7 +8,7 @@ import pytest
 
 from toolweave.errors import ModelError
 from toolweave.models import FallbackModel, ScriptedModel, complete
-from toolweave.models.base import Finished, ModelEvent, ModelRequest, TextDelta
+from toolweave.models.base import Finished, ModelEvent, ModelRequest, StreamedText, StreamRestarted
 from toolweave.models.messages import AssistantMessage, TextPart, UserMessage
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +30,7 @@ class Breaking:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         try:
             for word in self._words:
-                yield TextDelta(text=word)
+                yield StreamedText(text=word)
             raise self._error
         finally:
             self.closed = True
@@ -42,7 +42,7 @@ async def test_the_next_model_answers_where_one_cannot(kind: str) -> None:
 
     events = [event async for event in FallbackModel(first, second).stream(HELLO)]
 
-    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "Hello there"
+    assert "".join(event.text for event in events if isinstance(event, StreamedText)) == "Hello there"
     assert isinstance(events[-1], Finished)
     assert second.requests == [HELLO]
     assert first.closed
@@ -57,15 +57,28 @@ async def test_a_model_that_can_answer_keeps_the_others_out_of_it() -> None:
     assert not second.requests
 
 
-async def test_no_text_is_said_twice() -> None:
-    second = ScriptedModel(["Hello there"])
-    events = FallbackModel(Breaking(["Hello"], "overloaded"), second).stream(HELLO)
+async def test_what_a_model_said_before_it_broke_off_is_void_when_the_next_one_answers() -> None:
+    events = [
+        one async for one in FallbackModel(Breaking(["Hello"], "overloaded"), ScriptedModel(["Hi"])).stream(HELLO)
+    ]
 
-    assert await anext(events) == TextDelta(text="Hello")
+    before, restarted, *after, last = events
+    assert before == StreamedText(text="Hello")
+    assert isinstance(restarted, StreamRestarted)
+    assert "it is down" in str(restarted.error)
+    assert after == [StreamedText(text="Hi")]
+    assert isinstance(last, Finished)
+    assert last.message.text == "Hi"
+
+
+async def test_the_last_model_of_a_chain_that_breaks_off_is_an_error_and_nothing_is_said_to_begin_anew() -> None:
+    events: list[ModelEvent] = []
+
     with pytest.raises(ModelError, match="it is down"):
-        await anext(events)
+        async for event in FallbackModel(Breaking(["Hello"], "overloaded")).stream(HELLO):
+            events.append(event)  # noqa: PERF401 - what came before the error counts
 
-    assert not second.requests
+    assert events == [StreamedText(text="Hello")]
 
 
 async def test_a_refusal_is_an_answer() -> None:
@@ -101,7 +114,7 @@ async def test_leaving_early_ends_the_request_of_the_model_that_answers() -> Non
     first = Breaking(["Hello", "there"], "overloaded")
     events = FallbackModel(first).stream(HELLO)
 
-    assert await anext(events) == TextDelta(text="Hello")
+    assert await anext(events) == StreamedText(text="Hello")
     await events.aclose()
 
     assert first.closed

@@ -14,7 +14,15 @@ import pytest
 from tests.models.fake_openai import KEY, chat_chunk, fake_openai, said
 from tests.models.http_server import Answer, Received, error_answer, serve, stream_answer
 from toolweave.errors import ModelError
-from toolweave.models.base import Finished, ModelEvent, ModelRequest, ModelSettings, TextDelta, complete
+from toolweave.models.base import (
+    Finished,
+    ModelEvent,
+    ModelRequest,
+    ModelSettings,
+    StreamedText,
+    StreamRestarted,
+    complete,
+)
 from toolweave.models.messages import UserMessage
 from toolweave.models.openai import OpenAICompatibleModel
 from toolweave.models.retry import NO_RETRY, Retry
@@ -126,17 +134,32 @@ async def test_a_stream_that_breaks_before_its_first_word_is_asked_for_again() -
 
     assert error is None
     assert asked == 2
-    assert events[0] == TextDelta(text="whole")
+    assert events[0] == StreamedText(text="whole")
 
 
-async def test_a_stream_that_breaks_after_its_first_word_is_an_error_and_no_word_comes_twice() -> None:
+async def test_a_stream_that_breaks_after_its_first_word_begins_anew_and_says_so() -> None:
     half = stream_answer([chat_chunk({"content": "half"})], "drop")
 
     events, error, asked = await collected([half, said("whole")], AT_ONCE)
 
-    assert events == [TextDelta(text="half")]
+    first, restarted, *rest, last = events
+    assert first == StreamedText(text="half")
+    assert isinstance(restarted, StreamRestarted)
+    assert (restarted.error.kind, restarted.error.retryable) == ("unreachable", True)
+    assert rest == [StreamedText(text="whole")]
+    assert isinstance(last, Finished)
+    assert last.message.text == "whole"
+    assert (error, asked) == (None, 2)
+
+
+async def test_a_stream_that_always_breaks_is_an_error_after_so_many_attempts() -> None:
+    half = stream_answer([chat_chunk({"content": "half"})], "drop")
+
+    events, error, asked = await collected([half] * 3, Retry(attempts=3, first=0))
+
     assert error is not None
-    assert (error.kind, error.retryable, asked) == ("unreachable", True, 1)
+    assert (error.kind, asked) == ("unreachable", 3)
+    assert [type(event) for event in events].count(StreamRestarted) == 2
 
 
 async def test_a_stream_that_ends_without_saying_so_is_an_error() -> None:
@@ -192,7 +215,7 @@ async def test_odd_chunks_do_no_harm() -> None:
     events, error, _ = await collected([stream_answer(odd)], NO_RETRY)
 
     assert error is None
-    assert TextDelta(text="fine") in events
+    assert StreamedText(text="fine") in events
 
 
 async def test_silence_is_given_up_after_the_timeout() -> None:
@@ -208,7 +231,7 @@ async def test_closing_the_stream_ends_the_request() -> None:
     hanging = stream_answer([chat_chunk({"content": "and then"})], "hang")
     async with fake_openai(hanging) as fake, model_at(fake.url) as model:
         events = model.stream(HELLO)
-        assert await anext(events) == TextDelta(text="and then")
+        assert await anext(events) == StreamedText(text="and then")
         await events.aclose()
         with anyio.fail_after(30):
             await fake.server.left.wait()

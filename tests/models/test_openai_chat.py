@@ -16,10 +16,10 @@ from toolweave.models.base import (
     ModelRequest,
     ModelSettings,
     ProviderTool,
-    TextDelta,
-    ThinkingDelta,
+    StreamedText,
+    StreamedThinking,
+    StreamedToolCall,
     ToolCallDelta,
-    ToolCallStarted,
     Usage,
     complete,
 )
@@ -78,7 +78,7 @@ def answered(call_id: str, name: str, result: ToolResult) -> list[Message]:
 async def test_text_arrives_in_pieces_with_usage_and_the_reason_of_its_end() -> None:
     events, last = await turn(said("Hel", "lo"))
 
-    assert events == [TextDelta(text="Hel"), TextDelta(text="lo")]
+    assert events == [StreamedText(text="Hel"), StreamedText(text="lo")]
     assert last == Finished(
         message=AssistantMessage(parts=(TextPart(text="Hello"),)),
         usage=Usage(input_tokens=12, output_tokens=7, cached_tokens=4),
@@ -94,7 +94,7 @@ async def test_tools_are_offered_under_legal_names_and_called_back_by_their_own(
 
     (offered,) = fake.checked[0]["tools"]
     assert offered["function"]["name"] == "math_add"
-    assert events[0] == ToolCallStarted(id="call_1", name="math.add")
+    assert events[0] == StreamedToolCall(id="call_1", name="math.add")
     assert events[1:3] == [
         ToolCallDelta(id="call_1", arguments='{"a"'),
         ToolCallDelta(id="call_1", arguments=": 1}"),
@@ -289,23 +289,27 @@ async def test_ids_of_another_provider_are_made_fit_for_the_call_and_its_answer_
     assert body["messages"][2]["tool_call_id"] == call_id
 
 
-async def test_thoughts_go_back_to_the_provider_they_came_from_and_to_no_other() -> None:
-    _, last = await turn(chat_turn({"reasoning_content": "hm"}, {"content": "yes"}), provider="deepseek")
+async def test_thoughts_go_back_within_a_tool_loop_to_the_provider_they_came_from_and_to_no_other() -> None:
+    answer = chat_turn({"reasoning_content": "hm"}, {"content": "yes"}, call(0, "c1", "f", "{}"), finish="tool_calls")
+    _, last = await turn(answer, provider="deepseek")
     assert last.message.parts[0] == ThinkingPart(text="hm", raw={"reasoning_content": "hm"}, provider="deepseek")
+    answered = ToolMessage(outcomes=(ToolOutcome(call_id="c1", name="f", result=ToolResult.of("1")),))
 
-    def body(provider: str) -> dict[str, Any]:
+    def thoughts(provider: str, *after: Message) -> Any:
         model = OpenAICompatibleModel("http://host/v1", model="m", provider=provider)
-        return model.body(ModelRequest(messages=[*HELLO, last.message, *HELLO]))
+        body = model.body(ModelRequest(messages=[*HELLO, last.message, answered, *after]))
+        return body["messages"][1].get("reasoning_content")
 
-    assert body("deepseek")["messages"][1] == {"role": "assistant", "content": "yes", "reasoning_content": "hm"}
-    assert body("openai")["messages"][1] == {"role": "assistant", "content": "yes"}
+    assert thoughts("deepseek") == "hm"
+    assert thoughts("openai") is None
+    assert thoughts("deepseek", *HELLO) is None  # a new question: old thoughts only cost tokens
 
 
 async def test_thoughts_are_told_as_thoughts() -> None:
     details = [{"type": "reasoning.encrypted", "data": "..."}]
     events, last = await turn(chat_turn({"reasoning": "let me", "reasoning_details": details}, {"content": "4"}))
 
-    assert events == [ThinkingDelta(text="let me"), TextDelta(text="4")]
+    assert events == [StreamedThinking(text="let me"), StreamedText(text="4")]
     assert last.message.parts[0] == ThinkingPart(text="let me", raw={"reasoning_details": details}, provider="openai")
 
 
@@ -322,7 +326,7 @@ async def test_the_reason_of_the_end_is_told_in_our_words(finish: str, reason: s
 async def test_a_refusal_is_text_and_the_reason_of_the_end() -> None:
     events, last = await turn(chat_turn({"refusal": "I cannot."}))
 
-    assert events == [TextDelta(text="I cannot.")]
+    assert events == [StreamedText(text="I cannot.")]
     assert (last.message.text, last.stop_reason) == ("I cannot.", "refusal")
 
 
@@ -345,7 +349,7 @@ async def test_a_server_that_does_not_stream_is_understood() -> None:
 
     events, last = await turn(json_answer(whole))
 
-    assert events == [TextDelta(text="hi")]
+    assert events == [StreamedText(text="hi")]
     assert last.usage == Usage(input_tokens=2, output_tokens=1, cost=0.002)
 
 

@@ -16,10 +16,10 @@ from toolweave.models.base import (
     ModelRequest,
     ModelSettings,
     ProviderTool,
-    TextDelta,
-    ThinkingDelta,
+    StreamedText,
+    StreamedThinking,
+    StreamedToolCall,
     ToolCallDelta,
-    ToolCallStarted,
     Usage,
     complete,
 )
@@ -90,12 +90,12 @@ async def test_a_turn_of_thoughts_text_and_calls_arrives_in_its_order() -> None:
     events, last = await turn(responses_turn(*items), ModelRequest(messages=HELLO, tools=[ADD]))
 
     assert events == [
-        ThinkingDelta(text="hm"),
-        TextDelta(text="Let me add."),
-        ToolCallStarted(id="c1", name="math.add"),
+        StreamedThinking(text="hm"),
+        StreamedText(text="Let me add."),
+        StreamedToolCall(id="c1", name="math.add"),
         ToolCallDelta(id="c1", arguments='{"a":'),
         ToolCallDelta(id="c1", arguments=" 1}"),
-        ToolCallStarted(id="c2", name="math.add"),
+        StreamedToolCall(id="c2", name="math.add"),
         ToolCallDelta(id="c2", arguments='{"a":'),
         ToolCallDelta(id="c2", arguments=" 2}"),
     ]
@@ -198,7 +198,7 @@ async def test_a_refusal_is_text_and_the_reason_of_the_end() -> None:
 
     events, last = await turn(responses_turn(item))
 
-    assert events == [TextDelta(text="I cannot.")]
+    assert events == [StreamedText(text="I cannot.")]
     assert (last.message.text, last.stop_reason) == ("I cannot.", "refusal")
 
 
@@ -238,5 +238,5 @@ async def test_a_server_that_tells_only_the_whole_response_is_understood() -> No
 
     events, last = await turn(json_answer(whole), ModelRequest(messages=HELLO, tools=[ADD]))
 
-    assert events == [ToolCallStarted(id="c", name="math.add")]
+    assert events == [StreamedToolCall(id="c", name="math.add")]
     assert last.stop_reason == "tool_calls"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypeAlias, cast
 
 import anyio
@@ -11,6 +12,7 @@ import pytest
 from pydantic_ai import exceptions
 from pydantic_ai import messages as wire
 from pydantic_ai.models import Model as WireModel
+from pydantic_ai.models import StreamedResponse
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.native_tools import WebSearchTool
@@ -24,10 +26,10 @@ from toolweave.models.base import (
     ModelRequest,
     ModelSettings,
     ProviderTool,
-    TextDelta,
-    ThinkingDelta,
+    StreamedText,
+    StreamedThinking,
+    StreamedToolCall,
     ToolCallDelta,
-    ToolCallStarted,
 )
 from toolweave.models.messages import (
     AssistantMessage,
@@ -105,13 +107,13 @@ async def test_text_thoughts_and_calls_come_in_pieces_under_our_names() -> None:
     assert finished.usage.output_tokens > 0
     assert finished.message.text == "Hello there"
     assert finished.message.tool_calls == (CALL,)
-    assert _joined(events, TextDelta) == "Hello there"
-    assert _joined(events, ThinkingDelta) == "hm"
-    assert ToolCallStarted(id="call_1", name="math.add") in events
+    assert _joined(events, StreamedText) == "Hello there"
+    assert _joined(events, StreamedThinking) == "hm"
+    assert StreamedToolCall(id="call_1", name="math.add") in events
     assert "".join(event.arguments for event in events if isinstance(event, ToolCallDelta)) == '{"a": 1}'
 
 
-def _joined(events: list[ModelEvent], kind: type[TextDelta | ThinkingDelta]) -> str:
+def _joined(events: list[ModelEvent], kind: type[StreamedText | StreamedThinking]) -> str:
     return "".join(event.text for event in events if isinstance(event, kind))
 
 
@@ -256,6 +258,7 @@ async def test_an_output_schema_is_said_natively_or_in_the_prompt(native: bool) 
     [
         (exceptions.ModelHTTPError(429, "m", {"error": {"message": "slow down"}}, retry_after=7), "rate_limited"),
         (exceptions.ModelHTTPError(503, "m", None), "overloaded"),
+        (exceptions.ModelHTTPError(503, "m", "?" + "auth" * 100_000), "overloaded"),  # quadratic work unless it is cut
         (exceptions.ModelHTTPError(401, "m", "no"), "auth"),
         (exceptions.ModelConnectionError("m", "no route"), "unreachable"),
         (exceptions.ModelTimeoutError("m", "too slow"), "timeout"),
@@ -296,7 +299,7 @@ async def test_closing_the_stream_ends_the_request() -> None:
             left.set()
 
     events = model_that(say).stream(ModelRequest(messages=HELLO))
-    assert await anext(events) == TextDelta(text="Hello")
+    assert await anext(events) == StreamedText(text="Hello")
     await events.aclose()
 
     with anyio.fail_after(30):
@@ -324,3 +327,33 @@ def test_the_name_is_that_of_the_string_or_of_the_object() -> None:
     wire_model: WireModel = TestModel(model_name="x")
 
     assert (PydanticAIModel("google:gemini").name, PydanticAIModel(wire_model).name) == ("google:gemini", "test:x")
+
+
+@pytest.mark.parametrize(
+    ("finish", "own", "reason", "cut"),
+    [
+        ("length", None, "max_tokens", True),
+        ("tool_call", None, "tool_calls", False),
+        ("error", "MALFORMED_FUNCTION_CALL", "malformed_call", True),
+        ("error", "SOMETHING_NEW", "other", True),
+    ],
+)
+async def test_a_call_that_was_cut_off_is_marked_and_unknown_ends_are_told(
+    finish: Any, own: str | None, reason: str, cut: bool
+) -> None:
+    class Ending(FunctionModel):
+        @asynccontextmanager
+        async def request_stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[StreamedResponse]:
+            async with super().request_stream(*args, **kwargs) as response:
+                response.finish_reason = finish
+                response.provider_details = None if own is None else {"finish_reason": own}
+                yield response
+
+    async def say(history: list[wire.ModelMessage], info: AgentInfo) -> Pieces:
+        yield {0: DeltaToolCall(name="math_add", json_args="", tool_call_id="call_1")}
+
+    model = PydanticAIModel(Ending(stream_function=say))
+    finished = await complete(model, ModelRequest(messages=HELLO, tools=[ADD]))
+
+    assert (finished.stop_reason, finished.stop_detail) == (reason, own)
+    assert [call.cut for call in finished.message.tool_calls] == [cut]

@@ -12,13 +12,13 @@ from toolweave.models import (
     Finished,
     Model,
     ModelRequest,
-    TextDelta,
+    StreamedText,
+    StreamedThinking,
+    StreamedToolCall,
     TextPart,
-    ThinkingDelta,
     ThinkingPart,
     ToolCallDelta,
     ToolCallPart,
-    ToolCallStarted,
     UserMessage,
     complete,
 )
@@ -34,7 +34,7 @@ async def test_a_text_is_streamed_word_by_word_and_ends_the_turn() -> None:
 
     *words, last = [event async for event in model.stream(REQUEST)]
 
-    assert words == [TextDelta(text="so"), TextDelta(text=" it"), TextDelta(text=" is")]
+    assert words == [StreamedText(text="so"), StreamedText(text=" it"), StreamedText(text=" is")]
     assert last == Finished(message=AssistantMessage(parts=(TextPart(text="so it is"),)), stop_reason="end")
 
 
@@ -44,8 +44,8 @@ async def test_thoughts_and_calls_are_streamed_like_those_of_a_real_model() -> N
 
     *events, last = [event async for event in model.stream(REQUEST)]
 
-    assert events[0] == ThinkingDelta(text="hm")
-    assert events[2] == ToolCallStarted(id="one", name="read")
+    assert events[0] == StreamedThinking(text="hm")
+    assert events[2] == StreamedToolCall(id="one", name="read")
     written = events[3]
     assert isinstance(written, ToolCallDelta)
     assert json.loads(written.arguments) == {"path": "a"}

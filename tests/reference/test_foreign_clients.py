@@ -58,7 +58,7 @@ def target(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return NOTES if request.param == "stdio" else (request.getfixturevalue("url"),)
 
 
-@pytest.mark.requirement("C4", "R83")
+@pytest.mark.requirement("C4", "R83", "R109")
 @pytest.mark.parametrize(("client", "era"), [(client, era) for client, eras in KNOWN.items() for era in eras])
 def test_a_foreign_client_lists_calls_reads_and_answers(client: str, era: str, target: tuple[str, ...]) -> None:
     seen = run((*command_of(client), era, *target))

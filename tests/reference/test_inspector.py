@@ -44,7 +44,7 @@ def inspect(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return lambda *arguments: inspector(home, url, "--transport", "http", *arguments)
 
 
-@pytest.mark.requirement("R83", "R88")
+@pytest.mark.requirement("R83", "R88", "R109")
 @pytest.mark.parametrize("era", ERAS)
 def test_the_inspector_lists_and_finds_nothing_to_say_against_the_tools(inspect: Inspect, era: str) -> None:
     listed = told(inspect("--protocol-era", era, "--method", "tools/list", "--strict", "--format", "json"))
@@ -52,6 +52,7 @@ def test_the_inspector_lists_and_finds_nothing_to_say_against_the_tools(inspect:
     assert [tool["name"] for tool in listed["tools"]] == ["add", "count", "greet", "fail"]
 
 
+@pytest.mark.requirement("R109")
 @pytest.mark.parametrize("era", ERAS)
 def test_the_inspector_calls_a_tool(inspect: Inspect, era: str) -> None:
     given = json.dumps({"a": 2, "b": 3})
@@ -65,6 +66,7 @@ def test_the_inspector_calls_a_tool(inspect: Inspect, era: str) -> None:
     assert [block["text"] for block in result["content"]] == ["5"]
 
 
+@pytest.mark.requirement("R109")
 @pytest.mark.parametrize("era", ERAS)
 def test_the_inspector_calls_a_tool_that_reports_progress_before_it_answers(inspect: Inspect, era: str) -> None:
     result = told(
@@ -89,6 +91,7 @@ def test_the_inspector_reads_a_resource_and_gets_a_prompt(inspect: Inspect, era:
     assert prompt["messages"][0]["content"]["text"] == "Explain weft to a weaver."
 
 
+@pytest.mark.requirement("R109")
 def test_the_inspector_learns_that_there_is_no_such_tool(inspect: Inspect) -> None:
     done = inspect("--method", "tools/call", "--tool-name", "divide", "--format", "json")
 

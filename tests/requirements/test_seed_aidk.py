@@ -21,6 +21,7 @@ from toolweave import (
     Hub,
     McpConnection,
     ServerConfig,
+    StateChanged,
     ToolCall,
     ToolRegistry,
     ToolResult,
@@ -187,8 +188,8 @@ async def test_closing_and_errors_are_events_of_the_connection() -> None:
         remove = connection.on("error", lambda error: seen.append(f"error: {error}"))
 
         @connection.on("closed")
-        def closed(change: object) -> None:
-            seen.append("closed")
+        def closed(change: StateChanged) -> None:
+            seen.append(f"event: {change.previous} to {change.state}")
 
         connection.on("state", lambda change: seen.append(str(change.state)))
         assert (await (await connection.list_tools())["crash"].execute()).is_error
@@ -198,8 +199,8 @@ async def test_closing_and_errors_are_events_of_the_connection() -> None:
         remove()
         await connection.close()
         await connection.close()
-    assert seen.count("closed") == 2  # the state, and the event of its own
-    assert callable(closed)
+    assert closed.__name__ == "closed"  # the decorator gives the listener back
+    assert seen[-2:] == ["closed", "event: failed to closed"]  # the state, and the event of its own, once each
 
 
 @pytest.mark.requirement("C26", "C3")

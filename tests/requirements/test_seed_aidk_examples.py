@@ -97,7 +97,7 @@ async def test_tools_that_were_discovered_are_passed_to_one_execution() -> None:
     assert server.called == ["write_file"]
 
 
-@pytest.mark.requirement("R76", "R19", "R32", "R79")
+@pytest.mark.requirement("R76", "R19", "R32")
 async def test_a_service_connects_and_the_tools_that_are_safe_are_registered_one_by_one() -> None:
     server = ToolServer("postgres", ["query", "delete_rows"])
     com = ToolRegistry()

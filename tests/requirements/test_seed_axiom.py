@@ -84,22 +84,21 @@ async def test_unit_the_answers_of_a_tool_to_good_bad_and_failing_calls() -> Non
     assert "Traceback" not in failed.text
 
 
-@pytest.mark.requirement("R109", "R9")
+@pytest.mark.requirement("R9")
 async def test_integration_over_stdio() -> None:
     with anyio.fail_after(BOUND):
         async with connect_mcp(echo(), name="s") as connection:
-            await inspect(connection)
+            await exercise(connection)
 
 
-@pytest.mark.requirement("R109", "R10")
+@pytest.mark.requirement("R10")
 @pytest.mark.parametrize("answers", ["auto", "sse"])
 async def test_integration_over_http_with_answers_that_stream_when_they_must_or_always(answers: str) -> None:
     with http_server("--answers", answers) as url, anyio.fail_after(BOUND):
         async with connect_mcp(url, name="s") as connection:
-            await inspect(connection)
+            await exercise(connection)
 
 
-@pytest.mark.requirement("R109", "R18")
 async def test_several_clients_see_the_same_tools_and_get_the_same_answers() -> None:
     command = echo()
     parameters = StdioServerParameters(command=command["command"], args=command["args"])
@@ -132,7 +131,7 @@ def test_each_module_of_the_designs_has_a_home(module: str, names: tuple[str, ..
     assert all(getattr(home, name) for name in names)
 
 
-async def inspect(connection: McpConnection) -> None:
+async def exercise(connection: McpConnection) -> None:
     """Do what one does with an inspector: list, call rightly, wrongly and what fails, watch the progress."""
     tools = await connection.list_tools()
     for one in tools:

@@ -8,12 +8,13 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.hub.fleet import BOUND, ToolServer, alive, echo, eventually, next_change, pid_of
+from tests.hub.fleet import BOUND, ToolServer, alive, echo, next_change, pid_of
 from tests.servers.fixtures import http_server
 from toolweave import (
     ConnectionState,
     DuplicateToolError,
     Hub,
+    McpConnection,
     ToolError,
     ToolRegistry,
     ToolResult,
@@ -120,14 +121,17 @@ async def test_a_process_that_died_makes_its_tools_unavailable_with_a_clear_erro
 
 @pytest.mark.requirement("D21")
 async def test_servers_that_came_up_before_another_failed_are_not_left_behind() -> None:
-    started = anyio.Event()
     servers = {"up": echo(), "down": {"command": "toolweave-test-no-such-program"}}
+    processes: dict[McpConnection, int] = {}
     with anyio.fail_after(BOUND):
         hub = Hub({"mcpServers": servers}, on_error="raise")
-        hub.subscribe(lambda _: started.set())
+        hub.on("state", lambda one, change: processes.setdefault(one, pid_of(one)) if change.state == "ready" else None)
         with pytest.raises(ExceptionGroup):
             await hub.open()
-        await eventually(lambda: not hub.clients)
+    ((up, pid),) = processes.items()
+    assert (up.name, up.state) == ("up", ConnectionState.CLOSED)
+    assert not alive(pid)
+    assert hub.clients == {}
 
 
 @pytest.mark.requirement("D28", "R34")

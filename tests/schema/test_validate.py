@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import logging
 import threading
@@ -467,23 +466,20 @@ def test_a_path_is_written_the_same_way_for_the_same_parts_only(parts: list[str 
     assert path_text([*parts, "x"]) != text
 
 
-@pytest.mark.data
 @pytest.mark.requirement("R47")
-def test_every_real_definition_compiles_or_is_refused_by_name(shared_data: Path) -> None:
+def test_every_real_definition_compiles_or_is_refused_by_name(definitions: list[dict[str, Any]]) -> None:
     compiled = refused = 0
-    with gzip.open(shared_data / "tools-dev.jsonl.gz", "rt", encoding="utf-8") as lines:
-        for line in lines:
-            definition = json.loads(line)
-            for schema in (definition["inputSchema"], definition["outputSchema"]):
-                if schema is None:
-                    continue
-                try:
-                    validator = Validator(schema)
-                except SchemaError:
-                    refused += 1
-                else:
-                    compiled += 1
-                    validator.problems({"no such property": 1})
+    for definition in definitions:
+        for schema in (definition["inputSchema"], definition["outputSchema"]):
+            if schema is None:
+                continue
+            try:
+                validator = Validator(schema)
+            except SchemaError:
+                refused += 1
+            else:
+                compiled += 1
+                validator.problems({"no such property": 1})
 
-    assert compiled > 5_600
+    assert compiled > 0.99 * len(definitions)
     assert refused < 50

@@ -15,6 +15,7 @@ import anyio
 from anyio.abc import SocketStream
 
 __all__ = [
+    "BOTH",
     "ENVELOPE",
     "Answer",
     "call",

@@ -6,15 +6,19 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
+from anyio.streams.buffered import BufferedByteReceiveStream
 
+from toolweave.errors import ToolError
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.tools import CallContext
 
-__all__ = ["program"]
+__all__ = ["http_program", "program"]
 
 
 def program(*, expose_errors: Any = None) -> McpServer:
@@ -51,6 +55,11 @@ def program(*, expose_errors: Any = None) -> McpServer:
         raise RuntimeError(text)
 
     @server.tool
+    async def refuse(text: str) -> str:
+        """Fail with a code."""
+        raise ToolError(text, code="DUPLICATE", kind="denied", data={"of": [1, None]}, retryable=True)
+
+    @server.tool
     async def grow(name: str) -> str:
         """Offer one more tool."""
 
@@ -67,7 +76,27 @@ def program(*, expose_errors: Any = None) -> McpServer:
         return [str(root.uri) for root in await ctx.list_roots()]
 
     _offer_slow(server)
+    _offer_endings(server)
     return server
+
+
+def _offer_endings(server: McpServer) -> None:
+    endings: dict[str, BaseException] = {
+        "exit": SystemExit(2),
+        "interrupt": KeyboardInterrupt(),
+        "generator": GeneratorExit(),
+        "base": BaseException("odd"),
+    }
+
+    @server.tool
+    def end_in_thread(how: str) -> None:
+        """Raise what ends programs."""
+        raise endings[how]
+
+    @server.tool
+    async def end_in_loop(how: str) -> None:
+        """Raise what ends programs."""
+        raise endings[how]
 
 
 def _offer_slow(server: McpServer) -> None:
@@ -92,7 +121,29 @@ def _offer_slow(server: McpServer) -> None:
         return "held"
 
 
+@asynccontextmanager
+async def http_program() -> AsyncGenerator[str]:
+    """Run the server over HTTP as a process of its own for the block; yield the URL of its endpoint."""
+    command = [sys.executable, "-m", "tests.serve.program", "--http"]
+    with anyio.fail_after(90):
+        async with await anyio.open_process(command, stderr=None) as process:
+            assert process.stdout is not None
+            try:
+                lines = BufferedByteReceiveStream(process.stdout)
+                yield (await lines.receive_until(b"\n", 1000)).decode() + "/mcp"
+                assert process.returncode is None
+            finally:
+                process.terminate()
+                with anyio.CancelScope(shield=True):
+                    await process.wait()
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--engine", default="auto", choices=("auto", "sdk"))
-    program().run_stdio(engine=parser.parse_args().engine)
+    parser.add_argument("--http", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.http:
+        program().run_http(port=0, on_started=lambda url: print(url, flush=True))
+    else:
+        program().run_stdio(engine=arguments.engine)

@@ -316,11 +316,29 @@ async def test_a_second_request_that_never_comes_whole_is_dropped_too() -> None:
 async def test_connections_are_bounded_and_the_server_recovers() -> None:
     limits = HttpLimits(connections=20, header_seconds=300, **HOUSEHOLD)
     async with served_http(doing_server(), limits=limits) as url:
-        async with slow_clients(url, 30, b""):
+        async with slow_clients(url, 30, b"POST /mcp HTTP/1.1\r\nHost"):
             answer = await call(url, "add", {"a": 1, "b": 2})
         await eventually(lambda: alive(url), 30)
 
     assert answer.status == 503
+
+
+async def test_idle_connections_keep_nobody_out_and_those_that_were_idle_for_longest_are_closed() -> None:
+    limits = HttpLimits(connections=20, header_seconds=300, **HOUSEHOLD)
+    async with (
+        served_http(doing_server(), limits=limits) as url,
+        slow_clients(url, 10, b""),
+        connected(url) as kept,
+    ):
+        empty = head(url, headers={**modern_headers("add"), "Connection": "keep-alive", "Content-Length": "0"})
+        await kept.send(empty)
+        assert b" 400 " in await kept.receive()  # it has asked something, and is idle since then only
+        async with slow_clients(url, 15, b""):
+            answers = [await call(url, "add", {"a": 1, "b": 2}) for _ in range(3)]
+            await kept.send(empty)
+            assert b" 400 " in await kept.receive()
+
+    assert [answer.status for answer in answers] == [200] * 3
 
 
 async def test_many_calls_at_once_are_all_answered() -> None:

@@ -10,14 +10,17 @@ import anyio
 import pytest
 
 from tests.serve.raw import LEGACY, MODERN, Json, Raw, raw_client
-from toolweave import RequestError
+from toolweave import RequestError, connect_mcp
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.serve.codes import CAPABILITIES, PROTOCOL_VERSION
 from toolweave.serve.duplex.conversation import Conversation
 from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.request import Method, Request
+from toolweave.testing import MemoryServer
 
 pytestmark = pytest.mark.anyio
+
+VERSIONS = [MODERN, "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
 EACH_ERA = pytest.mark.parametrize("version", [LEGACY, MODERN])
 
 
@@ -103,12 +106,12 @@ async def test_initialize_begins_the_handshake_era_and_an_envelope_is_refused_fr
 
 async def test_an_envelope_begins_the_stateless_era_and_initialize_is_refused_with_what_is_spoken() -> None:
     async with raw_client(serve(), MODERN) as raw:
-        assert (await raw.ask(raw.request("server/discover")))["result"]["supportedVersions"] == [MODERN]
+        assert (await raw.ask(raw.request("server/discover")))["result"]["supportedVersions"] == VERSIONS
         refused = await raw.ask({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "x"}})
         bare = await raw.ask({"jsonrpc": "2.0", "id": 2, "method": "server/discover"})
 
     assert refused["error"]["code"] == -32022
-    assert refused["error"]["data"] == {"supported": [MODERN], "requested": "x"}
+    assert refused["error"]["data"] == {"supported": VERSIONS, "requested": "x"}
     assert code_of(bare) == -32602
 
 
@@ -140,7 +143,7 @@ async def test_an_envelope_that_is_not_whole_is_refused_and_the_next_request_is_
 
     assert code_of(answer) == code
     if code == -32022:
-        assert answer["error"]["data"] == {"supported": [MODERN], "requested": meta[PROTOCOL_VERSION]}
+        assert answer["error"]["data"] == {"supported": VERSIONS, "requested": meta[PROTOCOL_VERSION]}
 
 
 async def test_before_initialize_only_ping_is_answered_and_an_unknown_method_is_called_so() -> None:
@@ -357,10 +360,45 @@ async def test_more_requests_at_once_than_the_bound_are_refused() -> None:
             for number in range(5):
                 await raw.send(raw.request("desk/wait", id=number))
             assert [(one["id"], one["error"]["code"]) for one in kept.written] == [(3, -32603), (4, -32603)]
+            assert kept.written[0]["error"]["data"] == {"retryable": True}
             desk.let_go.set()
             await conversation.drain()
 
     assert [one["id"] for one in kept.written[2:]] == [0, 1, 2]
+
+
+async def test_pings_are_answered_however_many_requests_run() -> None:
+    desk, kept = Desk(), Kept()
+    kept.open.set()
+    hello = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "raw", "version": "0"}}
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            endpoint = Endpoint({"name": "desk", "version": "1"}, features=[desk])
+            conversation = Conversation(endpoint, kept, tasks, max_requests=1)
+            raw = Raw(conversation.take, nothing)
+            await raw.send(raw.request("initialize", hello, id="hello"))
+            await raw.send(raw.request("desk/wait", id="waits"))
+            for number in range(3):
+                await raw.send(raw.request("ping", id=number))
+            await anyio.wait_all_tasks_blocked()
+            assert [(one["id"], one["result"]) for one in kept.written[1:]] == [(0, {}), (1, {}), (2, {})]
+            desk.let_go.set()
+            await conversation.drain()
+
+
+async def test_a_client_of_ours_reads_that_a_refusal_is_worth_another_try() -> None:
+    server = MemoryServer()
+
+    @server.tool
+    def work() -> str:
+        return "done"
+
+    server.fail_next("tools/call", "too many requests at once", code=-32603, data={"retryable": True})
+    async with connect_mcp(server) as connection:
+        error = (await (await connection.list_tools())["work"].execute({})).require_error()
+
+    assert (error.code, error.retryable) == (-32603, True)
+    assert len(server.calls) == 1
 
 
 @pytest.mark.parametrize("text", [b"no json", b'{"jsonrpc":"2.0","id":1,"method":"ping"}'])

@@ -194,9 +194,9 @@ async def test_whatever_is_doubtful_is_left_to_the_sdk(body: bytes) -> None:
 
 async def test_a_tool_that_mirrors_arguments_has_its_headers_checked() -> None:
     @tool(input_schema={"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}})
-    def place(region: str) -> str:
+    def place(arguments: dict[str, str]) -> str:
         """Say where."""
-        return region
+        return arguments["region"]
 
     async with served_http(create_mcp_server(name="s", version="1", tools=[place])) as url:
         missing = await call(url, "place", {"region": "eu"})
@@ -218,7 +218,8 @@ async def test_one_endpoint_serves_every_revision(version: str) -> None:
 
 @pytest.mark.requirement("C21")
 async def test_a_stateless_endpoint_gives_handshake_era_clients_no_session() -> None:
-    body = json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": GOOD["params"]}).encode()
+    params = {"name": "add", "arguments": {"a": 1, "b": 2}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}).encode()
     async with (
         served_http(doing_server(), stateless=True) as first,
         served_http(doing_server(), stateless=True) as other,

@@ -176,6 +176,12 @@ async def test_both_ways_and_both_eras_see_one_principal_and_never_the_token(lan
         lambda: JwtAuth(issuer=ISSUER, audience="x", key="k", algorithms=[]),
         lambda: JwtAuth(issuer=ISSUER, audience="x", jwks_url="http://login.example/keys"),
         lambda: JwtAuth(issuer=ISSUER, audience="x", jwks_url="file:///etc/passwd"),
+        lambda: JwtAuth(issuer=ISSUER, audience="x", jwks_url="http://127.0.0.1.evil.example/keys"),
+        lambda: JwtAuth(issuer=ISSUER, audience="x", jwks_url="http://localhost.evil.example/keys"),
+        lambda: JwtAuth(issuer=ISSUER, audience="x", jwks_url="http://localhost@evil.example/keys"),
+        lambda: JwtAuth(issuer=ISSUER, audience="x", jwks_url="https://login.example@evil.example/keys"),
+        lambda: JwtAuth(issuer=ISSUER, audience="x", jwks_url="http://[::1/keys"),
+        lambda: JwtAuth(issuer=ISSUER, audience="x", key="k" * 31, algorithms=["HS256"]),
     ],
 )
 async def test_an_authorization_that_cannot_work_is_refused(make: Any) -> None:

@@ -155,14 +155,16 @@ async def running(app: Any) -> AsyncGenerator[str]:
         server.should_exit = True
 
 
-async def test_a_request_without_the_lifespan_says_what_is_missing() -> None:
-    app = doing_server().asgi_app()
+async def test_a_request_without_the_lifespan_says_what_is_missing(caplog: pytest.LogCaptureFixture) -> None:
+    inner = doing_server().asgi_app()
+    outer = Starlette(routes=[Mount("/tools", app=inner)])  # which enters no lifespan of ours
 
-    async def nothing(*_: Any) -> Any:
-        raise AssertionError
+    async with running(outer) as url:
+        answer = await exchange(f"{url}/tools/mcp", headers=modern_headers("add"), body=call_body("add"))
 
-    with pytest.raises(RuntimeError, match=r"mcp_app\.lifespan\(\)"):
-        await app({"type": "http", "method": "GET", "path": "/mcp", "headers": []}, nothing, nothing)
+    assert answer.status == 500
+    assert b"mcp_app.lifespan()" in answer.body
+    assert "mcp_app.lifespan()" in caplog.text
 
 
 async def test_an_app_can_be_entered_again_but_not_twice_at_once() -> None:

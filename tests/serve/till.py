@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -84,6 +84,10 @@ class Jobs:
             raise StoreError("the queue cannot be reached")
         self.jobs.append(job)
         return True
+
+    async def waiting(self, topic: str, keys: Sequence[str]) -> Sequence[str]:
+        """Return the keys of jobs that nobody has taken."""
+        return [job.key for job in self.jobs if job.topic == topic and job.key in keys]
 
     async def work(
         self, handlers: Mapping[str, Handler], *, concurrency: int = 10, started: Callable[[], None] | None = None

@@ -108,3 +108,14 @@ def test_the_page_has_ratios_only() -> None:
 
     assert "| stdio, 100 B, 1 caller | 1.50 |" in text
     assert "123" not in text
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("redis_url")
+def test_a_durable_run_is_measured_in_units_of_docket() -> None:
+    done = bench("durable")
+
+    rows = {row["contender"]: row for row in json.loads(done.stdout)["figures"]}
+    assert set(rows) == {"docket", "toolweave"}, done.stderr.decode()
+    assert rows["docket"]["cpu_ratio"] == 1.0
+    assert b"Redis commands" in done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import inspect
 import logging
 import subprocess
 import sys
@@ -478,3 +479,36 @@ def test_a_function_without_a_docstring_has_no_description_of_anybody_elses() ->
         return a
 
     assert [tool(one, name="a").description for one in (silent, functools.partial(silent, 1))] == ["", ""]
+
+
+def test_what_python_says_of_its_own_objects_is_no_description(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent:
+        def __call__(self, a: int) -> int:
+            return a
+
+    class Telling(Silent):
+        """Tells."""
+
+    class Made:
+        def __init__(self, a: int) -> None:
+            self.a = a
+
+    def silent(a: int, b: int) -> int:
+        return a + b
+
+    def telling(a: int, b: int) -> int:
+        """Adds."""
+        return a + b
+
+    def described() -> list[str]:
+        partials = [functools.partial(silent, 1), functools.partial(telling, 1), functools.partial(Silent())]
+        return [tool(one, name="a").description for one in (Silent(), Telling(), Made, *partials)]
+
+    assert described() == ["", "Tells.", "", "", "Adds.", ""]
+    real = inspect.isroutine
+
+    def isroutine(one: object) -> bool:
+        return isinstance(one, functools.partial) or real(one)
+
+    monkeypatch.setattr(inspect, "isroutine", isroutine)
+    assert described() == ["", "Tells.", "", "", "Adds.", ""]  # as on Python 3.14, where a partial is a descriptor

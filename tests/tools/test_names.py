@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import random
 import re
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -182,19 +180,16 @@ def test_any_name_at_all_has_a_legal_wire_name(name: str, tools: Sequence[ToolNa
     assert LEGAL.match(NameMap(tools).wire(name))
 
 
-@pytest.mark.data
 @pytest.mark.requirement("C1")
-def test_every_real_tool_has_a_wire_name_of_its_own(shared_data: Path) -> None:
+def test_every_real_tool_has_a_wire_name_of_its_own(definitions: list[dict[str, Any]]) -> None:
     tools: dict[str, ToolName] = {}
-    with gzip.open(shared_data / "tools-dev.jsonl.gz", "rt", encoding="utf-8") as lines:
-        for line in lines:
-            definition = json.loads(line)
-            exposed = expose(definition["server"], definition["name"])
-            tools.setdefault(exposed, ToolName(definition["server"], definition["name"], exposed))
+    for definition in definitions:
+        exposed = expose(definition["server"], definition["name"])
+        tools.setdefault(exposed, ToolName(definition["server"], definition["name"], exposed))
 
     names = NameMap(tools.values())
 
-    assert len(names) == len(tools) > 5_000
+    assert len(names) == len(tools) > 0.85 * len(definitions)
     for exposed in tools:
         assert LEGAL.match(names.wire(exposed))
         assert names.exposed(names.wire(exposed)) == exposed

@@ -283,3 +283,21 @@ def test_a_method_without_its_object_is_refused() -> None:
 def test_a_tool_is_no_name() -> None:
     with pytest.raises(TypeError, match="name='greet'"):
         tool("greet")  # type: ignore[call-overload]  # as another framework has it
+
+
+@pytest.mark.requirement("R96")
+@pytest.mark.parametrize("which", ["input_schema", "output_schema"])
+async def test_a_schema_that_is_none_is_refused_when_its_tool_is_registered(which: str) -> None:
+    def f(arguments: dict[str, Any]) -> str:
+        return "ok"
+
+    good: dict[str, Any] = {"type": "object"}
+    schemas: dict[str, Any] = {"input_schema": good, which: {**good, "properties": {"a": {"type": "nonsense"}}}}
+    registry = ToolRegistry()
+    with pytest.raises(SchemaError, match=r"tool 'f': (in|out)putSchema") as caught:
+        registry.add(tool(f, **schemas))
+    assert caught.value.pointer.startswith("/properties/a")
+    with pytest.raises(SchemaError, match="must have type 'object'"):
+        registry.add(tool(f, input_schema={"type": "nonsense"}))
+    assert len(registry) == 0
+    registry.add(tool(f, input_schema=good, output_schema=good))

@@ -10,6 +10,8 @@ from importlib.metadata import version
 import pytest
 
 import toolweave
+import toolweave.config
+import toolweave.connect
 
 
 def test_every_public_name_is_there_and_found_in_the_room_it_comes_from() -> None:
@@ -34,3 +36,14 @@ def test_a_name_is_looked_up_once() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
 
     assert done.stdout.strip() == "True"
+
+
+@pytest.mark.requirement("R1")
+def test_what_a_connection_takes_and_returns_can_be_named() -> None:
+    for name in ("McpConfig", "McpStdioConfig", "McpHttpConfig"):
+        assert getattr(toolweave, name) is getattr(toolweave.config, name)
+    for name in ("Completion", "PromptMessage", "PromptResult", "ResourceTemplate"):
+        assert getattr(toolweave, name) is getattr(toolweave.connect, name)
+    for name in ("Prompt", "PromptArgument", "Resource"):  # at the top a prompt is what is sent
+        assert name in toolweave.connect.__all__
+        assert getattr(toolweave.connect, name).__module__ == "toolweave.connect.offers"

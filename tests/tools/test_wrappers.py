@@ -16,6 +16,7 @@ from toolweave import (
     DuplicateToolError,
     ErrorKind,
     TextContent,
+    Tool,
     ToolCall,
     ToolError,
     ToolRegistry,
@@ -350,3 +351,38 @@ async def test_uses_of_an_old_name_are_counted_behind_wrappers_too(wrap: Callabl
 
     assert result.text == "1"
     assert registry.aliases["say_hello"].uses == 1
+
+
+@pytest.mark.requirement("C1", "C20")
+async def test_a_name_stays_with_its_tool_in_toolsets_that_are_joined() -> None:
+    first, second = ToolRegistry(), ToolRegistry([tool(lambda: "second", name="pay")])
+    both = combined(first, second)
+    held = tools_of(both)["pay"]
+    first.add(tool(lambda: "first", name="pay"))
+    assert [spec.name for spec in both.snapshot()] == ["pay_2", "pay"]
+    assert [(await held.execute()).text, (await tools_of(both)["pay_2"].execute()).text] == ["second", "first"]
+    second.remove("pay")
+    assert [spec.name for spec in both.snapshot()] == ["pay_2"]
+    assert (await held.execute()).require_error().kind is ErrorKind.NOT_FOUND
+
+
+@pytest.mark.requirement("C1")
+async def test_a_tool_that_is_held_never_becomes_another_one() -> None:
+    registry = ToolRegistry([Tool(ToolSpec(name="pay", server="bank"), ToolRegistry())])
+    held = registry.list()["pay"]
+    asked = Tool(held.spec, registry)
+    registry.remove("pay")
+    registry.add(Tool(ToolSpec(name="pay", server="evil"), ToolRegistry([tool(lambda: "evil", name="pay")])))
+    refused = (await asked.execute()).require_error()
+    assert refused.kind is ErrorKind.NOT_FOUND
+    assert "from server 'bank'> is gone" in refused.message
+
+
+async def test_definitions_that_did_not_change_stay_the_same_objects_in_every_wrapper() -> None:
+    registry = ToolRegistry([tool(lambda: "a", name="a"), tool(lambda: "b", name="b")])
+    views = [prefixed(registry, "p"), renamed(registry, {"a": "b"}), enhanced(registry, lambda _: {"type": "object"})]
+    views.append(combined(registry, prefixed(registry, "")))
+    before = [[spec for spec in view.snapshot() if spec.original_name == "a"] for view in views]
+    registry.add(tool(lambda: "c", name="c"))
+    after = [[spec for spec in view.snapshot() if spec.original_name == "a"] for view in views]
+    assert [[id(spec) for spec in specs] for specs in before] == [[id(spec) for spec in specs] for specs in after]

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
         ToolFinished,
         ToolProgress,
         ToolStarted,
+        TurnRestarted,
         UsageReported,
     )
+    from toolweave.agent.history import History, trim_history
     from toolweave.agent.journal import Journal
     from toolweave.agent.limits import Limits
     from toolweave.agent.once import generate, stream
@@ -63,6 +65,7 @@ __all__ = [
     "Deferred",
     "Durable",
     "Event",
+    "History",
     "Journal",
     "Limits",
     "ModelFailed",
@@ -88,6 +91,7 @@ __all__ = [
     "ToolFinished",
     "ToolProgress",
     "ToolStarted",
+    "TurnRestarted",
     "UsageReported",
     "current_run",
     "generate",
@@ -98,6 +102,7 @@ __all__ = [
     "run_tree",
     "spawn_tools",
     "stream",
+    "trim_history",
     "work_runs",
 ]
 
@@ -106,6 +111,7 @@ _MODULES = {
     "approval": ("Approval", "Confirm"),
     "deferred": ("Deferred",),
     "durable": ("Durable", "OnUnknown"),
+    "history": ("History", "trim_history"),
     "journal": ("Journal",),
     "limits": ("Limits",),
     "once": ("generate", "stream"),

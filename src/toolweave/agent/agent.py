@@ -15,6 +15,7 @@ from typing import Any, Literal, Self, cast
 from toolweave.agent.approval import Allowed, Confirm, checked_confirm
 from toolweave.agent.drive import Host, Job
 from toolweave.agent.durable import Durable, OnUnknown
+from toolweave.agent.history import History
 from toolweave.agent.journal import NO_JOURNAL, Journal
 from toolweave.agent.keys import run_id_of
 from toolweave.agent.limits import Limits
@@ -60,6 +61,7 @@ class Agent(Submits):
             and their content too. See `add_mcp_servers`.
         store: Keeps runs and conversations beyond this process; by default they are kept in memory.
         backend: A store with a queue: what is submitted or spawned is done by workers (`work_runs`).
+        on_unknown: What is done about calls of resumed runs whose outcome nobody knows; see `resume`.
         max_steps: Turns of the model in one run.
         confirm: Which tool calls a person has to allow (`run.approve`): `"always"`, `"never"`, `"destructive"` or a
             function of the call and the tool; never by default.
@@ -70,6 +72,9 @@ class Agent(Submits):
         settings: How the model is to answer.
         result_policy: How much of a tool's result the model reads.
         defer_tools: Tokens of tool definitions from which on the model searches them; None always shows all of them.
+        history: What the model is shown of a conversation: a function, async or not, that is given its messages
+            before each turn and returns those to send. The conversation itself stays whole. Without one, and after
+            one, a conversation that is too long for the model is cut to its newest part (`trim_history`).
 
     Attributes:
         name: Its name.
@@ -95,6 +100,7 @@ class Agent(Submits):
         mcp_servers: Any = None,  # a mapping; where configs are known, whatever holds some
         store: Store | None = None,
         backend: WorkBackend | None = None,
+        on_unknown: OnUnknown = "error",
         max_steps: int = 20,
         confirm: Confirm | None = None,
         on_transport_error: Literal["result", "raise"] = "result",
@@ -104,11 +110,13 @@ class Agent(Submits):
         settings: ModelSettings | None = None,
         result_policy: ResultPolicy | None = None,
         defer_tools: int | None = 10_000,
+        history: History | None = None,
     ) -> None:
         self.name = name
         self.description = description
         self.tools = AgentTools(tools)
-        self.durable = durable_in(name, store, backend)
+        self.durable = durable_in(name, store, backend, on_unknown)
+        self._on_unknown: OnUnknown = on_unknown
         limits, policy = limits or Limits(), result_policy or ResultPolicy()
         self._host = Host(
             name=name,
@@ -134,6 +142,7 @@ class Agent(Submits):
             errors={},
             durable=self.durable is not None,
             defer_tokens=defer_tools,
+            history=history,
         )
         self._entered: list[Period] = []
         if mcp_servers is not None:
@@ -151,7 +160,8 @@ class Agent(Submits):
 
     def keep_in(self, backend: WorkBackend) -> None:
         """Keep what it keeps there from now on, as with `Agent(backend=)`; for an agent that keeps nothing yet."""
-        self.durable = Durable(backend.store, agent=self.name, queue=backend.queue)
+        self.durable = durable_in(self.name, None, backend, self._on_unknown)
+        assert self.durable is not None  # there is a backend
         self._host.durable, self._host.conversations = True, self.durable.conversations
 
     @property
@@ -250,7 +260,8 @@ class Agent(Submits):
             attended: Whether anybody is there to allow calls; None is as it began.
             output_type: The type of the prompt that it began with; without it the answer is checked the same, and JSON.
             on_unknown: What is done about calls whose outcome nobody knows: `"error"` tells the model so, `"ask"` asks
-                a person whether to make them again, `"rerun"` does so; `"error"` by default.
+                a person whether to make them again, `"rerun"` does so; by default what the run was submitted with, else
+                what the agent was made with.
 
         Raises:
             RunError: The store knows no such run, or it is another agent's.

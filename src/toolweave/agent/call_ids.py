@@ -7,10 +7,10 @@ them the same id.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from toolweave.models.messages import AssistantMessage, Message, ToolCallPart
+from toolweave.models.messages import AssistantMessage, ToolCallPart
 
 __all__ = ["CallIds"]
 
@@ -19,12 +19,12 @@ class CallIds:
     """The ids of the calls of one turn; one that is free stays as it is.
 
     Args:
-        before: The conversation up to the turn.
+        taken: The ids of the conversation up to the turn.
     """
 
-    def __init__(self, before: Iterable[Message]) -> None:
-        said = (one for one in before if isinstance(one, AssistantMessage))
-        self._used = {call.id for one in said for call in one.tool_calls}
+    def __init__(self, taken: AbstractSet[str]) -> None:
+        self._taken = taken  # not copied: a long run would pay for that at each of its turns
+        self._used: set[str] = set()
         self._begun: defaultdict[str, deque[str]] = defaultdict(deque)
 
     def begin(self, given: str) -> str:
@@ -50,7 +50,7 @@ class CallIds:
 
     def _free(self, given: str) -> str:
         found, number = given, 1
-        while not found or found in self._used:
+        while not found or found in self._used or found in self._taken:
             number += 1
             found = f"{given or 'call'}_{number}"
         self._used.add(found)

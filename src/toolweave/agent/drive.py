@@ -16,17 +16,30 @@ from toolweave.agent import events
 from toolweave.agent.approval import Allowed, Approvals, Confirm
 from toolweave.agent.deferred import Deferred
 from toolweave.agent.events import Event, RunResult, RunStatus, StopReason
+from toolweave.agent.history import History
 from toolweave.agent.journal import Journal, OpenJournal, RunStart
 from toolweave.agent.output import Output
 from toolweave.agent.owner import Owner, Period, Source
 from toolweave.agent.sessions import Conversations, Room, Rooms, continued
 from toolweave.agent.sizes import ResultPolicy
-from toolweave.agent.step import AskModel, Finish, Offer, Rules, RunTools, State, closed, next_step, outcomes_of
+from toolweave.agent.step import (
+    AskModel,
+    Finish,
+    Offer,
+    Rules,
+    RunTools,
+    State,
+    closed,
+    is_wasted,
+    next_step,
+    note_failures,
+    outcomes_of,
+)
 from toolweave.agent.toolbox import AgentTools, Together
 from toolweave.agent.turn import Slots, Turn
-from toolweave.errors import ModelError, RunError, StoreError, ToolExecutionError
+from toolweave.errors import ConfigError, ModelError, RunError, StoreError, ToolExecutionError
 from toolweave.models.base import Model, Usage
-from toolweave.models.messages import AssistantMessage, Message, ToolMessage
+from toolweave.models.messages import AssistantMessage, Message, TextPart, ToolMessage
 from toolweave.tools.call import IDEMPOTENCY_KEY, NO_CONTEXT, CallContext
 
 __all__ = ["Driven", "Driver", "Host", "Job"]
@@ -54,6 +67,7 @@ class Host:
         errors: What could not be opened, by name.
         durable: Whether its runs outlive their process.
         defer_tokens: Tokens of definitions from which on tools are searched for; None shows all of them.
+        history: What the model is shown of a conversation; None is all of it.
     """
 
     name: str
@@ -73,6 +87,7 @@ class Host:
     errors: dict[str, Exception]
     durable: bool
     defer_tokens: int | None
+    history: History | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +138,11 @@ class Driven(Protocol):
         """Whether somebody asked it to end."""
         ...
 
+    @property
+    def priced(self) -> bool:
+        """Whether it or a run above it has a bound on the cost."""
+        ...
+
     def cancel(self) -> None:
         """End it."""
         ...
@@ -150,6 +170,8 @@ class Driver:
         self._ctx = job.ctx
         self._run = run
         self._state: State | None = None
+        self._asking: Turn | None = None
+        self._began_with = 0
 
     async def drive(self, room: Room, period: Period) -> RunResult:
         """Run to the end; what ends it is in the result, cancellation propagates."""
@@ -171,7 +193,9 @@ class Driver:
         """Return what came of the run so far, if this is its end."""
         state = self._state
         messages = () if state is None else tuple(state.messages)
-        spoken = [one for one in messages if isinstance(one, AssistantMessage)] if state and state.steps else []
+        # before its first turn a run has said nothing: what stands there is of the session's runs before it
+        begun = self._began_with if state is not None else 0
+        spoken = [one for one in messages[begun:] if isinstance(one, AssistantMessage)]
         return RunResult(
             run_id=self._run.id,
             text=spoken[-1].text if spoken else "",
@@ -183,6 +207,7 @@ class Driver:
             status=_STATUS.get(reason, "stopped"),
             error=error,
             pending=() if finish is None else finish.pending,
+            stop_detail=None if finish is None else finish.detail,
         )
 
     async def _work(self, room: Room, period: Period, journal: Journal) -> RunResult:
@@ -191,8 +216,9 @@ class Driver:
         try:
             await self._open(period, extra)
             state = await self._begin(journal)
+            self._asking = self._turn(room, journal, state)
             with anyio.move_on_after(self._rules.limits.seconds) as clock:
-                finish = await self._loop(state, self._turn(room, journal, state), period)
+                finish = await self._loop(state, self._asking, period)
             if clock.cancelled_caught:
                 finish = Finish(reason="time_limit")
         except ModelError as exc:
@@ -207,7 +233,8 @@ class Driver:
             try:
                 await self._kept(result, journal)
             finally:
-                await period.release(extra)
+                if extra:
+                    await period.release(extra)
         return result
 
     async def _open(self, period: Period, extra: Sequence[Source] = ()) -> None:
@@ -238,10 +265,12 @@ class Driver:
             )
         )
         self._restore(start)
-        host.allowed.restore(await journal.allowed())
+        if host.confirm != "never":  # else nobody is asked
+            host.allowed.restore(await journal.allowed())
         if not start.messages:
             raise ValueError("there is nothing to answer; send a message")
         self._state = State(messages=list(start.messages))
+        self._began_with = len(start.messages)
         run.emit(events.RunStarted(run_id=run.id, step=0, agent=host.name, session=session, parent_id=start.parent_id))
         return self._state
 
@@ -282,6 +311,8 @@ class Driver:
             below=state.below,
             raises=host.raises,
             keyed=self.durable,
+            priced=self._run.priced,
+            history=host.history,
         )
 
     async def _loop(self, state: State, turn: Turn, period: Period) -> Finish:
@@ -299,6 +330,7 @@ class Driver:
                     state.tool_calls += sum(map(len, tools.groups))
                     await turn.run(self.step, tools.groups, offer, state.results)
                     calls = cast("AssistantMessage", state.messages[-1]).tool_calls
+                    note_failures(state, [call for call in calls if call.id in state.results])
                     if len(state.results) == len(calls):
                         state.messages.append(ToolMessage(outcomes=outcomes_of(state, calls)))
                         if isinstance(turn.tools, Deferred):  # what was replayed did not pass it
@@ -321,20 +353,46 @@ class Driver:
 
     async def _ask(self, state: State, turn: Turn, ask: AskModel) -> None:
         state.messages += ask.added
-        state.repairs += bool(ask.added)
+        state.repairs += ask.repair
         self.step = state.steps + 1
+        fresh = state.steps >= self._recorded
+        if fresh:
+            self._check_cost(state)  # runs below this one may have had no price
         finished = await turn.ask(self.step, ask.request)
         state.steps = self.step
-        state.stop = finished.stop_reason
+        state.stop, state.detail = finished.stop_reason, finished.stop_detail
+        state.wasted = state.wasted + 1 if is_wasted(finished.message, finished.stop_reason) else 0
         state.usage = state.usage + finished.usage
         state.messages.append(finished.message)
         state.results = {}
         reported = events.UsageReported(run_id=self._run.id, step=self.step, usage=finished.usage, total=state.total)
         self._run.emit(reported)
+        if fresh:
+            self._check_cost(state, finished.usage)
+
+    def _check_cost(self, state: State, turn: Usage | None = None) -> None:
+        """Refuse to go on where a bound on the cost cannot be kept.
+
+        Raises:
+            ConfigError: What was used has no known cost.
+        """
+        most, total = self._rules.limits.cost, state.total
+        told = turn is None or turn.cost is not None  # one that tells no tokens either has not cost nothing
+        if most is None or (told and (total.cost is not None or not total.tokens)):
+            return
+        raise ConfigError(
+            f"agent {self._host.name!r}: Limits(cost={most:g}) cannot be kept, since what model "
+            f"{self._host.model.name!r} or an agent below costs is not known: give the model a price "
+            "(price=Price(input=..., output=...)), install `toolweave[prices]`, or leave the limit out",
+            field="limits.cost",
+        )
 
     def _closed(self, finish: Finish, error: Exception | None) -> RunResult:
-        if self._state is not None:
-            closed(self._state, _UNDONE, finish.pending)
+        state, text = self._state, "".join(self._asking.partial) if self._asking is not None else ""
+        if state is not None:
+            closed(state, _UNDONE, finish.pending)
+            if text and error is None:  # what was said before somebody, or the clock, ended it
+                state.messages.append(AssistantMessage(parts=(TextPart(text=text),)))
         return self.result(finish.reason, finish, error=error)
 
     async def _kept(self, result: RunResult, journal: Journal) -> None:
@@ -347,7 +405,7 @@ class Driver:
             return
         session = self._job.session
         with anyio.move_on_after(_SAVE_SECONDS, shield=True) as patience:
-            if session is not None and result.steps:
+            if session is not None and (result.steps or result.text):
                 await self._host.conversations.save(session, result.messages)
             await journal.finished(result)
         if patience.cancelled_caught:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from copy import copy
 from dataclasses import replace
 from itertools import count
 from typing import Any, Literal, TypeAlias
@@ -22,16 +23,22 @@ from toolweave.agent.records import (
     APPROVALS,
     CONVERSATIONS,
     JOURNAL,
+    RUNS,
+    STARTS,
     RunRecord,
     common,
     conversation,
     conversation_form,
     conversation_key,
     create,
+    ended_signal,
     every,
     read_record,
     read_start,
+    record_change,
+    record_of,
     spoken_in,
+    start_of,
     write_record,
 )
 from toolweave.errors import RunError
@@ -47,12 +54,12 @@ from toolweave.models.journal_form import (
     usage_to_json,
 )
 from toolweave.models.messages import Message, ToolCallPart, UserMessage
-from toolweave.state import Document, Store
+from toolweave.state import Change, Document, Put, Store
 from toolweave.tools.call import RESUMABLE
 from toolweave.tools.spec import ToolSpec
 from toolweave.work import WorkQueue
 
-__all__ = ["Durable", "OnUnknown", "StoreConversations", "StoreJournal", "same_request"]
+__all__ = ["WORKER_LEASE_SECONDS", "Durable", "OnUnknown", "StoreConversations", "StoreJournal", "same_request"]
 
 OnUnknown: TypeAlias = Literal["error", "ask", "rerun"]
 """What is done about a call that had begun when its process died, and that may not be made twice.
@@ -61,6 +68,8 @@ OnUnknown: TypeAlias = Literal["error", "ask", "rerun"]
 model reads that when the answer is no; `"rerun"`: it is made again.
 """
 
+WORKER_LEASE_SECONDS = 5.0
+"""Seconds of the lease of a run that workers may take over; a worker that does not renew it in time loses the run."""
 KEEP_SECONDS = 30 * 86_400.0
 """How long runs are kept after they were last written to; conversations are kept for good."""
 
@@ -77,6 +86,10 @@ class Durable:
         sleep: Waits between the renewals of that, and between looks at what another process does.
         keep_seconds: How long runs are kept.
         queue: Where runs are submitted for workers to do; without one what is spawned runs in this process.
+
+    Attributes:
+        cleared: Returns what is to be changed together with the end of a run, by its id.
+        known: The record of the one run that this is for and how it begins, as they were just read.
     """
 
     def __init__(
@@ -98,13 +111,27 @@ class Durable:
         self.clock = clock
         self.keep_seconds = keep_seconds
         self.conversations = StoreConversations(store, agent)
-        self._lease_seconds = lease_seconds
+        self.cleared: Callable[[str], Sequence[Change]] = _nothing_more
+        self.lease_seconds = lease_seconds
+        self.known: tuple[Document, Document | None] | None = None
         self.sleep = sleep
 
     def journal(self, run_id: str, *, on_unknown: OnUnknown | None = None) -> StoreJournal:
         """Return the journal of a run, new or not."""
-        lease = Lease(self.store, run_id, seconds=self._lease_seconds, sleep=self.sleep)
-        return StoreJournal(self, run_id, lease, on_unknown=on_unknown or self.on_unknown)
+        lease = Lease(self.store, run_id, seconds=self.lease_seconds, sleep=self.sleep)
+        return StoreJournal(self, run_id, lease, on_unknown=on_unknown)
+
+    def with_unknown(self, on_unknown: OnUnknown | None) -> Durable:
+        """Return the same with another answer to calls whose outcome nobody knows; None keeps this one's."""
+        other = copy(self)
+        other.on_unknown = on_unknown or self.on_unknown
+        return other
+
+    def knowing(self, found: Document, start: Document | None) -> Durable:
+        """Return the same for one run, of which the record and how it begins were just read."""
+        other = copy(self)
+        other.known = (found, start)
+        return other
 
     async def allowed(self) -> frozenset[str]:
         """Return the `definition_digest`s of the tools that were allowed for good."""
@@ -147,13 +174,20 @@ class StoreJournal:
     An entry is written once: of two processes that both believe they run the run, one fails.
     """
 
-    def __init__(self, durable: Durable, run_id: str, lease: Lease, *, on_unknown: OnUnknown) -> None:
+    def __init__(self, durable: Durable, run_id: str, lease: Lease, *, on_unknown: OnUnknown | None) -> None:
         self._durable = durable
         self._store = durable.store
         self._run_id = run_id
         self._lease = lease
-        self._on_unknown: OnUnknown = on_unknown
+        self._asked: OnUnknown | None = on_unknown
+        self._on_unknown: OnUnknown = on_unknown or durable.on_unknown
         self._record: RunRecord | None = None
+        self._begun: RunRecord | None = None  # with the lease, in one step
+        self._known = durable.known
+        self._start: Document | None = None
+        self._is_new = False
+        self._session: str | None = None
+        self._unwritten: Put | None = None
         self._entries: dict[str, Document] = {}
 
     def held(self, cancel: Callable[[], None]) -> AbstractAsyncContextManager[None]:
@@ -167,16 +201,25 @@ class StoreJournal:
             RunError: Another process began it at the same time, it is not complete in the store any more, or it began
                 with something else than what is sent now.
         """
-        record = await read_record(self._store, self._run_id)
-        now, ttl = self._durable.clock(), self._durable.keep_seconds
+        record, ttl = self._begun, self._durable.keep_seconds
+        if record is None and not self._is_new:
+            record = await read_record(self._store, self._run_id)
+        now = self._durable.clock()
         if record is None:
             self._record = self._unless_taken(await create(self._store, start, status="running", now=now, ttl=ttl))
             return start
-        began = await read_start(self._store, record)
+        self._session = record.session
+        began = (
+            await start_of(self._store, record, self._start) if self._start else await read_start(self._store, record)
+        )
         if not same_request(start, began):
             raise RunError(
                 "began with something else; its id, or its key, is taken", run_id=self._run_id, reason="error"
             )
+        self._on_unknown = self._asked or began.on_unknown or self._durable.on_unknown
+        if self._begun is not None:  # for the first time, so nothing is written of it
+            self._record = record
+            return began
         self._entries = {found.key: found async for found in every(self._store, JOURNAL, f"{self._run_id}/")}
         again = replace(record, status="running", changed_at=now, attempts=record.attempts + 1)
         self._record = self._unless_taken(await write_record(self._store, again, ttl=ttl))
@@ -191,7 +234,11 @@ class StoreJournal:
 
     async def turn_finished(self, step: int, turn: Finished) -> None:
         """Record a turn."""
-        await self._write(self._turn_key(step), turn_to_json(turn))
+        key, value = self._turn_key(step), turn_to_json(turn)
+        if turn.message.tool_calls or self._session is not None or key in self._entries:
+            await self._write(key, value)
+        else:  # nothing comes of it but the end of the run: they are written together
+            self._unwritten = Put(collection=JOURNAL, key=key, value=value, ttl=self._durable.keep_seconds, expect=0)
 
     async def allowed(self) -> frozenset[str]:
         """Return the tools that were allowed to the agent for good."""
@@ -237,12 +284,24 @@ class StoreJournal:
         """Record how the run ended."""
         if self._record is None:
             return
-        record = self._record.ended(result, self._durable.clock())
-        self._record = self._unless_taken(await write_record(self._store, record, ttl=self._durable.keep_seconds))
+        record, ttl = self._record.ended(result, self._durable.clock()), self._durable.keep_seconds
+        turn = [] if self._unwritten is None else [self._unwritten]
+        changes = [record_change(record, ttl=ttl), *turn, *self._durable.cleared(self._run_id)]
+        revisions = await self._lease.give_back_with(changes, tell=ended_signal(self._run_id))
+        if revisions is not None:
+            self._unwritten = None
+            self._record = replace(record, revision=revisions[0])
+            return
+        await self._write_rest()
+        written = await write_record(self._store, record, ttl=ttl)
+        if written is None and await self._is_gone(RUNS, self._run_id):
+            written = await write_record(self._store, replace(record, revision=0), ttl=ttl)
+        self._record = self._unless_taken(written)
 
     @asynccontextmanager
     async def _held(self, cancel: Callable[[], None]) -> AsyncGenerator[None, None]:
-        await self._lease.take()
+        if not await self._begun_at_once():
+            await self._lease.take()
         try:
             async with self._lease.kept(cancel):
                 yield
@@ -252,11 +311,38 @@ class StoreJournal:
         if self._lease.lost:
             raise self._taken()
 
+    async def _begun_at_once(self) -> bool:
+        """Take the lease of a run that waits for its first worker, and record that it goes on, in one step."""
+        known, self._known = self._known, None
+        found, start = known or await self._store.read([(RUNS, self._run_id), (STARTS, self._run_id)])
+        record = None if found is None else record_of(found)
+        self._is_new = record is None
+        if record is None or start is None or record.status != "pending" or record.attempts:
+            return False
+        now, ttl = self._durable.clock(), self._durable.keep_seconds
+        begun = replace(record, status="running", changed_at=now, attempts=1)
+        revisions = await self._lease.take_with([record_change(begun, ttl=ttl)])
+        if revisions is not None:
+            self._begun, self._start = replace(begun, revision=revisions[0]), start
+        return revisions is not None
+
+    async def _write_rest(self) -> None:
+        rest, self._unwritten = self._unwritten, None
+        if rest is not None:
+            await self._write(rest.key, rest.value)
+
     async def _write(self, key: str, value: Any) -> None:
+        await self._write_rest()
         old = self._entries.get(key)
         ttl = self._durable.keep_seconds
         revision = await self._store.put(JOURNAL, key, value, ttl=ttl, expect=0 if old is None else old.revision)
+        if revision is None and old is not None and await self._is_gone(JOURNAL, key):
+            revision = await self._store.put(JOURNAL, key, value, ttl=ttl, expect=0)
         self._entries[key] = Document(key=key, value=value, revision=self._unless_taken(revision))
+
+    async def _is_gone(self, collection: str, key: str) -> bool:
+        """Whether what this run wrote has passed its time, as when a clock is set, and nobody else has the run."""
+        return await self._store.get(collection, key) is None and await self._lease.is_ours()
 
     def _turn_key(self, step: int) -> str:
         return f"{self._run_id}/{step:06}/turn"
@@ -280,6 +366,10 @@ def _may_be_made_twice(tool: ToolSpec) -> bool:
     """Whether a call of the tool may be made again without harm, by what it says of itself (DESIGN decision 3)."""
     goes_on = tool.server is None and tool.meta.get(RESUMABLE) is True  # with what the call's key stands for
     return goes_on or tool.hint("readOnlyHint") is True or tool.hint("idempotentHint") is True
+
+
+def _nothing_more(run_id: str) -> Sequence[Change]:
+    return ()
 
 
 def same_request(now: RunStart, began: RunStart) -> bool:

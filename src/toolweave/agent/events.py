@@ -33,6 +33,7 @@ __all__ = [
     "ToolFinished",
     "ToolProgress",
     "ToolStarted",
+    "TurnRestarted",
     "UsageReported",
 ]
 
@@ -49,6 +50,10 @@ StopReason: TypeAlias = Literal[
     "time_limit",
     "tool_call_limit",
     "refusal",
+    "malformed_call",
+    "empty_answer",
+    "other",
+    "tool_failures",
     "invalid_output",
     "cancelled",
     "model_error",
@@ -59,7 +64,9 @@ StopReason: TypeAlias = Literal[
 
 `"end"`: the model has answered; `"client_tools"`: it waits for tools that whoever called runs itself (`pending`);
 `"max_tokens"`: the model's own bound on one turn; the `_limit`s and `"max_steps"`: those of `Limits` and the agent;
-`"invalid_output"`: the answer never fitted `output_type`; `"error"`: code around the run raised.
+`"malformed_call"`, `"empty_answer"`: the model did so again and again (`Limits.turn_retries`); `"other"`: the provider
+gave a reason that this version does not know (`RunResult.stop_detail`); `"tool_failures"`: a tool failed too often in a
+row; `"invalid_output"`: the answer never fitted `output_type`; `"error"`: code around the run raised.
 """
 
 
@@ -75,6 +82,7 @@ class RunResult:
         steps: Turns of the model.
         error: What `await run` raises, or None.
         pending: Calls of client tools, for whoever sent the message to run and to answer with a `ToolMessage`.
+        stop_detail: More about `stop_reason`: the provider's own word for it, or the tool that failed; None mostly.
     """
 
     run_id: str
@@ -87,6 +95,12 @@ class RunResult:
     status: RunStatus = "completed"
     error: Exception | None = None
     pending: tuple[ToolCallPart, ...] = ()
+    stop_detail: str | None = None
+
+    @property
+    def why(self) -> str:
+        """Why it ended, in words for people."""
+        return self.stop_reason if self.stop_detail is None else f"{self.stop_reason} ({self.stop_detail})"
 
     def check(self) -> Self:
         """Return the result if the run completed.
@@ -98,7 +112,7 @@ class RunResult:
         if self.error is not None:
             raise self.error
         if self.status != "completed":
-            raise RunError(f"ended before it was done: {self.stop_reason}", run_id=self.run_id, reason=self.stop_reason)
+            raise RunError(f"ended before it was done: {self.why}", run_id=self.run_id, reason=self.stop_reason)
         return self
 
 
@@ -207,6 +221,13 @@ class UsageReported(Event):
 
     usage: Usage
     total: Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRestarted(Event):
+    """The model's turn broke off and is asked for again: the text, thoughts and calls of this step so far are void."""
+
+    error: ModelError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,8 @@ class RunStart:
         attended: Whether anybody is there to allow calls.
         output: What its answer has to be when that was given to this one run: the `form` of an `Output`.
         meta: What its tools see as `CallContext.meta`, JSON.
+        on_unknown: What it was submitted with for calls whose outcome nobody knows, an `OnUnknown`; None is the
+            agent's own.
         turns: How many of its turns are recorded; they are taken as they are, whatever its limits are now.
         allowed: The digests of the tools that were allowed to it alone.
     """
@@ -56,6 +58,7 @@ class RunStart:
     attended: bool = True
     output: Mapping[str, Any] | None = None
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    on_unknown: Literal["error", "ask", "rerun"] | None = None
     turns: int = 0
     allowed: frozenset[str] = frozenset()
 

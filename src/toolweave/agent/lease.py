@@ -13,9 +13,9 @@ from toolweave.agent.records import LEASES
 from toolweave.errors import RunError
 from toolweave.state import Store
 from toolweave.work import lease as work_lease
-from toolweave.work.lease import LEASE_SECONDS
+from toolweave.work.lease import LEASE_SECONDS, is_living
 
-__all__ = ["LEASE_SECONDS", "Lease", "ask_to_cancel", "is_held"]
+__all__ = ["LEASE_SECONDS", "Lease", "ask_to_cancel", "is_held", "is_living"]
 
 
 class Lease(work_lease.Lease):

@@ -24,6 +24,9 @@ class Limits:
             of this process do not have.
         approval_seconds: How long a person may take to allow a call; it is denied then.
         output_retries: How often an answer that does not fit `output_type` is sent back with its problems.
+        turn_retries: How often in a row the model is asked again after a turn that is of no use: an empty one, one
+            whose call was cut off or could not be read.
+        tool_failures: Turns in a row in which a tool does nothing but fail until the run ends; None is no bound.
         depth: How deep agents may call agents.
     """
 
@@ -35,6 +38,8 @@ class Limits:
     call_seconds: float | None = None
     approval_seconds: float = 600.0
     output_retries: int = 2
+    turn_retries: int = 2
+    tool_failures: int | None = None
     depth: int = 5
 
     def __post_init__(self) -> None:

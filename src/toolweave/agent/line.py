@@ -6,7 +6,7 @@ The line is in the store, so that runs of one session wait for each other wherev
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -21,9 +21,11 @@ from toolweave.agent.records import (
     write_start,
 )
 from toolweave.agent.sessions import continued
+from toolweave.errors import StoreError
+from toolweave.state import Put
 from toolweave.work.lease import Lease
 
-__all__ = ["LINES", "Line"]
+__all__ = ["LINES", "Line", "place_in_line"]
 
 LINES = "run-lines"
 """Runs that were submitted to a session, below what stands for that, the first first."""
@@ -36,10 +38,8 @@ class Line:
         self._durable = durable
         self._store = durable.store
         self._record = record
-        # a session's name may hold anything, slashes too
-        name = conversation_key(record.agent, record.session or "")
-        self._session = hashlib.sha256(name.encode()).hexdigest()[:32]
-        self._key = f"{self._session}/{round(record.created_at * 1e6):016}/{record.run_id}"
+        self._session = _session(record.agent, record.session or "")
+        self._key = _place(self._session, record.run_id, record.created_at)
 
     async def join(self) -> None:
         """Stand in line, where the run was submitted; harmless when it does already."""
@@ -59,7 +59,10 @@ class Line:
         async for found in every(self._store, LINES, f"{self._session}/"):
             if found.key >= self._key:
                 break
-            other = await read_record(self._store, found.value)
+            try:
+                other = await read_record(self._store, found.value)
+            except StoreError:
+                continue  # another version wrote it; what holds the session then is its lease
             if other is None or other.done:
                 await self._store.delete(LINES, found.key)
             else:
@@ -75,7 +78,8 @@ class Line:
         if self._record.session is None:
             yield True
             return
-        lease = Lease(self._store, LEASES, f"session:{self._session}", sleep=self._durable.sleep)
+        seconds, sleep = self._durable.lease_seconds, self._durable.sleep
+        lease = Lease(self._store, LEASES, f"session:{self._session}", seconds=seconds, sleep=sleep)
         if await lease.take() is not None:
             yield False
             return
@@ -93,6 +97,22 @@ class Line:
         messages = continued(history, sent)
         now = replace(start, messages=tuple(messages), sent=len(messages) - len(history))
         await write_start(self._store, now, ttl=self._durable.keep_seconds)
+
+
+def place_in_line(agent: str, session: str | None, run_id: str, at: float, *, ttl: float) -> Sequence[Put]:
+    """Return what puts a run that is created at a time into the line of its session, if it has one."""
+    if session is None:
+        return []
+    return [Put(collection=LINES, key=_place(_session(agent, session), run_id, at), value=run_id, ttl=ttl)]
+
+
+def _session(agent: str, session: str) -> str:
+    # a session's name may hold anything, slashes too
+    return hashlib.sha256(conversation_key(agent, session).encode()).hexdigest()[:32]
+
+
+def _place(session: str, run_id: str, at: float) -> str:
+    return f"{session}/{round(at * 1e6):016}/{run_id}"
 
 
 def _nothing() -> None:

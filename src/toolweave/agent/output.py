@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self, cast
 
 from toolweave.schema.problems import Problem, describe
@@ -13,7 +12,8 @@ from toolweave.schema.validate import Validator
 
 __all__ = ["Output"]
 
-_FENCED = re.compile(r"\A\s*```[\w-]*\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
+_FENCE = "```"
+_MOST_FENCES = 8
 _WRAPPED = "value"
 
 
@@ -57,17 +57,23 @@ class Output:
         return made
 
     def read(self, text: str) -> tuple[Any, Sequence[Problem]]:
-        """Return the value that an answer stands for, and what is wrong with it; a code fence around it is fine."""
-        fenced = _FENCED.match(text)
-        try:
-            found = json.loads(fenced.group(1) if fenced else text)
-        except (ValueError, RecursionError) as exc:
-            return None, (Problem(path="", message=f"is not JSON: {exc}"),)
-        problems = self._validator.problems(found)
-        if problems:
-            return None, problems
-        value = found[_WRAPPED] if self._wraps else found
-        return (value, ()) if self._adapter is None else self._made(value)
+        """Return the value that an answer stands for, and what is wrong with it.
+
+        The JSON may stand in a code fence or between prose; of several the first that fits counts.
+        """
+        wrong: Sequence[Problem] = ()
+        parsed = False
+        for candidate in _candidates(text):
+            try:
+                found = json.loads(candidate)
+            except (ValueError, RecursionError) as exc:
+                wrong = wrong or (Problem(path="", message=f"is not JSON: {exc}"),)
+                continue
+            value, problems = self._fitting(found)
+            if not problems:
+                return value, ()
+            wrong, parsed = (wrong if parsed else problems), True
+        return None, wrong
 
     def complaint(self, problems: Sequence[Problem]) -> str:
         """Return what the model is told about an answer that does not fit."""
@@ -75,6 +81,13 @@ class Output:
             f"The answer does not fit what was asked for:\n{describe(problems)}\n"
             f"Answer again with nothing but JSON that fits this schema: {json.dumps(self.schema, ensure_ascii=False)}"
         )
+
+    def _fitting(self, found: Any) -> tuple[Any, Sequence[Problem]]:
+        problems = self._validator.problems(found)
+        if problems:
+            return None, problems
+        value = found[_WRAPPED] if self._wraps else found
+        return (value, ()) if self._adapter is None else self._made(value)
 
     def _made(self, value: Any) -> tuple[Any, Sequence[Problem]]:
         from pydantic import ValidationError  # only agents with an output_type need it
@@ -84,6 +97,20 @@ class Output:
             return self._adapter.validate_json(json.dumps(value)), ()
         except ValidationError as exc:
             return None, validation_problems(exc)
+
+
+def _candidates(text: str) -> Iterator[str]:
+    """Yield what of an answer may be its JSON: all of it, what stands in fences, and in the outermost braces.
+
+    In linear time, and no more than a few: a model's text is not trusted.
+    """
+    yield text
+    for inside in text.split(_FENCE, 2 * _MOST_FENCES)[1::2]:
+        word, newline, rest = inside.partition("\n")
+        yield rest if newline and not word.lstrip().startswith(("{", "[", '"')) else inside
+    begin, end = text.find("{"), text.rfind("}")
+    if 0 <= begin < end:
+        yield text[begin : end + 1]
 
 
 def _wrapped(schema: Mapping[str, Any]) -> dict[str, Any]:

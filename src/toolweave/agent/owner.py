@@ -19,6 +19,7 @@ from typing import Any
 import anyio
 import anyio.abc
 
+from toolweave.tools.loop import running_loop
 from toolweave.tools.toolset import Toolset
 
 __all__ = ["CLOSE_SECONDS", "Owner", "Period", "Source"]
@@ -73,7 +74,7 @@ class Owner:
         Raises:
             RuntimeError: It goes on in another event loop.
         """
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         with self._joining:
             period = self.period
             if period is not None and period.loop is not loop and period.lives:

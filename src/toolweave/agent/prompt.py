@@ -12,25 +12,33 @@ from typing import Any, Protocol, Self, TypeAlias, cast
 
 from toolweave.models.messages import AssistantMessage, Message, TextPart, ToolMessage, UserMessage
 from toolweave.tools.media import File
-from toolweave.tools.result import ContentBlock, EmbeddedResource, TextContent, ToolResult
+from toolweave.tools.result import ContentBlock, EmbeddedResource, ImageContent, TextContent, ToolResult
 
 __all__ = ["Prompt", "PromptMessages", "Sendable", "messages_of"]
 
+_DATA_URL = re.compile(r"data:(image/[\w.+-]+);base64,")
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_][\w.-]*)\s*\}\}")
 
 
-class _PromptMessage(Protocol):
+class PromptMessage(Protocol):
+    """One message of a server's prompt."""
+
     @property
-    def role(self) -> str: ...
+    def role(self) -> str:
+        """`"user"` or `"assistant"`."""
+        ...
+
     @property
-    def content(self) -> ContentBlock: ...
+    def content(self) -> ContentBlock:
+        """The text, image or other block of the message."""
+        ...
 
 
 class PromptMessages(Protocol):
     """A filled-in prompt of a server, as `get_prompt` returns it."""
 
     @property
-    def messages(self) -> Sequence[_PromptMessage]:
+    def messages(self) -> Sequence[PromptMessage]:
         """Its messages, oldest first."""
         ...
 
@@ -63,10 +71,7 @@ class Prompt:
         """Return a prompt of what `get_prompt` returned (requirement F2); `text` comes after its messages."""
         made = cls(text, **options)
         for message in prompt.messages:
-            if message.role == "assistant":
-                made._messages.append(AssistantMessage(parts=(TextPart(text=message.content.render()),)))
-            else:
-                made._messages.append(UserMessage(content=(message.content,)))
+            made._messages.append(_spoken(message.role, (message.content,)))
         return made
 
     def add_file(
@@ -133,8 +138,13 @@ def _labelled(kind: str, name: str | None, block: ContentBlock) -> list[ContentB
     return [TextContent(text=f"<{kind}{attribute}/>"), block]
 
 
-Sendable: TypeAlias = str | ContentBlock | Prompt | Message | Sequence[str | ContentBlock | Message]
-"""What can be sent to an agent."""
+Part: TypeAlias = str | ContentBlock | Message | PromptMessage | Mapping[str, Any]
+Sendable: TypeAlias = Prompt | PromptMessages | Part | Sequence[Part]
+"""The types that `Agent.send` takes.
+
+A mapping is a message as other libraries write them: `{"role": "user" or "assistant", "content": ...}`, whose content
+is a text or a list of texts, blocks and mappings such as `{"type": "text", "text": ...}`.
+"""
 
 
 def messages_of(sent: Sendable) -> tuple[Message, ...]:
@@ -146,11 +156,15 @@ def messages_of(sent: Sendable) -> tuple[Message, ...]:
     """
     if isinstance(sent, Prompt):
         return sent.messages()
+    said = getattr(sent, "messages", None)
+    if isinstance(said, Sequence):  # a prompt of a server
+        sent = cast("Sequence[Part]", said)
     single = isinstance(sent, str) or not isinstance(sent, Sequence)
     items: Iterable[Any] = (sent,) if single else cast("Sequence[Any]", sent)
     messages: list[Message] = []
     blocks: list[ContentBlock] = []
-    for item in items:
+    for given in items:
+        item = _message(given) if isinstance(given, Mapping) or _is_prompt_message(given) else given
         if isinstance(item, (UserMessage, AssistantMessage, ToolMessage)):
             if blocks:
                 messages.append(UserMessage(content=tuple(blocks)))
@@ -159,10 +173,62 @@ def messages_of(sent: Sendable) -> tuple[Message, ...]:
         elif isinstance(item, (str, *_BLOCKS)):
             blocks.append(TextContent(text=item) if isinstance(item, str) else cast("ContentBlock", item))
         else:
-            raise TypeError(f"an agent is sent texts, blocks, a Prompt or messages, not {type(item).__name__}")
+            kind = type(cast("object", item)).__name__
+            raise TypeError(f"an agent is sent texts, blocks, a Prompt or messages, not {kind}")
     if blocks:
         messages.append(UserMessage(content=tuple(blocks)))
     return tuple(messages)
 
 
 _BLOCKS: tuple[type, ...] = ContentBlock.__args__  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+
+
+def _is_prompt_message(item: Any) -> bool:
+    return isinstance(getattr(item, "role", None), str) and hasattr(item, "content")
+
+
+def _message(item: Any) -> Message:
+    """Return a message that is a mapping, or an object of this shape.
+
+    Raises:
+        TypeError: It is none, or one that an agent is not sent.
+    """
+    plain = isinstance(item, Mapping)
+    members = cast("Mapping[str, Any]", item) if plain else {"role": item.role, "content": item.content}
+    role, content = members.get("role"), members.get("content")
+    if role in ("system", "developer"):
+        raise TypeError("an agent is sent no system message; give it to the agent: Agent(..., system=...)")
+    if role not in ("user", "assistant"):
+        raise TypeError(f"a message's role is 'user' or 'assistant', not {role!r}; results are sent as a ToolMessage")
+    if members.get("tool_calls"):
+        raise TypeError("a message with tool calls is sent as an AssistantMessage, with its ToolMessage")
+    parts: Sequence[Any] = cast("Sequence[Any]", content) if isinstance(content, (list, tuple)) else [content]
+    return _spoken(role, tuple(map(_block, parts)))
+
+
+def _spoken(role: str, blocks: tuple[ContentBlock, ...]) -> Message:
+    if role != "assistant":
+        return UserMessage(content=blocks)
+    return AssistantMessage(parts=tuple(TextPart(text=block.render()) for block in blocks))
+
+
+def _block(part: Any) -> ContentBlock:
+    if isinstance(part, str):
+        return TextContent(text=part)
+    if isinstance(part, _BLOCKS):
+        return cast("ContentBlock", part)
+    members: Mapping[str, Any] = cast("Mapping[str, Any]", part) if isinstance(part, Mapping) else dict[str, Any]()
+    match members:
+        case {"type": "text" | "input_text", "text": str(text)}:
+            return TextContent(text=text)
+        case {"type": "image", "data": str(data)}:
+            return ImageContent(data=data, mime_type=str(members.get("mimeType", "image/png")))
+        case {"type": "image_url", "image_url": {"url": str(url)}} if match := _DATA_URL.match(url):
+            return ImageContent(data=url[match.end() :], mime_type=match.group(1))
+        case _:
+            what = (
+                f"a part of type {members.get('type')!r}"
+                if members
+                else f"content of {type(cast('object', part)).__name__}"
+            )
+            raise TypeError(f"a message's content is a text, blocks, or parts of type 'text' or 'image', not {what}")

@@ -5,7 +5,8 @@ Knows documents and no loop: the journal writes here, the views of `status.py` a
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, cast
 
@@ -21,7 +22,7 @@ from toolweave.models.journal_form import (
     usage_to_json,
 )
 from toolweave.models.messages import Message, UserMessage
-from toolweave.state import Document, Store
+from toolweave.state import Change, Document, Put, Store, signal
 
 __all__ = [
     "APPROVALS",
@@ -40,15 +41,22 @@ __all__ = [
     "conversation_form",
     "conversation_key",
     "create",
+    "ended_signal",
     "every",
     "first_text",
+    "pages",
     "read_record",
     "read_start",
+    "record_change",
     "record_of",
     "spoken_in",
+    "start_of",
+    "unreadable",
     "write_record",
     "write_start",
 ]
+
+_log = logging.getLogger("toolweave.agent")
 
 RUNS = "runs"
 """A `RunRecord` by run id."""
@@ -145,16 +153,19 @@ def _as_json(output: Any) -> Any:
 
 
 async def create(
-    store: Store, start: RunStart, *, status: RecordedStatus, now: float, ttl: float, group: str | None = None
+    store: Store,
+    start: RunStart,
+    *,
+    status: RecordedStatus,
+    now: float,
+    ttl: float,
+    group: str | None = None,
+    also: Sequence[Change] = (),
 ) -> RunRecord | None:
-    """Write a new run, found by its parent and by its `group`; return None when there is one of this id.
+    """Write a new run, found by its parent and by its `group`, and what else is `also` to be written with it.
 
-    The record comes last: a run whose process dies here does not exist.
+    Returns None when there is one of this id, or what is written with it has an `expect` that does not hold.
     """
-    await write_start(store, start, ttl=ttl)
-    await store.put(TIMES, f"{_NEWEST - round(now * 1e6):016}/{start.run_id}", start.run_id, ttl=ttl)
-    for above in {start.parent_id, group} - {None}:
-        await store.put(CHILDREN, f"{above}/{start.run_id}", start.run_id, ttl=ttl)
     record = RunRecord(
         run_id=start.run_id,
         agent=start.agent,
@@ -168,11 +179,26 @@ async def create(
         changed_at=now,
         attempts=1 if status == "running" else 0,
     )
-    return await write_record(store, record, ttl=ttl)
+    time_key = f"{_NEWEST - round(now * 1e6):016}/{start.run_id}"
+    above = {start.parent_id, group} - {None}
+    revisions = await store.write(
+        [
+            record_change(record, ttl=ttl),
+            Put(collection=STARTS, key=start.run_id, value=await _start_form(store, start), ttl=ttl),
+            Put(collection=TIMES, key=time_key, value=start.run_id, ttl=ttl),
+            *(Put(collection=CHILDREN, key=f"{one}/{start.run_id}", value=start.run_id, ttl=ttl) for one in above),
+            *also,
+        ]
+    )
+    return None if revisions is None else replace(record, revision=revisions[0])
 
 
 async def write_start(store: Store, start: RunStart, *, ttl: float) -> None:
     """Write how a run begins, in the place of how it was to begin."""
+    await store.put(STARTS, start.run_id, await _start_form(store, start), ttl=ttl)
+
+
+async def _start_form(store: Store, start: RunStart) -> dict[str, Any]:
     # what stands in the session's conversation is not written again for each of its runs
     messages = messages_to_json(start.messages)
     spoken = [] if start.session is None else await conversation(store, start.agent, start.session)
@@ -180,8 +206,7 @@ async def write_start(store: Store, start: RunStart, *, ttl: float) -> None:
     began: dict[str, Any] = {"form": _FORM, "shared": shared, "messages": messages[shared:], "sent": start.sent}
     # members that came later: left out as by default, and read as such where an older version left them out
     began |= {} if start.attended else {"attended": False}
-    began |= {name: plain(given) for name in ("output", "meta") if (given := getattr(start, name))}
-    await store.put(STARTS, start.run_id, began, ttl=ttl)
+    return began | {name: plain(given) for name in ("output", "meta", "on_unknown") if (given := getattr(start, name))}
 
 
 async def read_start(store: Store, record: RunRecord) -> RunStart:
@@ -191,7 +216,11 @@ async def read_start(store: Store, record: RunRecord) -> RunStart:
         RunError: That is gone, or the conversation that it went on with is.
         StoreError: This version cannot read it.
     """
-    found = await store.get(STARTS, record.run_id)
+    return await start_of(store, record, await store.get(STARTS, record.run_id))
+
+
+async def start_of(store: Store, record: RunRecord, found: Document | None) -> RunStart:
+    """Return how a run began, by the document that says so; see `read_start`."""
     if found is None:
         raise RunError("cannot go on: how it began is no longer in the store", run_id=record.run_id, reason="error")
     began = found.value
@@ -214,6 +243,7 @@ async def read_start(store: Store, record: RunRecord) -> RunStart:
         attended=began.get("attended", True),
         output=began.get("output"),
         meta=began.get("meta", {}),
+        on_unknown=began.get("on_unknown"),
     )
 
 
@@ -229,12 +259,25 @@ async def read_record(store: Store, run_id: str) -> RunRecord | None:
 
 async def write_record(store: Store, record: RunRecord, *, ttl: float) -> RunRecord | None:
     """Write a record in the place of the one of its revision; return it with its new one, or None if that is gone."""
+    change = record_change(record, ttl=ttl)
+    revision = await store.put(RUNS, record.run_id, change.value, ttl=ttl, expect=record.revision)
+    if revision is not None and record.done:
+        await signal(store, ended_signal(record.run_id))
+    return None if revision is None else replace(record, revision=revision)
+
+
+def record_change(record: RunRecord, *, ttl: float) -> Put:
+    """Return what writes a record in the place of the one of its revision."""
     value = {
         name: getattr(record, name) for name in RunRecord.__dataclass_fields__ if name not in ("usage", "revision")
     }
     value |= {"form": _FORM, "usage": usage_to_json(record.usage)}
-    revision = await store.put(RUNS, record.run_id, value, ttl=ttl, expect=record.revision)
-    return None if revision is None else replace(record, revision=revision)
+    return Put(collection=RUNS, key=record.run_id, value=value, ttl=ttl, expect=record.revision)
+
+
+def ended_signal(run_id: str) -> str:
+    """Return the signal that a run has ended."""
+    return f"{RUNS}/{run_id}"
 
 
 def record_of(found: Document) -> RunRecord:
@@ -243,20 +286,48 @@ def record_of(found: Document) -> RunRecord:
     Raises:
         StoreError: This version cannot read it.
     """
-    value: dict[str, Any] = found.value
-    check_form(value, f"run {found.key!r}")
-    known: dict[str, Any] = {name: value[name] for name in RunRecord.__dataclass_fields__ if name in value}
-    known["usage"] = usage_from_json(value["usage"])
-    known["revision"] = found.revision
-    return RunRecord(**known)
+    what = f"run {found.key!r}"
+    try:
+        value: dict[str, Any] = dict(found.value)
+        check_form(value, what)
+        known: dict[str, Any] = {name: value[name] for name in RunRecord.__dataclass_fields__ if name in value}
+        known["usage"] = usage_from_json(value["usage"])
+        known["revision"] = found.revision
+        return RunRecord(**known)
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise StoreError(f"{what} is damaged in the store: its record has no sense ({exc!r})") from None
+
+
+def unreadable(found: Document, problem: StoreError) -> RunRecord:
+    """Return what can be told of a run whose record this version cannot read; its error says why."""
+    whole: Any = found.value
+    value: dict[str, Any] = cast("dict[str, Any]", whole) if isinstance(whole, dict) else {}
+    agent, prompt, at = value.get("agent"), value.get("prompt"), value.get("created_at")
+    begun = float(at) if isinstance(at, int | float) else 0.0
+    return RunRecord(
+        run_id=found.key,
+        agent=agent if isinstance(agent, str) else "",
+        prompt=prompt if isinstance(prompt, str) else "",
+        status="failed",
+        error=str(problem),
+        created_at=begun,
+        changed_at=begun,
+    )
 
 
 async def children_of(store: Store, above: str) -> list[RunRecord]:
     """Return the runs below a run or another group, the oldest first."""
     # a session's name may hold a slash: what is below "a/b" is not below "a"
     below = [one async for one in every(store, CHILDREN, f"{above}/") if one.key == f"{above}/{one.value}"]
-    found = [await read_record(store, one.value) for one in below]
-    return sorted((one for one in found if one is not None), key=lambda one: (one.created_at, one.run_id))
+    found: list[RunRecord] = []
+    for one in below:
+        try:
+            record = await read_record(store, one.value)
+        except StoreError as exc:  # one that another version wrote hides none of the others
+            _log.warning("a run below %s is left out: %s", above, exc)
+        else:
+            found += [] if record is None else [record]
+    return sorted(found, key=lambda one: (one.created_at, one.run_id))
 
 
 def conversation_key(agent: str, session: str) -> str:
@@ -289,10 +360,16 @@ def check_form(value: Mapping[str, Any], what: str) -> None:
     """Check that this version knows the form of a document.
 
     Raises:
-        StoreError: A newer version wrote it.
+        StoreError: A newer version wrote it, or an older one whose form is not known any more, or none at all.
     """
-    if value.get("form") != _FORM:
-        raise StoreError(f"{what} was written by a newer version of Toolweave; update Toolweave")
+    form: Any = value.get("form")
+    if form == _FORM:
+        return
+    if not isinstance(form, int):
+        raise StoreError(f"{what} is damaged in the store: its form is {form!r}")
+    if form > _FORM:
+        raise StoreError(f"{what} was written by a newer version of Toolweave (form {form}); update Toolweave")
+    raise StoreError(f"{what} was written by an older version of Toolweave (form {form}), which this one cannot read")
 
 
 def common(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> int:
@@ -313,11 +390,17 @@ def first_text(messages: tuple[Message, ...], most: int = 300) -> str:
 
 async def every(store: Store, collection: str, prefix: str = "") -> AsyncGenerator[Document, None]:
     """Yield all documents of a collection whose keys have this prefix."""
+    async for page in pages(store, collection, prefix):
+        for found in page:
+            yield found
+
+
+async def pages(store: Store, collection: str, prefix: str = "") -> AsyncGenerator[Sequence[Document], None]:
+    """Yield the same in pages, as they are read."""
     after = ""
     while True:
         page = await store.scan(collection, prefix=prefix, after=after, limit=_PAGE)
-        for found in page:
-            yield found
+        yield page
         if len(page) < _PAGE:
             return
         after = page[-1].key

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from toolweave.agent.durable import Durable, OnUnknown
 from toolweave.agent.journal import Journal
-from toolweave.agent.records import read_record
+from toolweave.agent.records import read_record, record_of
 from toolweave.agent.run import Run
 from toolweave.agent.toolbox import ToolLike
 from toolweave.errors import RunError
@@ -78,7 +78,7 @@ async def resume(
     kept = durable or agent.durable
     if kept is None:
         raise ValueError(f"agent {agent.name!r} keeps nothing; give it a store: Agent(..., store=SqliteStore())")
-    record = await read_record(kept.store, run_id)
+    record = record_of(kept.known[0]) if kept.known else await read_record(kept.store, run_id)
     if record is None:
         raise RunError("is not in the store", run_id=run_id, reason="error")
     if record.agent != agent.name:

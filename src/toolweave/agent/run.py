@@ -137,6 +137,11 @@ class Run:
         return self._cancelled not in (None, _SHUT_DOWN, _LEFT if self._driver.durable else None)
 
     @property
+    def priced(self) -> bool:
+        """Whether it or a run above it has a bound on the cost."""
+        return self._job.rules.limits.cost is not None or (self.parent is not None and self.parent.priced)
+
+    @property
     def waiting(self) -> tuple[ToolCallPart, ...]:
         """The calls that wait for a person, those of child runs included."""
         own = self._approvals.waiting

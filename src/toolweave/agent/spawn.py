@@ -10,15 +10,16 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import anyio
 
-from toolweave.agent.durable import Durable
+from toolweave.agent.durable import Durable, OnUnknown
 from toolweave.agent.journal import RunStart
 from toolweave.agent.lease import is_held
-from toolweave.agent.records import RunRecord, children_of, create, read_record
+from toolweave.agent.records import RunRecord, children_of, create, read_record, read_start, write_start
 from toolweave.agent.resume import Resumable, resume
 from toolweave.agent.run import Run, current_run
 from toolweave.agent.status import RunStatuses
@@ -127,13 +128,17 @@ class SpawnTools:
     ) -> None:
         return None
 
-    async def recover(self) -> Sequence[Run]:
+    async def recover(self, *, on_unknown: OnUnknown | None = None) -> Sequence[Run]:
         """Go on with all interrupted tasks of the agent that nobody runs, such as after a crash; return their runs.
 
         With a backend they are submitted again, and no run is in this process.
+
+        Args:
+            on_unknown: What is done about their calls whose outcome nobody knows, here or by the workers; see
+                `Agent.resume`.
         """
         left = await self._statuses.interrupted(agent=self._agent.name)
-        found = [await self._begun(one.record) for one in left if one.record.group is not None]
+        found = [await self._begun(one.record, on_unknown) for one in left if one.record.group is not None]
         return [run for run in found if run is not None]
 
     # the tools
@@ -266,21 +271,26 @@ class SpawnTools:
             f"there is no task {run_id!r} of yours; {self._name}_status lists them", kind=ErrorKind.NOT_FOUND
         )
 
-    async def _begun(self, record: RunRecord) -> Run | None:
+    async def _begun(self, record: RunRecord, on_unknown: OnUnknown | None = None) -> Run | None:
         """Have a task done: by workers where there are some, else by a run of this process, which is returned."""
         if self._durable.queue is None:
-            return await self._living(record)
+            return await self._living(record, on_unknown)
         if not record.done:
             settings = {"depth": self._depth, "most": self._most, "name": self._name}
+            if on_unknown is not None:  # its job may wait already; the worker reads how it began
+                start = replace(await read_start(self._store, record), on_unknown=on_unknown)
+                await write_start(self._store, start, ttl=self._durable.keep_seconds)
             await enqueue(self._durable, record.run_id, {"spawn": settings})
         return None
 
-    async def _living(self, record: RunRecord) -> Run | None:
+    async def _living(self, record: RunRecord, on_unknown: OnUnknown | None = None) -> Run | None:
         """Return the task's run in this process, begun again if nobody runs it; None if somebody else does."""
         run = self._here(record)
         if run is not None or record.done or await is_held(self._store, record.run_id):
             return run
-        made = await resume(self._agent, record.run_id, tools=self.passed_on(record), durable=self._durable)
+        made = await resume(
+            self._agent, record.run_id, tools=self.passed_on(record), durable=self._durable, on_unknown=on_unknown
+        )
         run = self._here(record)  # two may wait for it at the same time; from here on nothing is awaited
         if run is None:
             run = made.start()

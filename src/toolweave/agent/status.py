@@ -22,17 +22,22 @@ from toolweave.agent.records import (
     every,
     read_record,
     record_of,
+    unreadable,
     write_record,
 )
-from toolweave.state import Store
+from toolweave.errors import StoreError
+from toolweave.state import Document, Store
 
 __all__ = ["CANCELS", "RunInfo", "RunStats", "RunStatuses", "StoredStatus"]
 
 CANCELS = "run-cancels"
 """Ids of runs that were to be cancelled while they went on somewhere, for workers that take them over."""
 
-StoredStatus: TypeAlias = Literal["pending", "running", "interrupted", "completed", "stopped", "failed", "cancelled"]
-"""Where a run is, as far as its store knows; `"interrupted"` is one that nobody runs and that has not ended."""
+StoredStatus: TypeAlias = Literal[
+    "pending", "running", "interrupted", "completed", "stopped", "failed", "cancelled", "unreadable"
+]
+"""The status of a run in its store; `"interrupted"` is one that nobody runs and that has not ended,
+`"unreadable"` one whose record another version wrote, or that is damaged: `record.error` says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +87,8 @@ class RunStatuses:
 
     async def get(self, run_id: str) -> RunInfo | None:
         """Return a run, or None when the store knows none of this id."""
-        record = await read_record(self._store, run_id)
-        return None if record is None else await self.info(record)
+        found = await self._store.get(RUNS, run_id)
+        return None if found is None else await self._told(found)
 
     async def active(self) -> Sequence[RunInfo]:
         """Return the runs that go on now, the oldest first."""
@@ -110,7 +115,7 @@ class RunStatuses:
 
         One that was spawned and not begun is among them when its parent is not at work either.
         """
-        found = [await self.info(record_of(one)) async for one in every(self._store, RUNS)]
+        found = [await self._told(one) async for one in every(self._store, RUNS)]
         left = [one for one in found if agent in (None, one.record.agent) and await self._is_left(one)]
         return sorted(left, key=lambda one: (one.record.created_at, one.run_id))
 
@@ -119,7 +124,7 @@ class RunStatuses:
         counts: Counter[StoredStatus] = Counter()
         input_tokens = output_tokens = 0
         async for found in every(self._store, RUNS):
-            one = await self.info(record_of(found))
+            one = await self._told(found)
             counts[one.status] += 1
             if one.record.parent_id is None:  # what a child took counts in its parent
                 input_tokens += one.record.usage.input_tokens
@@ -151,6 +156,14 @@ class RunStatuses:
         if status == "running" and not await is_held(self._store, record.run_id):
             status = "interrupted"
         return RunInfo(record=record, status=status)
+
+    async def _told(self, found: Document) -> RunInfo:
+        """Return where a run is now; one that cannot be read hides no other."""
+        try:
+            return await self.info(record_of(found))
+        except StoreError as exc:
+            problem = exc
+        return RunInfo(record=unreadable(found, problem), status="unreadable")
 
     async def _cancel(self, record: RunRecord | None) -> bool:
         while record is not None and not record.done:

@@ -14,7 +14,15 @@ from toolweave.agent.output import Output
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.models import base
 from toolweave.models.base import ModelRequest, ModelSettings, ProviderTool, Usage
-from toolweave.models.messages import AssistantMessage, Message, ToolCallPart, ToolMessage, ToolOutcome, UserMessage
+from toolweave.models.messages import (
+    AssistantMessage,
+    Message,
+    ProviderPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolOutcome,
+    UserMessage,
+)
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolSpec
 
@@ -27,7 +35,10 @@ __all__ = [
     "State",
     "Step",
     "closed",
+    "cut_off",
+    "is_wasted",
     "next_step",
+    "note_failures",
     "outcomes_of",
 ]
 
@@ -45,6 +56,9 @@ class State:
         tool_calls: Calls made so far.
         results: What came of the calls of the last turn, by their ids, in the order in which they ended.
         repairs: How often the answer was sent back for not fitting.
+        detail: The provider's own word for why the last turn ended, where it is an unusual one.
+        wasted: How many turns in a row, up to the last, were of no use.
+        failing: For how many turns in a row each tool has done nothing but fail.
     """
 
     messages: list[Message]
@@ -55,6 +69,9 @@ class State:
     tool_calls: int = 0
     results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
     repairs: int = 0
+    detail: str | None = None
+    wasted: int = 0
+    failing: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
     def total(self) -> Usage:
@@ -101,10 +118,15 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskModel:
-    """Ask the model; first add these messages to the conversation."""
+    """Ask the model; first add these messages to the conversation.
+
+    Attributes:
+        repair: Whether what is added complains of an answer that does not fit.
+    """
 
     request: ModelRequest
     added: tuple[Message, ...] = ()
+    repair: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +143,13 @@ class Finish:
     reason: StopReason
     output: Any = None  # whatever output_type makes
     pending: tuple[ToolCallPart, ...] = ()
+    detail: str | None = None
 
 
 Step: TypeAlias = AskModel | RunTools | Finish
+
+_EMPTY = "Your last answer was empty. Answer, or call a tool."
+_UNREADABLE = "Your last turn was a tool call that could not be read. Write the call again, or answer."
 
 
 def next_step(state: State, rules: Rules, offer: Offer) -> Step:
@@ -134,10 +160,46 @@ def next_step(state: State, rules: Rules, offer: Offer) -> Step:
             return _after_calls(state, rules, offer, last.tool_calls)
         if state.stop != "pause":
             return _after_answer(state, rules, offer, last)
+    failing = _failing(state, rules.limits)
+    if failing is not None:
+        return Finish(reason="tool_failures", detail=failing)
     return _ask(state, rules, offer)
 
 
-def _ask(state: State, rules: Rules, offer: Offer, *added: Message) -> Step:
+def is_wasted(message: AssistantMessage, stop: base.StopReason) -> bool:
+    """Tell whether a turn is of no use: nothing was said and nothing can be carried out."""
+    if message.tool_calls:
+        return all(call.cut for call in message.tool_calls)
+    return stop == "malformed_call" or (stop in ("end", "tool_calls") and _is_empty(message))
+
+
+def cut_off(call: ToolCallPart) -> ToolResult:
+    """Return what the model reads of a call that it did not write to its end."""
+    text = (
+        f"the call of tool {call.name!r} was cut off before it was complete, and was not carried out; "
+        "write it again, shorter or in several calls if it was long"
+    )
+    return ToolResult.failure(ToolError(text, kind=ErrorKind.INVALID_INPUT))
+
+
+def note_failures(state: State, calls: Sequence[ToolCallPart]) -> None:
+    """Count the turns in a row in which a tool does nothing but fail; `calls` are those of the turn that ended."""
+    for name in {call.name for call in calls}:
+        failed = all(state.results[call.id].is_error for call in calls if call.name == name)
+        state.failing[name] = state.failing.get(name, 0) + 1 if failed else 0
+
+
+def _failing(state: State, limits: Limits) -> str | None:
+    """Return the tool that has failed too often in a row, or None."""
+    most = limits.tool_failures
+    return None if most is None else next((name for name, times in state.failing.items() if times >= most), None)
+
+
+def _is_empty(message: AssistantMessage) -> bool:
+    return not message.text.strip() and not any(isinstance(part, ProviderPart) for part in message.parts)
+
+
+def _ask(state: State, rules: Rules, offer: Offer, *added: Message, repair: bool = False) -> AskModel | Finish:
     reason = passed(rules.limits, state.total, state.steps, rules.max_steps)
     if reason is not None:
         return Finish(reason=reason)
@@ -150,12 +212,14 @@ def _ask(state: State, rules: Rules, offer: Offer, *added: Message) -> Step:
         output_schema=None if rules.output is None else rules.output.schema,
         settings=rules.settings,
     )
-    return AskModel(request=request, added=added)
+    return AskModel(request=request, added=added, repair=repair)
 
 
 def _after_calls(state: State, rules: Rules, offer: Offer, calls: tuple[ToolCallPart, ...]) -> Step:
-    theirs = tuple(call for call in calls if call.name in offer.client)
-    missing = [call for call in calls if call.id not in state.results and call.name not in offer.client]
+    if state.wasted > rules.limits.turn_retries:  # again and again, and each time paid for
+        return Finish(reason="max_tokens" if state.stop == "max_tokens" else "other", detail=state.detail)
+    theirs = tuple(call for call in calls if call.name in offer.client and not call.cut)
+    missing = [call for call in calls if call.id not in state.results and call not in theirs]
     if not missing:
         return Finish(reason="client_tools", pending=theirs)
     limits = rules.limits
@@ -167,8 +231,12 @@ def _after_calls(state: State, rules: Rules, offer: Offer, calls: tuple[ToolCall
 
 
 def _after_answer(state: State, rules: Rules, offer: Offer, answer: AssistantMessage) -> Step:
-    if state.stop in ("max_tokens", "refusal"):
-        return Finish(reason="max_tokens" if state.stop == "max_tokens" else "refusal")
+    if state.stop in ("max_tokens", "refusal", "other"):
+        return Finish(reason=state.stop, detail=state.detail)
+    if state.stop == "malformed_call":
+        return _again(state, rules, offer, Finish(reason="malformed_call", detail=state.detail), _UNREADABLE)
+    if rules.output is None and _is_empty(answer):
+        return _again(state, rules, offer, Finish(reason="empty_answer"), _EMPTY)
     if rules.output is None:
         return Finish(reason="end")
     output, problems = rules.output.read(answer.text)
@@ -176,7 +244,15 @@ def _after_answer(state: State, rules: Rules, offer: Offer, answer: AssistantMes
         return Finish(reason="end", output=output)
     if state.repairs >= rules.limits.output_retries:
         return Finish(reason="invalid_output")
-    return _ask(state, rules, offer, UserMessage.of(rules.output.complaint(problems)))
+    return _ask(state, rules, offer, UserMessage.of(rules.output.complaint(problems)), repair=True)
+
+
+def _again(state: State, rules: Rules, offer: Offer, end: Finish, complaint: str) -> Step:
+    """Return that the model is asked again after a turn of no use, or the end where that is not allowed."""
+    if state.wasted > rules.limits.turn_retries:
+        return end
+    step = _ask(state, rules, offer, UserMessage.of(complaint))
+    return end if isinstance(step, Finish) else step
 
 
 def _grouped(calls: Sequence[ToolCallPart], offer: Offer) -> tuple[tuple[ToolCallPart, ...], ...]:

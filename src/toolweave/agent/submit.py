@@ -7,45 +7,61 @@ itself.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import anyio
 
-from toolweave.agent.durable import Durable, same_request
+from toolweave.agent.durable import WORKER_LEASE_SECONDS, Durable, OnUnknown, same_request
 from toolweave.agent.journal import RunStart
 from toolweave.agent.keys import run_id_of
-from toolweave.agent.line import Line
+from toolweave.agent.line import Line, place_in_line
 from toolweave.agent.output import Output
 from toolweave.agent.prompt import Prompt, Sendable, messages_of
-from toolweave.agent.records import RunRecord, conversation_key, create, read_record, read_start
-from toolweave.agent.status import RunInfo, RunStatuses
+from toolweave.agent.records import RunRecord, conversation_key, create, ended_signal, read_record, read_start
+from toolweave.agent.status import CANCELS, RunInfo, RunStatuses
 from toolweave.errors import RunError
-from toolweave.state import Store
+from toolweave.state import Change, Delete, Put, Store, listening
 from toolweave.work import Job, WorkBackend
 from toolweave.work.pause import Pause
 
-__all__ = ["SUBMITTED", "Submits", "SubmittedRun", "durable_in", "enqueue", "submitted_key", "topic_of"]
+__all__ = ["DEATHS", "SUBMITTED", "Submits", "SubmittedRun", "durable_in", "enqueue", "submitted_key", "topic_of"]
 
+DEATHS = "run-deaths"
+"""The collection with the number of workers that died while they executed a run, by the run's id."""
 SUBMITTED = "run-submitted"
 """Runs that workers are to do and that have not ended, below the agent's name."""
 _FIRST_LOOK = 0.05
 """Seconds until a run is looked at again; growing where it may take longer."""
-_PATIENCE_SECONDS = 2.0
-"""How long somebody else who submits the same run is given to record it."""
+_TOLD_LOOK = 5.0
+"""The same where its end is told."""
 
 
-def durable_in(name: str, store: Store | None, backend: WorkBackend | None) -> Durable | None:
+def durable_in(
+    name: str, store: Store | None, backend: WorkBackend | None, on_unknown: OnUnknown = "error"
+) -> Durable | None:
     """Return what an agent of this name keeps in a store or a backend; None without one.
 
     Raises:
         ValueError: There are both.
     """
     if backend is None:
-        return None if store is None else Durable(store, agent=name)
+        return None if store is None else Durable(store, agent=name, on_unknown=on_unknown)
     if store is not None:
         raise ValueError(f"agent {name!r}: a backend has a store; give it to that: Backend(url, store=...)")
-    return Durable(backend.store, agent=name, queue=backend.queue)
+    durable = Durable(
+        backend.store, agent=name, queue=backend.queue, on_unknown=on_unknown, lease_seconds=WORKER_LEASE_SECONDS
+    )
+    durable.cleared = lambda run_id: cleared(name, run_id)
+    return durable
+
+
+def cleared(agent: str, run_id: str) -> Sequence[Change]:
+    """Return what forgets, with the end of a run, that workers were to do it."""
+    return [
+        Delete(collection=SUBMITTED, key=submitted_key(agent, run_id)),
+        *(Delete(collection=collection, key=run_id) for collection in (DEATHS, CANCELS)),
+    ]
 
 
 def topic_of(agent: str) -> str:
@@ -108,8 +124,10 @@ class SubmittedRun:
         """
         pause = Pause(self._durable.sleep, first=_FIRST_LOOK)
         with anyio.fail_after(timeout):
-            while not (record := await self._record()).done:
-                await pause.wait()
+            async with listening(self._durable.store, ended_signal(self.id)) as ear:
+                while not (record := await self._record()).done:
+                    seconds = _TOLD_LOOK if ear.sure else pause.next()
+                    await ear.wait(seconds, self._durable.sleep)
         return record
 
     async def cancel(self) -> bool:
@@ -135,7 +153,15 @@ class Submits:
     name: str
     durable: Durable | None
 
-    async def submit(self, sent: Sendable, /, *, session: str | None = None, key: str | None = None) -> SubmittedRun:
+    async def submit(
+        self,
+        sent: Sendable,
+        /,
+        *,
+        session: str | None = None,
+        key: str | None = None,
+        on_unknown: OnUnknown | None = None,
+    ) -> SubmittedRun:
         """Have a message answered by a worker, on this machine or another, and return what follows that run.
 
         Nobody is there to allow calls: what needs to be allowed is denied.
@@ -145,6 +171,9 @@ class Submits:
             session: The conversation that it goes on with, as it is when the run begins. Runs that are submitted to
                 it take turns, in the order in which they were submitted.
             key: An idempotency key: submitted with the same one again, it is the same run.
+            on_unknown: What is done, when its worker dies, about calls whose outcome nobody knows: `"error"` tells the
+                model so, `"rerun"` makes them again, `"ask"` refuses them, as nobody is there; by default what the
+                worker, or its agent, was made with.
 
         Raises:
             RunError: The key stands for another message, or another session.
@@ -164,42 +193,37 @@ class Submits:
             session=session,
             attended=False,
             output=None if output is None else Output(output).form,
+            on_unknown=on_unknown,
         )
-        record = await _recorded(durable, start)
-        if not record.done:
-            await Line(durable, record).join()
-            await enqueue(durable, record.run_id)
+        made = await _made(durable, start)
+        if made is None:
+            record = await _known(durable, start)
+            if not record.done:
+                await Line(durable, record).join()
+                await enqueue(durable, record.run_id)
+        else:
+            await durable.queue.submit(Job(topic=topic_of(durable.agent), key=made.run_id))
         return SubmittedRun(durable, start.run_id)
 
 
-async def _recorded(durable: Durable, start: RunStart) -> RunRecord:
-    """Return the record of a run, made once however many submit it at the same time.
+async def _made(durable: Durable, start: RunStart) -> RunRecord | None:
+    """Record a run, with its place in the line and the note that it is submitted; None when there is one already."""
+    now, ttl = durable.clock(), durable.keep_seconds
+    key = submitted_key(durable.agent, start.run_id)
+    also = [
+        Put(collection=SUBMITTED, key=key, value={"at": now, "about": {}}, ttl=ttl),
+        *place_in_line(start.agent, start.session, start.run_id, now, ttl=ttl),
+    ]
+    return await create(durable.store, start, status="pending", now=now, ttl=ttl, also=also)
+
+
+async def _known(durable: Durable, start: RunStart) -> RunRecord:
+    """Return the record of a run that was submitted before, or by another at the same time.
 
     Raises:
         RunError: It began, or is to begin, with something else.
     """
-    store, run_id = durable.store, start.run_id
-    record = await read_record(store, run_id)
-    if record is None:
-        noted: dict[str, Any] = {"at": durable.clock(), "about": {}}
-        key, ttl = submitted_key(durable.agent, run_id), durable.keep_seconds
-        if await store.put(SUBMITTED, key, noted, ttl=ttl, expect=0) is None:
-            record = await _made_elsewhere(durable, run_id)
-        if record is None:
-            made = await create(store, start, status="pending", now=durable.clock(), ttl=ttl)
-            if made is not None:
-                return made
-            record = await read_record(store, run_id)
-    if record is None or not same_request(start, await read_start(store, record)):
-        raise RunError("began with something else; its key is taken", run_id=run_id, reason="error")
-    return record
-
-
-async def _made_elsewhere(durable: Durable, run_id: str) -> RunRecord | None:
-    """Wait for what another is about to record; None if it does not, such as when it died."""
-    record, waited = None, 0.0
-    while record is None and waited < _PATIENCE_SECONDS:
-        await durable.sleep(_FIRST_LOOK)
-        waited += _FIRST_LOOK
-        record = await read_record(durable.store, run_id)
+    record = await read_record(durable.store, start.run_id)
+    if record is None or not same_request(start, await read_start(durable.store, record)):
+        raise RunError("began with something else; its key is taken", run_id=start.run_id, reason="error")
     return record

@@ -5,7 +5,7 @@ A toolset itself. Knows no run; opening is the owner's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -15,11 +15,12 @@ from toolweave.agent.owner import Source
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.models.base import ProviderTool
 from toolweave.tools.call import CallContext, ToolCall
+from toolweave.tools.names import GivenNames
 from toolweave.tools.registry import ToolRegistry
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import Tool, ToolList, ToolSpec
 from toolweave.tools.toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, tools_of
-from toolweave.tools.wrappers import combined, prefixed
+from toolweave.tools.wrappers import combined, joined, prefixed
 
 __all__ = ["AgentTools", "ClientTool", "Opener", "Together", "ToolLike"]
 
@@ -55,6 +56,7 @@ class AgentTools:
         self._provider: list[ProviderTool] = []
         self._sources: list[tuple[Source, Toolset | Opener, str | None]] = []
         self._listeners = Listeners()
+        self._given = GivenNames()
         self._whole: Toolset = self._registry
         self._inner: ToolSnapshot | None = None
         self._view = ToolSnapshot()
@@ -73,7 +75,7 @@ class AgentTools:
             prefix: For a toolset: stands before every name, with `_` (requirement F4).
 
         Raises:
-            DuplicateToolError: A local tool of this name is there already.
+            DuplicateToolError: It is a local tool, and one of this name is there already; a server's is renamed.
             SchemaError: A function's signature cannot be described.
             TypeError: It offers no tools.
         """
@@ -88,7 +90,8 @@ class AgentTools:
             name = name if isinstance(name, str) and name else repr(item)
             self._join(item, Source(name=name, make=lambda: item), prefix)
         else:
-            self._registry.add(item)
+            local = not isinstance(item, Tool) or item.server is None
+            self._registry.add(item, on_conflict="error" if local else "rename")
 
     def add_opener(self, opener: Opener, *, name: str, prefix: str | None = None) -> None:
         """Add what is opened anew whenever the agent opens, such as a connection of its own."""
@@ -171,12 +174,12 @@ class AgentTools:
         self._rebuild()
 
     def _rebuild(self) -> None:
-        parts: list[Toolset] = [self._registry]
+        parts: dict[Hashable, Toolset] = {None: self._registry}
         for source, item, prefix in self._sources:
             live = item if isinstance(item, Toolset) else source.live
             if live is not None:
-                parts.append(prefixed(live, prefix) if prefix else live)
-        self._whole = combined(*parts) if len(parts) > 1 else self._registry
+                parts[source] = prefixed(live, prefix) if prefix else live
+        self._whole = joined(parts, self._given) if self._sources else self._registry
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = self._whole.subscribe(self._tell)

@@ -5,10 +5,13 @@ Decides nothing about what comes next (`step.py` does) and owns no task of its o
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from inspect import isawaitable
 from itertools import count
 
 import anyio
@@ -18,15 +21,17 @@ from toolweave.agent.approval import Approvals, definition_digest, denied
 from toolweave.agent.below import Below
 from toolweave.agent.call_ids import CallIds
 from toolweave.agent.deferred import Deferred
+from toolweave.agent.history import History, trim_history
 from toolweave.agent.journal import ASK, Journal, Recorded, outcome_unknown
 from toolweave.agent.keys import call_key
 from toolweave.agent.limits import Limits
 from toolweave.agent.sizes import KeptResults, ResultPolicy, fitted
-from toolweave.agent.step import Offer
+from toolweave.agent.step import Offer, cut_off
 from toolweave.errors import ErrorKind, ModelError, ToolError, ToolExecutionError, as_tool_error
 from toolweave.models import base
 from toolweave.models.base import Finished, Model, ModelRequest
-from toolweave.models.messages import ToolCallPart
+from toolweave.models.messages import AssistantMessage, Message, ToolCallPart
+from toolweave.models.prices import listed, priced
 from toolweave.tools.call import IDEMPOTENCY_KEY, CallContext, Progress, ToolCall
 from toolweave.tools.names import unknown_tool
 from toolweave.tools.result import ToolResult
@@ -35,6 +40,8 @@ from toolweave.tools.toolset import Toolset
 
 __all__ = ["Slots", "Turn"]
 
+_log = logging.getLogger("toolweave.agent")
+_MOST_TRIMS = 3
 _TRANSPORT = frozenset(
     {ErrorKind.NOT_SENT, ErrorKind.OUTCOME_UNKNOWN, ErrorKind.CLOSED, ErrorKind.TIMEOUT, ErrorKind.AUTH_REQUIRED}
 )
@@ -62,6 +69,10 @@ class Turn:
     Attributes:
         raises: Whether a failure of the way to a server ends the run (`on_transport_error="raise"`, requirement C2).
         keyed: Whether calls may be made again after a crash, so that each is given a key that is the same then.
+        priced: Whether somebody wants to know what a turn costs.
+        history: What the model is shown of the conversation; None is all of it.
+        share: How much of it the model takes, as far as is known: less than 1 after it was too long.
+        partial: The text of a turn that goes on, or that was broken off.
     """
 
     run_id: str
@@ -78,6 +89,12 @@ class Turn:
     below: Below
     raises: bool = False
     keyed: bool = False
+    priced: bool = False
+    history: History | None = None
+    share: float = 1.0
+    partial: list[str] = field(default_factory=list[str])
+    _taken: set[str] = field(default_factory=set[str], init=False)
+    _read: int = field(default=0, init=False)
 
     async def ask(self, step: int, request: ModelRequest) -> Finished:
         """Return the model's turn, asked for or replayed.
@@ -91,26 +108,62 @@ class Turn:
             if finished.message.text:
                 self.emit(events.TextDelta(run_id=self.run_id, step=step, text=finished.message.text))
             return finished
-        finished = await self._streamed(step, request)
+        finished = await self._fitting(step, request)
+        if self.priced:
+            finished = listed(priced(finished, self.model))
         await self.journal.turn_finished(step, finished)
         return finished
 
-    async def _streamed(self, step: int, request: ModelRequest) -> Finished:
-        run_id, ids = self.run_id, CallIds(request.messages)
+    async def _fitting(self, step: int, request: ModelRequest) -> Finished:
+        """Return the turn; where the conversation is too long for the model its newest part is sent, ever less of it.
+
+        What fitted once is where the run's next turn begins, so that not each of them is refused first.
+        """
+        whole, taken = request.messages, self._taken_ids(request.messages)
+        if self.history is not None:
+            found = self.history(whole)
+            whole = await found if isawaitable(found) else found
+        for _ in range(_MOST_TRIMS):
+            sent = whole if self.share == 1.0 else trim_history(whole, keep=self.share)
+            try:
+                return await self._streamed(step, replace(request, messages=tuple(sent)), taken)
+            except ModelError as exc:
+                shorter = trim_history(whole, keep=self.share / 2)
+                if exc.kind != "too_long" or len(shorter) == len(sent):
+                    raise
+                self.share /= 2
+                _log.info("%s; its newest %d of %d messages are sent instead", exc, len(shorter), len(whole))
+        return await self._streamed(step, replace(request, messages=tuple(trim_history(whole, keep=self.share))), taken)
+
+    def _taken_ids(self, messages: Sequence[Message]) -> AbstractSet[str]:
+        """Return the ids of all calls of the run's conversation, of which only what is new is looked at."""
+        said = (one for one in messages[self._read :] if isinstance(one, AssistantMessage))
+        self._taken.update(call.id for one in said for call in one.tool_calls)
+        self._read = len(messages)
+        return self._taken
+
+    async def _streamed(self, step: int, request: ModelRequest, taken: AbstractSet[str]) -> Finished:
+        run_id, ids = self.run_id, CallIds(taken)
+        self.partial = []
         async with aclosing(self.model.stream(request)) as stream:
             async for event in stream:
                 match event:
-                    case base.TextDelta():
+                    case base.StreamedText():
+                        self.partial.append(event.text)
                         self.emit(events.TextDelta(run_id=run_id, step=step, text=event.text))
-                    case base.ThinkingDelta():
+                    case base.StreamedThinking():
                         self.emit(events.ThinkingDelta(run_id=run_id, step=step, text=event.text))
-                    case base.ToolCallStarted():
+                    case base.StreamedToolCall():
                         call = ToolCallPart(id=ids.begin(event.id), name=event.name)
                         self.emit(events.ToolCallStarted(run_id=run_id, step=step, call=call))
                     case base.ToolCallDelta():
                         known, piece = ids.current(event.id), event.arguments
                         self.emit(events.ToolArguments(run_id=run_id, step=step, call_id=known, delta=piece))
+                    case base.StreamRestarted():
+                        ids, self.partial = CallIds(taken), []
+                        self.emit(events.TurnRestarted(run_id=run_id, step=step, error=event.error))
                     case base.Finished():
+                        self.partial = []
                         return replace(event, message=ids.settle(event.message))
         raise ModelError("the turn broke off", model=self.model.name)
 
@@ -165,6 +218,8 @@ class Turn:
         if isinstance(recorded, Recorded):  # its tool may be gone by now
             result = recorded.result
             self.below.restore(recorded.below)
+        elif call.cut:
+            result = await self._told(step, call, cut_off(call))
         elif tool is None:
             text = unknown_tool(call.name, [one.name for one in offer.tools])
             result = await self._told(step, call, ToolResult.failure(text, kind=ErrorKind.NOT_FOUND))
@@ -172,7 +227,7 @@ class Turn:
             result = await self._told(step, call, _malformed(call))
         else:
             result = await self._answer(step, call, tool, again=recorded is ASK)
-            if self.raises and tool.server is not None and result.is_error:
+            if self.raises and tool.server is not None and result.is_error and result.raw is None:  # no answer of it
                 error = result.require_error()
                 if error.kind in _TRANSPORT:
                     fatal.append(ToolExecutionError(error, result=result, tool=tool.name))

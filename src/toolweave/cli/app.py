@@ -14,6 +14,7 @@ from toolweave.cli.commands import (
     call,
     chat,
     components,
+    config,
     demo,
     doctor,
     init,
@@ -25,18 +26,21 @@ from toolweave.cli.commands import (
     tools,
     worker,
 )
-from toolweave.cli.exits import CommandError, ExitCode, exit_code_of, is_expected
+from toolweave.cli.exits import CommandError, ExitCode, error_json, exit_code_of, is_expected, is_usage, show_usage
 from toolweave.cli.options import takes, takes_target
 
 __all__ = ["app", "run_app"]
 
 _HELP = """Use the tools of any MCP server, from a terminal, and serve your own.
 
-Servers come from ./mcp.json, .mcp.json, .vscode/mcp.json, [tool.toolweave] in pyproject.toml, then your
-editors' files; or name files with --config, or one server with --url URL or after --.
+Servers come from mcp.json, .mcp.json, [tool.toolweave] in pyproject.toml and your editors' files in this
+project, such as .vscode/mcp.json and .cursor/mcp.json; where it has none, from your editors' own files. Or
+name files with --config, or one server with --url URL or after --. What came with a project starts after one
+yes for each content of a file, or with --trust.
 
 Exit codes: 0 ok; 1 the tool answered with an error or its arguments do not fit; 2 wrong usage or config, or
-no such tool or server; 3 no server could be reached or a deadline passed; 130 interrupted.
+no such tool or server; 3 no server could be reached or a deadline passed; 4 a config file of this project is
+not trusted; 130 interrupted.
 """
 
 app = typer.Typer(
@@ -98,6 +102,7 @@ _group(
         "remove": _exits(components.remove),
     },
 )
+_group("config", config.HELP, config.EXAMPLES, {"show": _exits(config.show_config)})
 _group(
     "runs",
     runs.HELP,
@@ -131,19 +136,33 @@ def toolweave(
 
 def run_app(argv: Sequence[str]) -> int:
     """Run one command line and return its exit code; what follows the first `--` is a stdio server's command."""
+    words = list(argv)
     try:
-        words, command = _split(list(argv))
-        app(words, prog_name="toolweave", obj=command)
+        words, command = _split(words)
+        code = app(words, prog_name="toolweave", obj=command, standalone_mode=False)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(ExitCode.OK)
+    except typer.Abort:
+        return int(ExitCode.INTERRUPTED)
     except Exception as error:  # boundary: expected errors end in one line and their code
-        if not is_expected(error):
+        if not is_expected(error) and not is_usage(error):
             raise
-        from toolweave.cli.screen import complain  # only needed now
+        return _complained(error, as_json="--json" in words)
+    return code if isinstance(code, int) else int(ExitCode.OK)
 
+
+def _complained(error: Exception, *, as_json: bool) -> int:
+    """Tell an error on standard error, and as a document on standard output where JSON was asked for."""
+    from toolweave.cli.screen import answer_json, complain  # only needed now
+
+    if is_usage(error):
+        show_usage(error)
+    else:
         complain(error)
-        return int(exit_code_of(error))
-    return int(ExitCode.OK)
+    code = exit_code_of(error)
+    if as_json:
+        answer_json({"error": error_json(error, code)})
+    return int(code)
 
 
 def _split(words: list[str]) -> tuple[list[str], tuple[str, ...]]:

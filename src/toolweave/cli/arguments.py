@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,16 @@ from typing import Any, cast
 
 from toolweave.cli.exits import CommandError, ExitCode
 
-__all__ = ["Given", "coerce", "fit_arguments", "missing_arguments", "read_arguments", "types_of"]
+__all__ = [
+    "Given",
+    "as_utf8",
+    "coerce",
+    "fit_arguments",
+    "missing_arguments",
+    "parse_object",
+    "read_arguments",
+    "types_of",
+]
 
 _PAIR = re.compile(r"(?P<key>[^=]*?)(?P<sign>:=|=)(?P<value>.*)", re.DOTALL)
 _TRUE = frozenset({"true", "yes", "on", "1"})
@@ -48,10 +58,10 @@ def read_arguments(tokens: Sequence[str], *, json_args: str | None, stdin: Calla
     Raises:
         CommandError: Wrong usage: bad JSON, a key given twice, an unreadable file, two whole objects.
     """
-    wholes = [(json_args, "--json-args")] if json_args is not None else []
+    wholes = [(as_utf8(json_args), "--json-args")] if json_args is not None else []
     words: dict[str, str] = {}
     values: dict[str, Any] = {}
-    for token in tokens:
+    for token in map(as_utf8, tokens):
         if token == "-":  # noqa: S105  # the usual name of standard input, no secret
             wholes.append((stdin(), "standard input"))
         elif token.startswith("@"):
@@ -63,6 +73,20 @@ def read_arguments(tokens: Sequence[str], *, json_args: str | None, stdin: Calla
         raise CommandError(f"the whole arguments object was given twice, by {sources}; give it once")
     whole = parse_object(*wholes[0]) if wholes else None
     return Given(whole=whole, words=words, values=values)
+
+
+def as_utf8(word: str) -> str:
+    """Return a word of the command line as the UTF-8 that was typed, whatever the locale made of it.
+
+    Raises:
+        CommandError: It is no UTF-8.
+    """
+    if word.isascii() or not any("\udc80" <= char <= "\udcff" for char in word):
+        return word
+    try:
+        return os.fsencode(word).decode("utf-8")
+    except UnicodeError:
+        raise CommandError(f"{word!r} is not UTF-8: arguments are read as that, whatever the locale is") from None
 
 
 def parse_object(text: str, source: str) -> Mapping[str, Any]:

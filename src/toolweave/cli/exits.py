@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
-from toolweave.errors import ConfigError, ErrorKind, ProtocolError, ServerError, ToolError, ToolweaveError
+from toolweave.errors import (
+    ConfigError,
+    ErrorKind,
+    ProtocolError,
+    ServerError,
+    ToolError,
+    ToolweaveError,
+    as_tool_error,
+)
 
-__all__ = ["CommandError", "ExitCode", "exit_code_of", "is_expected"]
+__all__ = ["CommandError", "ExitCode", "error_json", "exit_code_of", "is_expected", "is_usage", "show_usage"]
 
 
 class ExitCode(IntEnum):
@@ -20,6 +29,8 @@ class ExitCode(IntEnum):
     """Wrong usage or config, or no such tool or server."""
     UNREACHABLE = 3
     """No server could be reached, or a deadline passed."""
+    UNTRUSTED = 4
+    """A config file that came with this folder is not trusted, so its servers were not started."""
     INTERRUPTED = 130
     """Interrupted by Ctrl-C or a termination signal."""
 
@@ -56,7 +67,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
         return error.code
     if isinstance(error, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
-    if isinstance(error, ConfigError):
+    if isinstance(error, ConfigError) or is_usage(error):
         return ExitCode.USAGE
     if isinstance(error, ToolError):
         return _BY_KIND.get(error.kind, ExitCode.TOOL_ERROR)
@@ -65,6 +76,31 @@ def exit_code_of(error: BaseException) -> ExitCode:
     if isinstance(error, (ServerError, TimeoutError)):
         return ExitCode.UNREACHABLE
     return ExitCode.USAGE if isinstance(error, OSError) else ExitCode.TOOL_ERROR
+
+
+def is_usage(error: BaseException) -> bool:
+    """Whether the command line itself was wrong, as the parser of options says; typer brings its own copy of click."""
+    return callable(getattr(error, "show", None)) and isinstance(getattr(error, "exit_code", None), int)
+
+
+def show_usage(error: Any) -> None:  # click's exception, or that of typer's own copy of it
+    """Tell what was wrong with the command line, with those options that may have been meant."""
+    import difflib  # only a slip needs it
+
+    possible: list[str] | None = getattr(error, "possibilities", None)
+    if possible:
+        error.possibilities = difflib.get_close_matches(str(error.option_name), possible, n=2, cutoff=0.75)
+    error.show()
+
+
+def error_json(error: BaseException, code: ExitCode) -> dict[str, Any]:
+    """Return an error that ended a command as JSON, in the shape that the error of a call has."""
+    if isinstance(error, CommandError):
+        kind = ErrorKind.INVALID_INPUT.value
+    else:
+        kind = as_tool_error(error).kind.value if isinstance(error, ServerError | ToolError) else "invalid_input"
+    hint = error.hint if isinstance(error, CommandError) else None
+    return {"kind": kind, "message": str(error), "hint": hint, "exit_code": int(code)}
 
 
 def is_expected(error: BaseException) -> bool:

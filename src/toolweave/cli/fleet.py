@@ -5,6 +5,7 @@ Adds to the hub only what a terminal needs: a line that moves meanwhile, rows fo
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -14,7 +15,8 @@ import anyio
 from toolweave.cli.advice import advise
 from toolweave.cli.exits import ExitCode
 from toolweave.cli.live import starting
-from toolweave.cli.screen import complain, note
+from toolweave.cli.render.text import safe_text
+from toolweave.cli.screen import complain, note, wrapped
 from toolweave.cli.targets import names_in
 from toolweave.config import LoadedConfig, ServerConfig, merge_loaded
 from toolweave.config.naming import program_name
@@ -47,7 +49,8 @@ class Fleet:
     @property
     def answered(self) -> list[str]:
         """The names of the servers that answered, in the config's order."""
-        return [name for name in names_in(self.selection) if name in self.hub.clients and name not in self.errors]
+        up = {name for name, client in self.hub.clients.items() if client.state not in _STARTING}
+        return [name for name in names_in(self.selection) if name in up and name not in self.errors]
 
     @property
     def errors(self) -> Mapping[str, Exception]:
@@ -74,12 +77,15 @@ class Fleet:
     def server_json(self, name: str) -> dict[str, Any]:
         """Return one server as JSON: what answered, how fast, or why not."""
         connection, error = self._begun.get(name), self.errors.get(name)
+        why = str(error) if error is not None else None
+        if connection is not None and connection.state in _STARTING:
+            why = f"server {name!r}: no sign of life for {self.hub.silences.get(name, 0):.0f} s; it is still starting"
         return {
             "state": _state(connection, error),
             "protocol_version": connection.protocol_version if connection is not None else None,
             "server_info": (dict(connection.server_info) or None) if connection is not None else None,
             "tools": len(self.specs_of(name)),
-            "error": str(error) if error is not None else None,
+            "error": why,
             "seconds": round(connection.report.seconds, 3) if connection is not None else 0.0,
         }
 
@@ -116,10 +122,10 @@ class Fleet:
         """Tell on standard error which servers failed, why, and what to do."""
         for name, error in self.errors.items():
             program = program_of(self.selection.servers.get(name))
-            note(_brief(f"failed: {error}"))
+            note(wrapped(safe_text(_brief(f"failed: {error}"), multiline=True), stream=sys.stderr))
             hint = advise(error, program=program)
             if hint:
-                note(f"hint: {hint}")
+                note(wrapped(f"hint: {hint}", stream=sys.stderr))
 
     def exit_code(self, *, strict: bool = False) -> ExitCode:
         """Return `OK` when any server answered, and with `strict` only when all did."""
@@ -129,21 +135,25 @@ class Fleet:
         return ExitCode.USAGE if not self.answered and wrong and all(wrong) else ExitCode.UNREACHABLE
 
     async def settled(self) -> None:
-        """Return when no server is starting any more; a line on the terminal says whom it waits for."""
-        moved = anyio.Event()
-        with starting([name for name, one in self._begun.items() if one.state in _STARTING]) as done:
+        """Return when no server that shows life is starting any more, or none at all if none of the others is up.
+
+        A line on the terminal says whom it waits for.
+        """
+        names = [name for name, one in self._begun.items() if one.state in _STARTING]
+        with starting(names, lambda: self.hub.silences) as done:
 
             def changed(change: StateChanged) -> None:
-                nonlocal moved
                 if change.state not in _STARTING:
                     done(change.server)
-                moved.set()
-                moved = anyio.Event()
 
             for connection in self._begun.values():
                 connection.on("state", changed)
-            while any(connection.state in _STARTING for connection in self._begun.values()):
-                await moved.wait()
+            await self.hub.settled("alive")
+            if not self.hub.snapshot() and not self.answered:
+                await self.hub.settled("all")
+        for name, connection in self._begun.items():
+            if connection.state in _STARTING:
+                note(f"left out: server {name!r} is still starting, without a sign of life for some seconds")
 
 
 def _brief(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 
 from toolweave.cli.render.text import clip, safe_text
@@ -12,11 +12,17 @@ from toolweave.tools.call import Progress
 __all__ = ["call_progress", "starting"]
 
 _MESSAGE = 60
+_WORTH_TELLING = 3  # seconds
 
 
 @contextmanager
-def starting(names: Sequence[str]) -> Generator[Callable[[str], None]]:
-    """Show which servers are still starting; yields what to call when one of them is done, however it ended."""
+def starting(
+    names: Sequence[str], silences: Callable[[], Mapping[str, float]] = dict
+) -> Generator[Callable[[str], None]]:
+    """Show which servers are still starting; yields what to call when one of them is done, however it ended.
+
+    `silences` returns for how many seconds which of them have shown no sign of life.
+    """
     waiting = list(names)
     console = stderr_console()
     if console is None or not waiting:
@@ -25,42 +31,66 @@ def starting(names: Sequence[str]) -> Generator[Callable[[str], None]]:
 
     from rich.text import Text  # rich takes as long to import as the rest of the command
 
-    def line() -> Text:
-        shown = clip(", ".join(safe_text(name) for name in waiting), _MESSAGE)
-        return Text(f"starting {len(names)} server{'s' * (len(names) > 1)}, waiting for {shown}")
+    def named(name: str) -> str:
+        seconds = int(silences().get(name, 0))
+        return safe_text(name) + (f" (nothing heard for {seconds} s)" if seconds >= _WORTH_TELLING else "")
 
-    with console.status(line()) as status:
+    class Line:
+        """Made anew whenever the terminal is drawn."""
+
+        def __rich__(self) -> Text:
+            shown = clip(", ".join(map(named, waiting)), _MESSAGE)
+            return Text(f"starting {len(names)} server{'s' * (len(names) > 1)}, waiting for {shown}")
+
+    with console.status(Line()):
 
         def done(name: str) -> None:
             if name in waiting:
                 waiting.remove(name)
-                status.update(line())
 
         yield done
 
 
 @contextmanager
 def call_progress(*names: str) -> Generator[list[Callable[[Progress], None]]]:
-    """Show a bar for each of these calls once it reports progress; yields one listener for each."""
+    """Show a bar for each of these calls, and for how long nothing was heard; yields one progress listener for each."""
     console = stderr_console()
     if console is None:
         yield [lambda _: None for _ in names]
         return
-    from rich.progress import BarColumn, TextColumn  # as above
+    from rich.progress import BarColumn, ProgressColumn, Task, TextColumn  # as above
     from rich.progress import Progress as Bars
+    from rich.text import Text
+
+    class Silence(ProgressColumn):
+        """For how long a call has reported nothing, once that is worth telling."""
+
+        max_refresh = 0.5
+
+        def render(self, task: Task) -> Text:
+            seconds = int(task.get_time() - task.fields["heard"])
+            return Text(f"nothing heard for {seconds} s" if seconds >= _WORTH_TELLING else "")
 
     columns = (
         TextColumn("{task.fields[label]}", markup=False),
         BarColumn(),
         TextColumn("{task.fields[message]}", markup=False),
+        Silence(),
     )
     with Bars(*columns, console=console, transient=True) as bars:
-        tasks = [bars.add_task("", total=None, label=safe_text(name), message="") for name in names]
+        now = bars.get_time()
+        tasks = [bars.add_task("", total=None, label=safe_text(name), message="", heard=now) for name in names]
 
         def listener(task: int) -> Callable[[Progress], None]:
             def show(progress: Progress) -> None:
                 message = clip(safe_text(progress.message or ""), _MESSAGE)
-                bars.update(tasks[task], completed=progress.progress, total=progress.total, message=message)
+                bars.update(
+                    tasks[task],
+                    completed=progress.progress,
+                    total=progress.total,
+                    message=message,
+                    heard=bars.get_time(),
+                )
 
             return show
 

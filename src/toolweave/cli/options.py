@@ -39,6 +39,7 @@ class Target:
         url: One HTTP server instead of a config.
         header: `Name: value` lines for `url`.
         bearer_env: The environment variable that holds the bearer token for `url`.
+        trust: Start the servers of the project's config files without a question, this time.
         timeout: Seconds for connecting, and without a sign of life for each request.
         verbose: Tell more on standard error.
         command: One stdio server instead of a config: the words after `--`.
@@ -60,6 +61,9 @@ class Target:
     bearer_env: Annotated[
         str | None,
         typer.Option("--bearer-env", metavar="VAR", help="The variable that holds the bearer token for --url."),
+    ]
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Start the servers of this folder's config files without asking, this once.")
     ]
     timeout: Annotated[
         float | None,
@@ -85,6 +89,7 @@ TARGET_DEFAULTS: dict[str, Any] = {  # what each option is when it is not given
     "url": None,
     "header": [],
     "bearer_env": None,
+    "trust": False,
     "timeout": None,
     "verbose": False,
 }

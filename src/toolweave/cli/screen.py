@@ -31,6 +31,7 @@ __all__ = [
     "stderr_console",
     "stream",
     "wide",
+    "wrapped",
 ]
 
 _PIPED_WIDTH = 300
@@ -43,13 +44,13 @@ def answer(text: str) -> None:
 
 
 def stream(text: str) -> None:
-    """Write a piece of an answer to standard output, made safe, as it comes."""
-    _write(sys.stdout, safe_text(text, multiline=True))
+    """Write a piece of an answer to standard output as it comes; `SafeStream` made it safe."""
+    _write(sys.stdout, text)
 
 
 def answer_json(value: Any) -> None:  # any JSON value
-    """Write a JSON value to standard output."""
-    _write(sys.stdout, safe_json(value) + "\n")
+    """Write a JSON value to standard output; what its encoding does not have becomes JSON escapes."""
+    _write(sys.stdout, safe_json(value, ascii_only=not _takes_unicode(sys.stdout)) + "\n")
 
 
 def answer_bytes(data: bytes) -> None:
@@ -85,9 +86,39 @@ def announce(name: str, *details: str) -> None:
 def complain(error: Exception, *, label: str = "error") -> None:
     """Write an error and what to do about it to standard error."""
     # what a server said may have lines of its own: indented, they cannot pass for ours
-    note(f"{label}: {error}".replace("\n", "\n  "))
+    note(wrapped(safe_text(f"{label}: {error}".replace("\n", "\n  "), multiline=True), stream=sys.stderr))
     if isinstance(error, CommandError) and error.hint:
-        note(f"hint: {error.hint}")
+        note(wrapped(safe_text(f"hint: {error.hint}"), stream=sys.stderr))
+
+
+def wrapped(text: str, *, indent: int = 2, stream: TextIO | None = None) -> str:
+    """Return a text whose lines break between words at the width that the stream has; none where it has none.
+
+    What goes on in the next line is indented by so much more; a word that is longer than a line stays whole.
+    """
+    out = stream or sys.stdout
+    if not _is_terminal(out) and "COLUMNS" not in os.environ:
+        return text
+    columns = max(shutil.get_terminal_size().columns, 20)
+    return "\n".join(_wrapped_line(line, columns, indent) for line in text.split("\n"))
+
+
+def _wrapped_line(line: str, columns: int, indent: int) -> str:
+    import textwrap  # only long lines need it
+
+    if len(line) <= columns:
+        return line
+    margin = " " * (len(line) - len(line.lstrip(" ")))
+    later = margin + " " * indent
+    return textwrap.fill(
+        line.lstrip(" "),
+        columns,
+        initial_indent=margin,
+        subsequent_indent=later,
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
+    )
 
 
 def stderr_console() -> Console | None:
@@ -129,7 +160,8 @@ class _ScreenHandler(logging.Handler):
         return not (failure and any(isinstance(value, Exception) for value in record.args or ()))
 
     def emit(self, record: logging.LogRecord) -> None:
-        note(f"{record.levelname.lower()}: {record.getMessage()}")
+        text = safe_text(f"{record.levelname.lower()}: {record.getMessage()}", multiline=True)
+        note(wrapped(text, stream=sys.stderr))
 
 
 def _console(stream: TextIO) -> Console:
@@ -144,6 +176,10 @@ def _is_terminal(stream: TextIO) -> bool:
         return stream.isatty()
     except (ValueError, AttributeError):
         return False  # closed, or none at all
+
+
+def _takes_unicode(stream: TextIO) -> bool:
+    return (stream.encoding or "utf-8").lower().replace("-", "").startswith("utf")
 
 
 def _write(stream: TextIO | None, text: str) -> None:

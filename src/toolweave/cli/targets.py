@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 from toolweave.cli.exits import CommandError
 from toolweave.cli.options import Target
+from toolweave.cli.trust import require_trust
 from toolweave.config import LoadedConfig, Timeouts, default_config, load_config, merge_loaded, server_config
 from toolweave.tools.names import aliases, expose
 
 __all__ = ["configured_names", "names_in", "select", "servers_named_by"]
 
 
-def select(target: Target) -> LoadedConfig:
-    """Return the servers a command is about, as a config of just them.
+async def select(target: Target) -> LoadedConfig:
+    """Return the servers a command is about, as a config of just them; every command that starts servers asks here.
+
+    Servers of a file that was found in the project start only when somebody trusts that file: see `require_trust`.
 
     Raises:
-        CommandError: There is no config, no server in it, or the options contradict each other.
+        CommandError: There is no config, no server in it, the options contradict each other, or a file is not trusted.
         ConfigError: A file cannot be read, there is no such server, or the one made on the spot cannot be right.
     """
     if target.ad_hoc:
@@ -29,6 +33,8 @@ def select(target: Target) -> LoadedConfig:
         loaded = loaded.select(target.server)
     elif not names_in(loaded):
         raise _nothing_to_start(target, loaded)
+    if not target.config and not target.trust:
+        await require_trust(loaded)
     return _timed(loaded, target.timeout)
 
 
@@ -53,12 +59,12 @@ def configured_names() -> list[str]:
 
 def _nothing_to_start(target: Target, loaded: LoadedConfig) -> CommandError:
     if loaded.paths or target.config:
-        kept = f"; switched off: {', '.join(loaded.disabled)}" if loaded.disabled else ""
+        kept = "".join(f"\n{name}: {loaded.why_disabled(name)}" for name in loaded.disabled)
         where = ", ".join(str(path) for path in loaded.paths)
         return CommandError(f"{where}: no server to start{kept}", hint="toolweave init writes a first mcp.json")
     return CommandError(
-        "no config was found: looked for ./mcp.json, .mcp.json, .vscode/mcp.json, [tool.toolweave] in "
-        "pyproject.toml, and your editors' files",
+        "no config was found: looked here and above, up to the repository's root, for mcp.json, .mcp.json, "
+        "[tool.toolweave] in pyproject.toml and your editors' project files, and for your editors' own files",
         hint="toolweave init writes a first mcp.json; or use --config FILE, --url URL, or -- COMMAND ARGS...",
     )
 
@@ -101,10 +107,4 @@ def _timed(loaded: LoadedConfig, seconds: float | None) -> LoadedConfig:
         return loaded
     bounds = Timeouts.of(seconds)
     servers = {name: config.replace(timeout=bounds) for name, config in loaded.servers.items()}
-    return LoadedConfig(
-        servers=servers,
-        errors=loaded.errors,
-        warnings=loaded.warnings,
-        disabled=loaded.disabled,
-        paths=loaded.paths,
-    )
+    return replace(loaded, servers=servers)

@@ -28,6 +28,7 @@ class Component:
         description: One sentence for people.
         version: The version of Toolweave that it came with.
         usage: Command lines to begin with; `{module}` stands for the package's dotted name.
+        reads: The config file that it needs to run, or None.
         files: The text of each file, by its path in the folder.
     """
 
@@ -36,6 +37,7 @@ class Component:
     description: str
     version: str
     usage: tuple[str, ...]
+    reads: str | None
     files: Mapping[str, str]
 
 
@@ -63,5 +65,6 @@ def component(name: str) -> Component:
         description=about["description"],
         version=version("toolweave"),
         usage=tuple(about["usage"]),
+        reads=about.get("reads"),
         files={path: (source / path).read_text("utf-8") for path in about["files"]},
     )

@@ -19,6 +19,7 @@ from toolweave.agent.toolbox import Opener, ToolLike
 from toolweave.compose.mcp_tools import McpTools
 from toolweave.compose.watching import WatchedJournal
 from toolweave.config import LoadedConfig, load_config
+from toolweave.errors import printable
 from toolweave.models.base import Model
 from toolweave.tools.toolset import Toolset
 
@@ -53,7 +54,7 @@ class Agent(room.Agent):
             servers = {name: server for name, server in named.items() if name not in live}
         loaded = load_config(servers)
         for warning in loaded.warnings:
-            _log.warning("%s", warning)
+            _log.warning("%s", printable(str(warning)))
         if loaded.errors and (self._host.strict or not isinstance(servers, (str, PurePath, LoadedConfig))):
             raise next(iter(loaded.errors.values()))
         self._host.errors.update(loaded.errors)

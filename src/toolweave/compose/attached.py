@@ -35,7 +35,7 @@ class _Attached:
         by_name = self._toolset.snapshot().by_name
         for name in (*change.removed, *change.changed):
             self._remove(name)
-        for name in (*change.added, *change.changed):
+        for name in (*change.changed, *change.added):  # what was there keeps its name
             if name in by_name and name not in self._added:
                 self._add(by_name[name])
 

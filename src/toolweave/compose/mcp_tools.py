@@ -21,7 +21,6 @@ from toolweave.config import ServerConfig, merge_config, server_config
 from toolweave.errors import ConfigError, ErrorKind, ToolError
 from toolweave.hub import DiscoveredTools, Hub, McpClient, discover_mcp_tools
 from toolweave.tools.call import CallContext, ToolCall
-from toolweave.tools.names import unknown_tool
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolList
 from toolweave.tools.toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, tools_of
@@ -277,8 +276,4 @@ class McpTools:
         return config.error("the client is connected to this server with other settings; give a McpPool as client=")
 
     def _check(self, found: DiscoveredTools) -> None:
-        """Say which tools that are wanted are not there."""
-        names = [spec.original_name for spec in found.connection.snapshot()]
-        for name in self._include:
-            if names and name.removeprefix(f"{self.name}:").removeprefix(f"{self.name}/") not in names:
-                _log.warning("server %r: %s", self.name, unknown_tool(name, names))
+        """Refuse what was found if it will not do; a tool that is wanted and not there was warned of."""

@@ -26,7 +26,9 @@ def hub_server(hub: Hub, *, name: str, version: str, **options: Any) -> McpServe
     """Return one server of a hub's many: their tools, resources and prompts (`options`: of `create_mcp_server`).
 
     Serving it opens the hub. What changes at the servers, late starts and restarts included, is told to the clients.
-    Tools and prompts are named `server_name`, or by the server's `tool_prefix`; resources keep their URIs.
+    Tools and prompts are named `server_name`, or by the server's `tool_prefix`; resources keep their URIs, unless two
+    servers have one: the one that came later gets its name before the scheme, such as `notes+file:///a`. Names and URIs
+    stay with whoever was given them first, as long as the hub lives, and `hub.warnings` says which were taken.
     """
     return create_mcp_server(
         name=name, version=version, tools=hub, resources=_Resources(hub), prompts=_Prompts(hub), **options

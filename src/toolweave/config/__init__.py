@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from toolweave.config.accept import parse_command, parse_server, server_config
 from toolweave.config.auth import Auth, AuthType
-from toolweave.config.dialects import Dialect
+from toolweave.config.checks import is_loopback
 from toolweave.config.discover import ConfigFile, default_config, discover_config_files, editor_config_files
-from toolweave.config.load import LoadedConfig, load_config, merge_loaded
+from toolweave.config.load import content_digest, load_config
+from toolweave.config.loaded import ConfigEntry, EntryStatus, LoadedConfig, LoadedFile, merge_loaded
 from toolweave.config.merge import merge_config, normalize_config
 from toolweave.config.model import HeadersSource, ServerConfig, Source
 from toolweave.config.naming import program_name
+from toolweave.config.owners import Dialect
 from toolweave.config.rules import known_transports, register_transport_name
-from toolweave.config.secret import Secret, looks_secret, reveal
+from toolweave.config.secret import Secret, looks_secret, reveal, without_user_info
 from toolweave.config.shapes import (
     McpConfig,
     McpConnectionConfig,
@@ -25,14 +27,18 @@ from toolweave.config.shapes import (
     McpTransport,
 )
 from toolweave.config.timeouts import Timeouts
+from toolweave.config.trust import TrustedFiles
 
 __all__ = [
     "Auth",
     "AuthType",
+    "ConfigEntry",
     "ConfigFile",
     "Dialect",
+    "EntryStatus",
     "HeadersSource",
     "LoadedConfig",
+    "LoadedFile",
     "McpConfig",
     "McpConnectionConfig",
     "McpFullConfig",
@@ -43,9 +49,12 @@ __all__ = [
     "ServerConfig",
     "Source",
     "Timeouts",
+    "TrustedFiles",
+    "content_digest",
     "default_config",
     "discover_config_files",
     "editor_config_files",
+    "is_loopback",
     "known_transports",
     "load_config",
     "looks_secret",
@@ -58,4 +67,5 @@ __all__ = [
     "register_transport_name",
     "reveal",
     "server_config",
+    "without_user_info",
 ]

@@ -12,10 +12,11 @@ from typing import Any, cast
 
 from toolweave.config.auth import Auth
 from toolweave.config.checks import kind_of
-from toolweave.config.dialects import SSE_DEPRECATED, Dialect, looks_like_entry, read_entry
+from toolweave.config.dialects import SSE_DEPRECATED, looks_like_entry, read_entry
 from toolweave.config.expand import Scope
 from toolweave.config.model import ServerConfig, Source
 from toolweave.config.naming import name_from_command, name_from_url
+from toolweave.config.owners import Dialect
 from toolweave.config.rules import WEBSOCKET_DEPRECATED, warn_deprecated
 from toolweave.config.sections import SECTIONS, find_servers
 from toolweave.config.timeouts import Timeouts
@@ -58,7 +59,7 @@ def parse_server(
         if note == WEBSOCKET_DEPRECATED:
             warn_deprecated(note)
         else:
-            _LOG.warning("server %r: %s", reading.config.name, note)
+            _LOG.warning("server %r: %s", named(reading.config).name, note)
     return reading.config
 
 
@@ -132,7 +133,7 @@ def named(config: ServerConfig) -> ServerConfig:
 def _read(value: Any, name: str) -> ServerConfig:
     if isinstance(value, ServerConfig):
         if value.transport == "sse":
-            _LOG.warning("server %r: %s", value.name or name, SSE_DEPRECATED)
+            _LOG.warning("server %r: %s", name or named(value).name, SSE_DEPRECATED)
         return value
     if isinstance(value, Mapping):
         return _from_mapping(cast("Mapping[str, Any]", value), name)

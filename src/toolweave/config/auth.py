@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal, cast, get_args
 
 from toolweave.config.checks import check_headers, check_text, kind_of
-from toolweave.config.secret import Secret, wrap
+from toolweave.config.secret import Secret, reveal, wrap
 from toolweave.errors import ConfigError
 
 __all__ = ["Auth", "AuthType"]
@@ -18,6 +18,14 @@ AuthType = Literal["bearer", "api_key", "custom"]
 
 _DEFAULT_HEADER = {"bearer": "Authorization", "api_key": "X-API-Key", "custom": ""}
 _NO_PROVIDER: tuple[type, ...] = (bool, int, float, bytes, list, tuple)
+_SIGN_IN = frozenset(("oauth", "oauth2", "oauth_2", "oauth2.0", "oauth2.1", "oidc", "openid", "openid_connect", "sso"))
+_METHODS = frozenset(
+    ("api_key", "apikey", "auto", "basic", "bearer", "custom", "false", "header", "none", "null", "true")
+)
+_NO_SIGN_IN = (
+    "signing in with OAuth is not there yet; give a token ('auth': {'type': 'bearer', 'token': ...}), or from code a "
+    "callable or an httpx authorization object that gets one"
+)
 _KEYS = {
     "type": "type",
     "token": "token",
@@ -60,6 +68,8 @@ class Auth:
 
     def __post_init__(self) -> None:
         if self.type not in get_args(AuthType):
+            if str(self.type) in _SIGN_IN:
+                raise ConfigError(_NO_SIGN_IN, field="auth.type")
             known = ", ".join(get_args(AuthType))
             raise ConfigError(f"'auth.type' is {self.type!r}; known: {known}", field="auth.type")
         header = self.header or _DEFAULT_HEADER[self.type]
@@ -67,6 +77,7 @@ class Auth:
             check_headers({header: ""}, "auth.header")
         if self.token is not None:
             token = check_text(self.token, "auth.token", controls=False)
+            _refuse_method(token)
             object.__setattr__(self, "token", wrap(token))
         object.__setattr__(self, "header", header)
         object.__setattr__(self, "headers", MappingProxyType(check_headers(self.headers, "auth.headers")))
@@ -130,6 +141,19 @@ class Auth:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self.to_mapping(),)
+
+
+def _refuse_method(token: str | Secret) -> None:
+    """Refuse the name of a way to authorize where a token is wanted: it would go out as the token."""
+    word = reveal(token).strip().lower().replace("-", "_")
+    if word in _SIGN_IN:
+        raise ConfigError(_NO_SIGN_IN, field="auth")
+    if word in _METHODS:
+        raise ConfigError(
+            f"'auth' is the word {reveal(token)!r}, which would be sent as a token; give the token itself, or "
+            "{'type': 'bearer', 'token': ...}",
+            field="auth",
+        )
 
 
 def _rebuild(entry: Mapping[str, Any]) -> Auth:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -116,6 +117,17 @@ def check_headers(value: Any, field: str = "headers") -> dict[str, Secret]:  # A
     return out
 
 
+def is_loopback(host: str | None) -> bool:
+    """Return whether a host of a URL is this machine, by its name alone: nothing is looked up."""
+    name = (host or "").rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):  # RFC 6761, 6.3
+        return True
+    try:
+        return ip_address(name.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
 def check_url(value: Any, field: str = "url") -> str:  # Any: whatever a user wrote
     """Return the URL when it is an absolute http or https one."""
     url = check_text(value, field).strip()
@@ -134,6 +146,9 @@ def check_url(value: Any, field: str = "url") -> str:  # Any: whatever a user wr
             f" probably {hint!r} (requirement C5)",
             field=field,
         )
+    if parts.scheme in ("unix", "pipe"):
+        what = "a socket" if parts.scheme == "unix" else "a named pipe"
+        raise ConfigError(f"{field!r} is {what} of this machine; only http:// and https:// are spoken", field=field)
     if parts.scheme not in ("http", "https") or not host:
         raise ConfigError(f"{field!r} must start with http:// or https:// and name a host, not {shown!r}", field=field)
     return url

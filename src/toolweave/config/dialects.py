@@ -1,14 +1,7 @@
 """One server's entry, in whatever dialect it was written, as the arguments of a `ServerConfig`.
 
 Knows the keys of the editors and of the frameworks (requirements R1-R5, R8) and no files. Keys are
-read in camelCase, snake_case and kebab-case alike. The units of a bare `timeout` differ:
-
-================  =================================================================================
-generic           seconds for the handshake, listings, calls and reads; 1000 or more is milliseconds
-Gemini CLI        milliseconds for calls
-opencode          milliseconds for the handshake and listings
-Codex             `startup_timeout_sec`, `startup_timeout_ms`, `tool_timeout_sec`
-================  =================================================================================
+read in camelCase, snake_case and kebab-case alike. Where owners differ, `owners.py` has the rule.
 """
 
 from __future__ import annotations
@@ -17,12 +10,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from toolweave.config.checks import check_object, check_text, check_texts, kind_of
 from toolweave.config.envfile import read_env_file
 from toolweave.config.expand import Expander, Scope
 from toolweave.config.model import ServerConfig, Source
+from toolweave.config.owners import Dialect, rules_of
 from toolweave.config.rules import WEBSOCKET_DEPRECATED, canonical_transport
 from toolweave.config.secret import Secret
 from toolweave.config.timeouts import Timeouts
@@ -39,15 +33,12 @@ __all__ = [
     "read_entry",
 ]
 
-Dialect = Literal["generic", "gemini", "opencode", "codex"]
-"""Whose rules decide where dialects contradict each other."""
-
 SSE_DEPRECATED = "transport 'sse' is deprecated by the protocol; 'http' falls back to it where a server needs it"
 
 _FIELDS = (
     *("name", "transport", "command", "args", "env", "cwd", "url", "headers", "auth", "disabled", "timeout"),
     *("include", "exclude", "tool_prefix", "restart", "legacy_sse", "protocol", "validate_input", "validate_output"),
-    *("max_concurrency", "max_message_bytes", "on_conflict", "engine", "options", "server"),
+    *("max_concurrency", "max_connections", "max_message_bytes", "on_conflict", "engine", "options", "server"),
 )
 _SYNONYMS = {
     "server_name": "name",
@@ -65,11 +56,33 @@ _SYNONYMS = {
     "exclude_tools": "exclude",
     "excluded_tools": "exclude",
     "is_active": "enabled",
+    "cmd": "command",
+    "envs": "env",
+    "uri": "url",
+    "env_keys": "env_vars",
+    "available_tools": "include",
 }
 _TIMEOUT_KEYS = {  # the bound they set, and their unit in seconds
     "startup_timeout_ms": ("connect", 0.001),
     "startup_timeout_sec": ("connect", 1),
     "tool_timeout_sec": ("call", 1),
+    "connection_timeout": ("connect", 0.001),
+}
+_OPENCODE_TIMEOUTS = {  # in milliseconds
+    "startup": ("connect",),
+    "request": ("list", "call", "read"),
+    "catalog": ("list",),
+    "execution": ("call",),
+}
+_SIGN_IN = frozenset(
+    {
+        *("oauth", "oauth_resource", "oauth_scopes", "oauth_client_id", "scopes", "scope", "auth_provider_type"),
+        *("client_id", "client_secret", "redirect_uri"),
+    }
+)
+"""How an editor would sign in; a server may be reached without, or by a token from elsewhere."""
+_NOT_DONE = {
+    "headers_helper": "is a command that is not run: give 'headers' or 'auth'",
 }
 _SPECIAL = (
     *("enabled", "http_url", "bearer_token_env_var", "env_http_headers", "env_vars", "env_file"),
@@ -79,7 +92,8 @@ _IGNORED = frozenset(
     {
         *("always_allow", "auto_approve", "trust", "description", "icon", "icons", "gallery", "version", "title"),
         *("note", "notes", "comment", "source", "dev", "required", "tags", "metadata", "default_tools_approval_mode"),
-        *("supports_parallel_tool_calls", "sandbox_enabled", "sandbox", "$schema"),
+        *("supports_parallel_tool_calls", "sandbox_enabled", "sandbox", "$schema", "bundled", "display_name"),
+        *("favicon_url", "watch_paths", "remote_configured"),
     }
 )
 _TRANSPORTS = {"local": "stdio", "remote": "http"}
@@ -134,9 +148,11 @@ def read_arguments(
         ConfigError: Without the server's name and place.
     """
     expander = Expander(scope)
+    if dialect == "continue":
+        entry = _of_continue(entry)
     flat = flattened(entry)
     dialect = "gemini" if "http_url" in flat.known else dialect
-    values = {key: _expanded(expander, value, key, dialect) for key, value in flat.known.items()}
+    values = {key: _expanded(expander, value, key, dialect, flat.notes) for key, value in flat.known.items()}
     arguments = _arguments(values, expander, dialect, flat.notes)
     if flat.options or "options" in arguments:
         given = check_object(arguments.get("options", {}), "options")
@@ -193,21 +209,55 @@ def _layer(flat: _Entry, layer: Mapping[Any, Any], *, within: str = "") -> None:
         word = canonical_key(key)
         if value is None or word in _IGNORED or str(key).startswith(("x-", "_", "//")):
             continue
-        if word == "transport" and isinstance(value, Mapping):
-            _layer(flat, cast("Mapping[Any, Any]", value), within="transport")
-        elif word == "connection":
-            _layer(flat, check_object(value, "connection"), within="connection")
-        elif word == "command" and isinstance(value, Mapping):  # Zed
-            command = cast("Mapping[Any, Any]", value)
-            _layer(flat, {("command" if key == "path" else key): item for key, item in command.items()}, within=word)
+        inner = _inner_layer(word, value, within)
+        if inner is not None:
+            _layer(flat, inner, within=word)
         elif word == "include" and isinstance(value, Mapping):  # Codex: approval per tool
             continue
+        elif word in _SIGN_IN or _is_sign_in(word, value):
+            _keep_sign_in(flat, str(key), value)
         elif word in _FIELDS or word in _SPECIAL:
             _put(flat, word, value, str(key))
         else:
-            flat.options[str(key)] = value
-            if within != "connection":
-                flat.notes.append(f"unknown key {str(key)!r}{_did_you_mean(word)}; kept in 'options'")
+            _keep_unknown(flat, word, str(key), value, within)
+
+
+def _inner_layer(word: str, value: Any, within: str) -> Mapping[Any, Any] | None:
+    """Return what lies in a layer of its own: the keys below it mean what they would mean beside it."""
+    if word == "connection":
+        return check_object(value, "connection")
+    if not isinstance(value, Mapping):
+        return None
+    if word == "command":  # Zed
+        command = cast("Mapping[Any, Any]", value)
+        return {("command" if key == "path" else key): item for key, item in command.items()}
+    if word == "transport" or (word == "config" and not within):  # Goose has `config`
+        return cast("Mapping[Any, Any]", value)
+    return None
+
+
+def _keep_unknown(flat: _Entry, word: str, key: str, value: Any, within: str) -> None:
+    flat.options[key] = value
+    if word in _NOT_DONE:
+        flat.notes.append(f"{key!r} {_NOT_DONE[word]}")
+    elif within != "connection":
+        flat.notes.append(f"unknown key {key!r}{_did_you_mean(word)}; kept in 'options'")
+
+
+def _is_sign_in(word: str, value: Any) -> bool:
+    """Tell whether `auth` asks for a sign-in rather than giving a credential: Cursor's CLIENT_ID, FastMCP's "oauth"."""
+    if word != "auth":
+        return False
+    if isinstance(value, Mapping):
+        named = {str(key).lower() for key in cast("Mapping[Any, Any]", value)}
+        return bool(named & {"client_id", "clientid"}) and not named & {"token", "provider"}
+    return value == "oauth"
+
+
+def _keep_sign_in(flat: _Entry, key: str, value: Any) -> None:
+    flat.options[key] = value
+    if value not in (False, [], {}):
+        flat.notes.append(f"{key!r}: sign-in is not supported yet; give a token by 'auth' or 'headers'")
 
 
 def _put(flat: _Entry, word: str, value: Any, key: str) -> None:
@@ -225,20 +275,60 @@ def _did_you_mean(word: str) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-def _expanded(expander: Expander, value: Any, key: str, dialect: Dialect) -> Any:
+def _expanded(expander: Expander, value: Any, key: str, dialect: Dialect, notes: list[str]) -> Any:
     if key in ("server", "name"):
         return value
-    if dialect == "opencode":
-        value = _from_opencode(value)
+    rules = rules_of(dialect)
+    if rules.rewrite is not None:
+        value = _mapped(value, rules.rewrite)
+    if rules.dollar is not None:
+
+        def rewrite(text: str) -> str:
+            return _with_braces(text, key, expander, notes, strict=rules.dollar == "error")
+
+        value = _mapped(value, rewrite)
     return expander.value(value, key)
 
 
-def _from_opencode(value: Any) -> Any:
+_DOLLAR = re.compile(r"(?<![\$\\])\$([A-Za-z_]\w*)")
+
+
+def _with_braces(text: str, key: str, expander: Expander, notes: list[str], *, strict: bool) -> str:
+    """Write `$VAR` as `${VAR}`; one that is unset stays, unless that is an error for its owner too."""
+
+    def one(match: re.Match[str]) -> str:
+        if strict or expander.is_set(match[1]):
+            return f"${{{match[1]}}}"
+        notes.append(f"{key!r} has {match[0]}, but the environment variable {match[1]} is not set: it stays as it is")
+        return match[0]
+
+    if strict and "$(" in text:
+        notes.append(f"{key!r} has a shell command in $(...), which is not run: it stays as it is")
+    return _DOLLAR.sub(one, text)
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
-        return re.sub(r"\{env:(\w+)\}", r"${\1:-}", value)
+        return change(value)
     if isinstance(value, Mapping):
-        return {key: _from_opencode(item) for key, item in cast("Mapping[str, Any]", value).items()}
-    return [_from_opencode(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
+        return {key: _mapped(item, change) for key, item in cast("Mapping[str, Any]", value).items()}
+    return [_mapped(item, change) for item in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def _of_continue(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Put what Continue keeps in `requestOptions` and `apiKey` where the others have it."""
+    out = dict(entry)
+    key = out.pop("apiKey", None)
+    if isinstance(key, str) and key and "auth" not in out:
+        out["auth"] = {"type": "bearer", "token": key}
+    options = out.pop("requestOptions", None)
+    if isinstance(options, Mapping):
+        rest = dict(cast("Mapping[str, Any]", options))
+        headers = rest.pop("headers", None)
+        if isinstance(headers, Mapping) and isinstance(out.get("headers", {}), Mapping):
+            out["headers"] = {**cast("Mapping[str, Any]", headers), **cast("Mapping[str, Any]", out.get("headers", {}))}
+        out |= {f"requestOptions.{name}": item for name, item in rest.items()}
+    return out
 
 
 def _arguments(values: dict[str, Any], expander: Expander, dialect: Dialect, notes: list[str]) -> dict[str, Any]:
@@ -256,7 +346,7 @@ def _arguments(values: dict[str, Any], expander: Expander, dialect: Dialect, not
         out["transport"] = _transport(out["transport"], notes)
     if any(key in values for key in ("timeout", *_TIMEOUT_KEYS)):
         out["timeout"] = _timeouts(values, dialect, notes)
-    _read_environment(out, values, expander)
+    _read_environment(out, values, expander, notes)
     return out
 
 
@@ -268,7 +358,7 @@ def _transport(value: Any, notes: list[str]) -> str:
     return _TRANSPORTS.get(name, canonical_transport(name) if name else "")
 
 
-def _read_environment(out: dict[str, Any], values: Mapping[str, Any], expander: Expander) -> None:
+def _read_environment(out: dict[str, Any], values: Mapping[str, Any], expander: Expander, notes: list[str]) -> None:
     """Fill in what an entry takes from our own environment by a variable's name."""
     if "bearer_token_env_var" in values and "auth" not in out:
         name = check_text(values["bearer_token_env_var"], "bearer_token_env_var")
@@ -280,11 +370,28 @@ def _read_environment(out: dict[str, Any], values: Mapping[str, Any], expander: 
     env: dict[str, str] = {}
     if "env_file" in values:
         env.update(read_env_file(expander.path(check_text(values["env_file"], "env_file"))))
-    for name in check_texts(values.get("env_vars", []), "env_vars"):
+    for name in check_texts(_names_of_variables(values.get("env_vars", []), notes), "env_vars"):
         value = expander.inherited(name)
         env.update({} if value is None else {name: value})
     if env:
         out["env"] = {**env, **check_object(out.get("env", {}), "env")}
+
+
+def _names_of_variables(value: Any, notes: list[str]) -> Any:
+    """Read the variables that are passed on: names, or Codex's `{name, source}`, whose source may be elsewhere."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    names: list[Any] = []
+    for item in cast("list[Any]", value):
+        if not isinstance(item, Mapping):
+            names.append(item)
+            continue
+        one = cast("Mapping[Any, Any]", item)
+        if one.get("source", "local") == "local":
+            names.append(one.get("name"))
+        else:
+            notes.append(f"'env_vars' takes {one.get('name')!r} from {one['source']!r}, which is not here: left out")
+    return names
 
 
 def _timeouts(values: Mapping[str, Any], dialect: Dialect, notes: list[str]) -> Timeouts:
@@ -292,7 +399,7 @@ def _timeouts(values: Mapping[str, Any], dialect: Dialect, notes: list[str]) -> 
     if isinstance(value, Timeouts):
         timeouts = value
     elif isinstance(value, Mapping):
-        timeouts = Timeouts.of(_timeout_object(cast("Mapping[Any, Any]", value)))
+        timeouts = Timeouts.of(_timeout_object(cast("Mapping[Any, Any]", value), dialect))
     else:
         timeouts = _bare_timeout(_number(value, "timeout"), dialect, notes)
     for key, (bound, unit) in _TIMEOUT_KEYS.items():
@@ -302,18 +409,24 @@ def _timeouts(values: Mapping[str, Any], dialect: Dialect, notes: list[str]) -> 
     return timeouts
 
 
-def _timeout_object(value: Mapping[Any, Any]) -> dict[str, Any]:
-    return {canonical_key(key): _number(item, f"timeout.{key}") for key, item in value.items()}
+def _timeout_object(value: Mapping[Any, Any], dialect: Dialect) -> dict[str, Any]:
+    given = {canonical_key(key): _number(item, f"timeout.{key}") for key, item in value.items()}
+    if dialect != "opencode" and not (given and given.keys() <= _OPENCODE_TIMEOUTS.keys()):
+        return given
+    out = {key: item for key, item in given.items() if key not in _OPENCODE_TIMEOUTS}
+    for key, bounds in _OPENCODE_TIMEOUTS.items():  # the narrower ones last, so that they win
+        if key in given:
+            out.update(dict.fromkeys(bounds, Timeouts.of(given[key]).call / 1000))
+    return out
 
 
 def _bare_timeout(value: Any, dialect: Dialect, notes: list[str]) -> Timeouts:
     bounds = Timeouts.of(value)  # refuses what is no positive number
     if value is None:
         return bounds
-    if dialect == "gemini":
-        return Timeouts(call=bounds.call / 1000)
-    if dialect == "opencode":
-        return Timeouts(connect=bounds.call / 1000, list=bounds.call / 1000)
+    rules = rules_of(dialect)
+    if rules.timeout is not None:
+        return Timeouts().updated(**dict.fromkeys(rules.timeout, bounds.call * rules.unit))
     if bounds.call >= _MILLISECONDS_FROM:
         notes.append(f"'timeout' {value:g} is read as milliseconds; write seconds, or {{'call': {value:g}}}")
         return Timeouts.of(bounds.call / 1000)
@@ -385,5 +498,6 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "protocol": _text,
     "validate_input": _flag,
     "max_concurrency": _number,
+    "max_connections": _number,
     "max_message_bytes": _number,
 }

@@ -5,15 +5,25 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from toolweave.config.expand import Scope, home_directory
-from toolweave.config.load import LoadedConfig, load_file, merge_loaded
+from toolweave.config.load import load_file
+from toolweave.config.loaded import PROJECT, LoadedConfig, merge_loaded
 from toolweave.errors import ConfigError
 
 __all__ = ["ConfigFile", "default_config", "discover_config_files", "editor_config_files"]
+
+
+_ROOTS = (".git", ".hg", ".jj")
+_PROJECT_FILES = (
+    *("mcp.json", ".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json", ".gemini/settings.json", ".codex/config.toml"),
+    *("opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".zed/settings.json", ".roo/mcp.json"),
+    *(".kilocode/mcp.json", ".kiro/settings/mcp.json", ".amazonq/mcp.json", "crush.json", ".crush.json"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,21 +44,25 @@ def discover_config_files(
 ) -> list[ConfigFile]:
     """Find the config files of the project and of the user's editors, the project's first.
 
+    The project is the current folder and those above it up to the one that holds `.git` (or `.hg`, `.jj`), the nearest
+    first; without such a folder it is the current one alone. A file that is both is the user's. Nothing is read but
+    `pyproject.toml`, and nothing started.
+
     Args:
         cwd: The project's directory; the current one when None.
         home: The user's home directory.
         platform: As `sys.platform`: `linux`, `darwin`, `win32`.
     """
-    folder = Path.cwd() if cwd is None else Path(cwd)
-    candidates = [
-        *(ConfigFile(path=path, kind="project") for path in _project_files(folder)),
-        *editor_config_files(home=home, platform=platform),
-    ]
+    folder = Path.cwd() if cwd is None else Path(cwd).absolute()
+    users = editor_config_files(home=home, platform=platform)
+    own = {file.path: file for file in users}
+    project = [path for place in _project_folders(folder, _home(home)) for path in _project_files(place)]
+    candidates = [*(own.get(path) or ConfigFile(path=path, kind=PROJECT) for path in project), *users]
     found: dict[Path, ConfigFile] = {}
     for file in candidates:
         if file.path.is_file():
             found.setdefault(file.path, file)
-    return list(found.values())
+    return sorted(found.values(), key=lambda file: file.kind != PROJECT)
 
 
 def editor_config_files(*, home: Path | str | None = None, platform: str | None = None) -> list[ConfigFile]:
@@ -58,8 +72,7 @@ def editor_config_files(*, home: Path | str | None = None, platform: str | None 
         home: The user's home directory.
         platform: As `sys.platform`: `linux`, `darwin`, `win32`.
     """
-    root = home_directory() if home is None else Path(home)
-    places = _user_files(root, platform or sys.platform, own_home=home is None)
+    places = _user_files(_home(home), platform or sys.platform, own_home=home is None)
     return [ConfigFile(path=path, kind=kind) for kind, path in places]
 
 
@@ -73,43 +86,64 @@ def default_config(
 ) -> LoadedConfig:
     """Load the config that counts when none is named.
 
-    The project's files (`mcp.json`, `.mcp.json`, `.vscode/mcp.json`, `.cursor/mcp.json`,
-    `[tool.toolweave]`) together, the first definition of a name winning. Only when they hold no
+    The project's files (`mcp.json`, `.mcp.json`, `[tool.toolweave]` and those that editors keep in a
+    project, such as `.vscode/mcp.json`) together, the first definition of a name winning. Only when they hold no
     server at all: the first of the user's editor files that does.
+
+    Nobody named these files, and those of the project may have come with a checkout: their `kind` in `files` is
+    `project`, and `TrustedFiles().untrusted(loaded)` says which of them nobody allowed yet. Ask before you start them;
+    `connect_mcp_servers` starts what it is given.
 
     Raises:
         ConfigError: A file of the project cannot be read. A broken file of an editor is passed
             over with a warning.
     """
-    folder = Path.cwd() if cwd is None else Path(cwd)
+    folder = Path.cwd() if cwd is None else Path(cwd).absolute()
     scope = Scope(env=os.environ if env is None else env, inputs=inputs or {})
     files = discover_config_files(folder, home=home, platform=platform)
-    project = [file.path for file in files if file.kind == "project"]
-    loaded = merge_loaded(load_file(path, scope, workspace=folder, optional=True) for path in project)
-    if _has_servers(loaded):
-        return loaded
-    return _first_of_user((file.path for file in files if file.kind != "project"), scope, folder, loaded)
+    project = merge_loaded(_of_project(file.path, scope, folder) for file in files if file.kind == PROJECT)
+    if _has_servers(project):
+        return project
+    return _first_of_user([file for file in files if file.kind != PROJECT], scope, folder, project)
 
 
-def _first_of_user(paths: Iterable[Path], scope: Scope, folder: Path, project: LoadedConfig) -> LoadedConfig:
+def _of_project(path: Path, scope: Scope, folder: Path) -> LoadedConfig:
+    """Read a file of the project; one from a folder above starts its servers there, as its editor does."""
+    above = next(place for place in (folder, *folder.parents) if path.is_relative_to(place))
+    loaded = load_file(path, scope, workspace=above, optional=True)
+    return loaded.found_as(PROJECT, within=None if above == folder else above)
+
+
+def _first_of_user(files: Iterable[ConfigFile], scope: Scope, folder: Path, project: LoadedConfig) -> LoadedConfig:
     warnings = list(project.warnings)
-    for path in paths:
+    for file in files:
         try:
-            loaded = load_file(path, scope, workspace=folder, optional=True)
+            loaded = load_file(file.path, scope, workspace=folder, optional=True)
         except ConfigError as error:
             warnings.append(str(error))
             continue
         if _has_servers(loaded):
-            return merge_loaded([LoadedConfig(warnings=warnings), loaded])
-    return LoadedConfig(warnings=warnings, paths=project.paths)
+            return merge_loaded([LoadedConfig(warnings=warnings), loaded.found_as(file.kind)])
+    return replace(project, warnings=warnings)
 
 
 def _has_servers(loaded: LoadedConfig) -> bool:
     return bool(loaded.servers or loaded.errors or loaded.disabled)
 
 
+def _home(home: Path | str | None) -> Path:
+    return home_directory() if home is None else Path(home)
+
+
+def _project_folders(folder: Path, home: Path) -> list[Path]:
+    """Return the folder and those above it, up to the root of its repository; a home is no project of what is in it."""
+    places = [folder, *takewhile(lambda place: place != home, folder.parents)] if folder != home else [folder]
+    root = next((n for n, place in enumerate(places) if any((place / mark).exists() for mark in _ROOTS)), 0)
+    return places[: root + 1]
+
+
 def _project_files(folder: Path) -> Iterator[Path]:
-    for name in ("mcp.json", ".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json"):
+    for name in _PROJECT_FILES:
         yield folder / name
     project = folder / "pyproject.toml"
     try:
@@ -141,3 +175,11 @@ def _user_files(home: Path, platform: str, *, own_home: bool) -> Iterator[tuple[
     yield "zed", (apps / "Zed" if platform == "win32" else config / "zed") / "settings.json"
     yield "opencode", config / "opencode" / "opencode.json"
     yield "opencode", config / "opencode" / "opencode.jsonc"
+    yield "roo", code / "globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json"
+    yield "kiro", home / ".kiro" / "settings" / "mcp.json"
+    yield "lm-studio", home / ".lmstudio" / "mcp.json"
+    yield "amazon-q", home / ".aws" / "amazonq" / "mcp.json"
+    yield "copilot-cli", home / ".copilot" / "mcp-config.json"
+    yield "goose", (apps / "Block" / "goose" if platform == "win32" else config / "goose") / "config.yaml"
+    yield "continue", home / ".continue" / "config.yaml"
+    yield "crush", config / "crush" / "crush.json"

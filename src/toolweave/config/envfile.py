@@ -24,13 +24,14 @@ def read_env_file(path: Path) -> dict[str, str]:
         ConfigError: The file cannot be read, or a line is no assignment; no value is shown.
     """
     try:
-        data = path.read_bytes() if path.stat().st_size <= _MAX_BYTES else None
+        path.stat()  # a path that is not there says so
+        data = path.read_bytes() if path.is_file() and path.stat().st_size <= _MAX_BYTES else None
         text = None if data is None else data.decode("utf-8-sig")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ConfigError(f"'env_file' {str(path)!r} cannot be read: {reason}", field="env_file") from None
     if text is None:
-        raise ConfigError(f"'env_file' {str(path)!r} is larger than 1 MB", field="env_file")
+        raise ConfigError(f"'env_file' {str(path)!r} is no file of at most 1 MB", field="env_file")
     out: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

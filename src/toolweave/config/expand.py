@@ -10,9 +10,12 @@ nothing in the environment can pull in something else.
 `${workspaceFolder}`            the project's directory; also `${workspaceFolderBasename}`
 `${userHome}` `~` `~/...`       the home directory; the tilde only at the start
 `${pathSeparator}` `${/}`       `/`, or a backslash on Windows
+`${file:PATH}`                  the text of a file, without the line break at its end (Windsurf, opencode)
+`${secret:VAR}`                 the environment variable, which is never shown (Continue)
 ==============================  =====================================================================
 
-Anything else, such as `$VAR`, `$$` or `${x%%y}`, stays as it is: it may be meant for a program.
+Anything else, such as `$$` or `${x%%y}`, stays as it is: it may be meant for a program. So does `$VAR`, but in the
+files of owners for whom it is a variable (`owners.py`).
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ __all__ = ["Expander", "Scope", "home_directory"]
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?:(:-)(.*))?", re.DOTALL)
 _EDITOR_ONLY = re.compile(r"(command|config):[\w.-]+")
 _MAX_DEPTH = 20
+_MAX_FILE_BYTES = 1_000_000
 
 
 def home_directory() -> Path:
@@ -51,12 +55,14 @@ class Scope:
         inputs: Values for `${input:ID}` given by the caller.
         definitions: The file's own `inputs`, by id: `default`, `description`, `password`.
         workspace: The project's directory.
+        directory: That of the config file, from which `${file:PATH}` is taken.
     """
 
     env: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     inputs: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     definitions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, "Mapping[str, Any]"], repr=False)
     workspace: str = ""
+    directory: str = ""
 
     @property
     def home(self) -> str:
@@ -124,6 +130,10 @@ class Expander:
         value = self._scope.env.get(name)
         return None if value is None else self._noted(name, value)
 
+    def is_set(self, name: str) -> bool:
+        """Whether there is an environment variable of this name."""
+        return name in self._scope.env
+
     def path(self, text: str) -> Path:
         """Return a path of the entry, taken from the project's directory when it is relative."""
         return Path(self._scope.folder) / text
@@ -144,8 +154,9 @@ class Expander:
         known = self._known(body)
         if known is not None:
             return known
-        if body.startswith("input:"):
-            return self._input(body[6:].strip(), field)
+        kind, colon, rest = body.partition(":")
+        if colon and kind in ("input", "file", "secret"):
+            return {"input": self._input, "file": self._file, "secret": self._secret}[kind](rest.strip(), field)
         if _EDITOR_ONLY.fullmatch(body):
             raise ConfigError(f"{field!r} uses ${{{body}}}, which only an editor can resolve", field=field)
         match = _VARIABLE.fullmatch(body)
@@ -186,6 +197,25 @@ class Expander:
             )
         text = reveal(value) if isinstance(value, (str, Secret)) else str(value)
         return self._noted("password" if definition.get("password") or isinstance(value, Secret) else name, text)
+
+    def _secret(self, name: str, field: str) -> str:
+        return self._noted("secret", self.variable(re.sub(r"\W", "_", name), field))
+
+    def _file(self, name: str, field: str) -> str:
+        """Return the text of a file; it is a secret, for nothing else is kept in a file of its own."""
+        home = Path(self._scope.home)
+        path = home / name[2:] if name.startswith("~/") else Path(self._scope.directory or self._scope.folder) / name
+        try:
+            data = path.read_bytes() if path.is_file() and path.stat().st_size <= _MAX_FILE_BYTES else None
+            text = None if data is None else data.decode("utf-8-sig")
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            raise ConfigError(
+                f"{field!r} needs the file {str(path)!r}, which cannot be read: {reason}", field=field
+            ) from None
+        if text is None:
+            raise ConfigError(f"{field!r} needs the file {str(path)!r}, which is no file of at most 1 MB", field=field)
+        return self._noted("secret", text.rstrip("\r\n"))
 
     def _noted(self, name: str, value: str) -> str:
         if value and looks_secret(name):

@@ -5,74 +5,34 @@ One bad entry never takes the file down (requirement C3). Reads files; connects 
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path, PurePath
-from types import MappingProxyType
 from typing import Any, cast
 
 from toolweave.config.accept import named, server_config
 from toolweave.config.checks import kind_of
-from toolweave.config.dialects import Dialect, is_disabled, read_entry
+from toolweave.config.dialects import is_disabled, read_entry
 from toolweave.config.documents import Document, read_document
 from toolweave.config.expand import Scope, home_directory
+from toolweave.config.loaded import ConfigEntry, EntryStatus, LoadedConfig, LoadedFile
 from toolweave.config.model import ServerConfig, Source
-from toolweave.config.sections import Item, find_servers
+from toolweave.config.owners import Dialect, dialect_of, no_server
+from toolweave.config.sections import Found, Item, find_servers
+from toolweave.config.switches import switched_off_elsewhere
 from toolweave.errors import ConfigError
 
-__all__ = ["LoadedConfig", "load_config", "load_file", "merge_loaded"]
+__all__ = ["content_digest", "load_config", "load_file"]
 
 _LOG = logging.getLogger(__name__)
-_DOT_FOLDERS = (".vscode", ".cursor", ".gemini", ".codex", ".zed", ".roo", ".kiro", ".amazonq", ".mcp", ".config")
-_DIALECT_BY_FOLDER: dict[str, Dialect] = {".gemini": "gemini", ".codex": "codex"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedConfig:
-    """What some config files say.
-
-    Attributes:
-        servers: The servers to connect, by name, in the files' order.
-        errors: The servers whose entry is wrong, by name; they are not in `servers`.
-        warnings: Remarks for the writer of the file: unknown keys, deprecated words, names defined twice.
-        disabled: The names of the entries that are switched off; they are not in `servers`.
-        paths: The files that were read.
-    """
-
-    servers: Mapping[str, ServerConfig] = field(default_factory=dict[str, ServerConfig])
-    errors: Mapping[str, ConfigError] = field(default_factory=dict[str, ConfigError])
-    warnings: Sequence[str] = ()
-    disabled: Sequence[str] = ()
-    paths: Sequence[Path] = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "servers", MappingProxyType(dict(self.servers)))
-        object.__setattr__(self, "errors", MappingProxyType(dict(self.errors)))
-        for name in ("warnings", "disabled", "paths"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-
-    def select(self, names: Iterable[str]) -> LoadedConfig:
-        """Return only the named servers, those with errors included.
-
-        Raises:
-            ConfigError: A name is unknown, or its entry is switched off.
-        """
-        wanted = list(dict.fromkeys(names))
-        for name in wanted:
-            if name in self.disabled:
-                raise ConfigError("the entry is switched off in the config", server=name, field="disabled")
-            if name not in self.servers and name not in self.errors:
-                known = ", ".join([*self.servers, *self.errors]) or "none"
-                raise ConfigError(f"the config has no such server; it has: {known}", server=name)
-        return LoadedConfig(
-            servers={name: self.servers[name] for name in wanted if name in self.servers},
-            errors={name: self.errors[name] for name in wanted if name in self.errors},
-            warnings=self.warnings,
-            paths=self.paths,
-        )
+_DOT_FOLDERS = (
+    *(".vscode", ".cursor", ".gemini", ".codex", ".zed", ".roo", ".kiro", ".amazonq", ".mcp", ".config"),
+    *(".kilocode", ".continue", ".opencode"),
+)
 
 
 def load_config(
@@ -105,7 +65,7 @@ def load_config(
     if isinstance(config, (str, PurePath)):
         path = Path(config)
         return load_file(home_directory().joinpath(*path.parts[1:]) if path.parts[:1] == ("~",) else path, scope)
-    return _loaded(Document(value=config, path=""), scope, dialect="generic", from_code=True)
+    return load_document(Document(value=config, path=""), scope, dialect="generic", from_code=True)
 
 
 def load_file(path: Path, scope: Scope, *, workspace: Path | None = None, optional: bool = False) -> LoadedConfig:
@@ -116,26 +76,20 @@ def load_file(path: Path, scope: Scope, *, workspace: Path | None = None, option
     """
     document = read_document(path)
     folder = workspace or _project_of(path)
-    dialect = _DIALECT_BY_FOLDER.get(path.parent.name, "opencode" if path.stem == "opencode" else "generic")
-    scope = replace(scope, workspace=str(folder))
-    return _loaded(document, scope, dialect=dialect, optional=optional)
+    scope = replace(scope, workspace=str(folder), directory=str(path.absolute().parent))
+    switched_off = switched_off_elsewhere(path, folder, Path(scope.home))
+    return load_document(document, scope, dialect=dialect_of(path), optional=optional, switched_off=switched_off)
 
 
-def merge_loaded(loaded: Iterable[LoadedConfig]) -> LoadedConfig:
-    """Put several configs together: the first to define a name wins, be it right, wrong or switched off."""
-    servers: dict[str, ServerConfig] = {}
-    errors: dict[str, ConfigError] = {}
-    warnings: list[str] = []
-    disabled: dict[str, None] = {}
-    paths: dict[Path, None] = {}
-    for one in loaded:
-        taken = {*servers, *errors, *disabled}
-        servers.update({name: config for name, config in one.servers.items() if name not in taken})
-        errors.update({name: error for name, error in one.errors.items() if name not in taken})
-        disabled.update(dict.fromkeys(name for name in one.disabled if name not in taken))
-        warnings += one.warnings
-        paths.update(dict.fromkeys(one.paths))
-    return LoadedConfig(servers=servers, errors=errors, warnings=warnings, disabled=[*disabled], paths=[*paths])
+@dataclass(frozen=True, slots=True)
+class _Unstarted:
+    """Why an entry does not start although nothing is wrong with it."""
+
+    status: EntryStatus
+    reason: str
+
+
+_OFF = _Unstarted("disabled", "it is switched off in the config")
 
 
 class _Loading:
@@ -145,38 +99,76 @@ class _Loading:
         self._document = document
         self._scope = scope
         self._from_code = from_code
+        self._notes: list[str] = []
         self.servers: dict[str, ServerConfig] = {}
         self.errors: dict[str, ConfigError] = {}
         self.warnings: list[str] = []
         self.disabled: dict[str, None] = {}
+        self.entries: list[ConfigEntry] = []
 
-    def add(self, item: Item) -> None:
-        """Read one entry into its place; it replaces an earlier one of its name."""
+    def add(self, item: Item, refused: str | None = None) -> None:
+        """Read one entry into its place; it replaces an earlier one of its name.
+
+        Args:
+            item: The entry.
+            refused: Why its owner does not start it, for one that a list of the owner's excludes.
+        """
+        self._notes = []
         if item.name in {*self.servers, *self.errors, *self.disabled}:
             self._warn(item, "is defined twice; the last entry counts")
-            for place in (self.servers, self.errors, self.disabled):
-                place.pop(item.name, None)
+            self._forget(item.name)
         elif lines := self._document.repeated(item.path):
             self._warn(item, f"is defined twice, in lines {', '.join(map(str, lines))}; the last entry counts")
         try:
-            config = self._read(item)
+            read = _Unstarted("excluded", refused) if refused else self._read(item)
         except ConfigError as error:
             named_here = error if error.server else self._error(item, error.message, field=error.field)
             self.errors[item.name] = named_here
+            self._enter(item, item.name, "wrong", named_here.message)
             return
-        if config is None or config.disabled:
+        if isinstance(read, ServerConfig) and read.disabled:
+            read = _OFF
+        if isinstance(read, _Unstarted):
             self.disabled[item.name] = None
+            self._enter(item, item.name, read.status, read.reason)
             return
         if item.nameless:
-            config = config.replace(name=self._free(config.name))
-        self.servers[config.name] = config
+            read = read.replace(name=self._free(read.name))
+        self.servers[read.name] = read
+        self._enter(item, read.name, "ready", config=read)
+
+    def _forget(self, name: str) -> None:
+        for place in (self.servers, self.errors, self.disabled):
+            place.pop(name, None)
+        self.entries = [
+            replace(entry, status="shadowed", reason="a later entry of the file has this name")
+            if entry.name == name
+            else entry
+            for entry in self.entries
+        ]
+
+    def _enter(
+        self, item: Item, name: str, status: EntryStatus, reason: str = "", *, config: ServerConfig | None = None
+    ) -> None:
+        entry = ConfigEntry(
+            name=name,
+            path=Path(self._document.path) if self._document.path else None,
+            line=self._document.line(item.path),
+            dialect=item.dialect,
+            status=status,
+            reason=reason,
+            notes=tuple(self._notes),
+            raw=item.value,
+            config=config,
+        )
+        self.entries.append(entry)
 
     def _free(self, name: str) -> str:
         """Return the derived name, numbered when it is taken (defect D9)."""
         taken = {*self.servers, *self.errors, *self.disabled}
         return next(free for n in count(1) if (free := name if n == 1 else f"{name}-{n}") not in taken)
 
-    def _read(self, item: Item) -> ServerConfig | None:
+    def _read(self, item: Item) -> ServerConfig | _Unstarted:
         value = item.value
         if self._from_code and not isinstance(value, Mapping):
             return server_config(value, name=None if item.nameless else item.name)
@@ -184,7 +176,9 @@ class _Loading:
             raise self._error(item, f"the entry must be an object, not {kind_of(value)}")
         entry = cast("Mapping[str, Any]", value)
         if is_disabled(entry, self._scope):
-            return None
+            return _OFF
+        if why := no_server(entry, item.dialect):
+            return _Unstarted("skipped", why)
         if item.nameless and item.path:
             raise self._error(item, "the entry has no 'name'; every server of a list needs one", field="name")
         name = "" if item.nameless else item.name
@@ -192,6 +186,8 @@ class _Loading:
         config = named(reading.config)
         for note in reading.notes:
             self._warn(replace(item, name=config.name), note)
+        if config.caution and not config.disabled:
+            self._warn(replace(item, name=config.name), config.caution)
         return config
 
     def _source(self, item: Item) -> Source | None:
@@ -202,6 +198,7 @@ class _Loading:
         return ConfigError(message, server=item.name, field=field, path=path, line=line)
 
     def _warn(self, item: Item, message: str) -> None:
+        self._notes.append(message)
         source = self._source(item)
         text = f"{source}: " if source else ""
         text += f"server {item.name!r}: {message}"
@@ -209,8 +206,14 @@ class _Loading:
         _LOG.warning("%s", text)
 
 
-def _loaded(
-    document: Document, scope: Scope, *, dialect: Dialect, from_code: bool = False, optional: bool = False
+def load_document(
+    document: Document,
+    scope: Scope,
+    *,
+    dialect: Dialect,
+    from_code: bool = False,
+    optional: bool = False,
+    switched_off: Mapping[str, str] | None = None,
 ) -> LoadedConfig:
     path = document.path or None
     try:
@@ -224,15 +227,32 @@ def _loaded(
             path=path,
         )
     loading = _Loading(document, replace(scope, definitions=found.inputs), from_code=from_code)
+    elsewhere = switched_off or {}
     for item in found.items:
-        loading.add(item)
+        loading.add(item, found.excluded(item.name) or elsewhere.get(item.name))
     return LoadedConfig(
         servers=loading.servers,
         errors=loading.errors,
         warnings=loading.warnings,
         disabled=[*loading.disabled],
-        paths=[Path(document.path)] if document.path else [],
+        files=[_file_of(document, found, dialect)] if document.path else [],
+        entries=loading.entries,
     )
+
+
+def content_digest(config: Mapping[str, Any]) -> str:
+    """Return the digest that a file with this content has when it is loaded."""
+    return _digest(find_servers(config))
+
+
+def _file_of(document: Document, found: Found, dialect: Dialect) -> LoadedFile:
+    return LoadedFile(path=Path(document.path), dialect=dialect, digest=_digest(found), inputs=found.inputs)
+
+
+def _digest(found: Found) -> str:
+    """Return the SHA-256 of everything a document says about servers, as Python writes those values."""
+    said = ([(item.path, item.value) for item in found.items], found.inputs)
+    return hashlib.sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _project_of(path: Path) -> Path:

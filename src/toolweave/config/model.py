@@ -6,11 +6,13 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from typing import Any, Literal, cast
+from urllib.parse import urlsplit
 
 from toolweave.config.auth import Auth
+from toolweave.config.checks import is_loopback
 from toolweave.config.naming import installs_first
 from toolweave.config.rules import check_reachable, normalised
-from toolweave.config.secret import MASK, Secret, looks_secret, mask_args, mask_url, mask_values, reveal
+from toolweave.config.secret import MASK, Secret, looks_secret, mask_args, mask_url, mask_values, reveal, secrets_in
 from toolweave.config.timeouts import Timeouts
 from toolweave.errors import ConfigError
 
@@ -19,6 +21,8 @@ __all__ = ["HeadersSource", "ServerConfig", "Source"]
 HeadersSource = Callable[[], Any]
 """A callable, plain or async, that returns the headers of one request as a mapping (requirement R27)."""
 
+_CONNECT_SECONDS = 150.0  # a server that is at work on its start for two minutes is not rare
+_CONNECT_SILENCE_SECONDS, _INSTALL_SILENCE_SECONDS = 30.0, 120.0
 _HIDDEN_FROM = 4  # a shorter value found in a foreign text is more likely a coincidence than a leak
 
 
@@ -71,8 +75,10 @@ class ServerConfig:
         legacy_sse: Fall back to the old HTTP+SSE transport when Streamable HTTP is not there (requirement C7).
         protocol: `auto`, `legacy` (the newest handshake revision), or one revision such as `2025-06-18`.
         validate_input: Check arguments against the tool's schema before sending (requirement C10).
-        validate_output: What to do with structured content that does not fit (requirement C15).
+        validate_output: What becomes of structured content that breaks the tool's output schema, or lacks
+            (requirement C15): `error` makes the result an error that keeps the content, `warn` only logs it.
         max_concurrency: Calls in flight at once; None is no limit.
+        max_connections: HTTP connections that are open at once for requests; one beyond that waits. None is 100.
         max_message_bytes: The largest message that is taken from the server; None is 128 MiB.
         on_conflict: What to do with a tool name that is taken (requirement C20).
         engine: `auto` speaks the protocol itself where it can, `sdk` uses the official SDK everywhere.
@@ -100,8 +106,9 @@ class ServerConfig:
     legacy_sse: Literal["auto", "never", "only"] = "auto"
     protocol: str = "auto"
     validate_input: bool = True
-    validate_output: Literal["warn", "error", "off"] = "warn"
+    validate_output: Literal["warn", "error", "off"] = "error"
     max_concurrency: int | None = None
+    max_connections: int | None = None
     max_message_bytes: int | None = None
     on_conflict: Literal["rename", "skip", "error"] = "rename"
     engine: Literal["auto", "sdk"] = "auto"
@@ -120,14 +127,23 @@ class ServerConfig:
 
     @property
     def connect_timeout(self) -> float:
-        """Seconds the handshake may take: `timeout.connect`, else 30, or 120 when the command may install first."""
+        """Seconds the handshake may take, however much life the server shows: `timeout.connect`, else 150."""
+        return _CONNECT_SECONDS if self.timeout.connect is None else self.timeout.connect
+
+    @property
+    def connect_silence(self) -> float:
+        """Seconds of the handshake that may pass without a sign of life.
+
+        `timeout.connect`, else 30, or 120 when the command may install first.
+        """
         if self.timeout.connect is not None:
             return self.timeout.connect
-        return 120.0 if self.transport == "stdio" and installs_first(self.command, self.args) else 30.0
+        installs = self.transport == "stdio" and installs_first(self.command, self.args)
+        return _INSTALL_SILENCE_SECONDS if installs else _CONNECT_SILENCE_SECONDS
 
     @property
     def probe_timeout(self) -> float:
-        """Seconds the discovery probe may take: `timeout.probe`, else 5, or 15 when the command may install first."""
+        """Seconds until `initialize` is asked beside the probe: `timeout.probe`, else 5, or 15 for what may install."""
         if self.timeout.probe is not None:
             return self.timeout.probe
         return 15.0 if self.transport == "stdio" and installs_first(self.command, self.args) else 5.0
@@ -141,6 +157,18 @@ class ServerConfig:
             return f"in-process {type(self.server).__name__}"
         return self._hide(mask_url(self.url)) or self.transport
 
+    @property
+    def caution(self) -> str:
+        """What is unsafe about it although it works, for people to read; `""` when nothing is."""
+        parts = urlsplit(self.url)
+        carries = self.auth is not None or callable(self.headers) or any(map(looks_secret, self.headers))
+        if parts.scheme != "http" or not carries or is_loopback(parts.hostname):
+            return ""
+        return (
+            f"its credentials go to {parts.hostname!r} over plain http, where everybody on the way can read them; "
+            "use an https URL"
+        )
+
     def env_values(self) -> dict[str, str]:
         """Return the environment variables as plain strings, for the process and nothing else."""
         return {name: reveal(value) for name, value in self.env.items()}
@@ -152,10 +180,12 @@ class ServerConfig:
     def redact(self, text: str) -> str:
         """Return a foreign text (a process's output, an answer) with this server's secrets masked.
 
-        Credentials, header values and secret-looking variables of at least four characters.
+        Credentials, header values, secret-looking variables and arguments, and the user info of URLs in these, of at
+        least four characters.
         """
-        values = [reveal(value) for value in self.sensitive]
-        values += [reveal(value) for name, value in self.env.items() if looks_secret(name)]
+        named = [f"{name}={reveal(value)}" for name, value in self.env.items()]
+        values = [*secrets_in(self.args), *secrets_in(named), *secrets_in([self.url])]
+        values += [reveal(value) for value in self.sensitive]
         for value in self.header_values().values():
             values += [value, value.partition(" ")[2]]
         values += self.auth.secrets() if self.auth else ()

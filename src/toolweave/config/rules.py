@@ -213,6 +213,7 @@ _RULES: dict[str, Callable[[Any, str], Any]] = {
     "validate_input": check_flag,
     "validate_output": _choice("warn", "error", "off"),
     "max_concurrency": _limit,
+    "max_connections": _limit,
     "max_message_bytes": _limit,
     "on_conflict": _choice("rename", "skip", "error"),
     "engine": _choice("auto", "sdk"),

@@ -6,7 +6,7 @@ Knows nothing of servers: it is given names and texts and decides what a reader 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 __all__ = [
@@ -17,7 +17,9 @@ __all__ = [
     "mask_url",
     "mask_values",
     "reveal",
+    "secrets_in",
     "split_user_info",
+    "without_user_info",
     "wrap",
 ]
 
@@ -25,10 +27,16 @@ MASK = "***"
 """What is shown in place of a secret."""
 
 _SECRET_NAME = re.compile(
-    r"key|token|secret|pass|credential|auth|bearer|cookie|signature|(^|_)(pat|pw|sig|dsn)(_|$)", re.IGNORECASE
+    r"key|token|secret|pass|credential|auth|bearer|cookie|signature|(^|_)(pat|pw|sig|dsn|otp)(_|$)|_pwd(_|$)",
+    re.IGNORECASE,
 )
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_USER_INFO = re.compile(r"(?<=://)[^/\s@]*@")
 _FLAG = re.compile(r"(?s)(--?[A-Za-z][\w.-]*)(=?)(.*)")
 _HEADER_ARGUMENT = re.compile(r"(?s)([A-Za-z][\w-]*): *(.+)")
+
+Hide = Callable[[str], str]
+"""Returns what is shown in place of a secret."""
 
 
 class Secret:
@@ -94,58 +102,82 @@ def mask_values(text: str, values: Iterable[str]) -> str:
     return text
 
 
-def mask_url(url: str) -> str:
+def _masked(value: str) -> str:
+    return MASK
+
+
+def mask_url(url: str, hide: Hide = _masked) -> str:
     """Return the URL without its user info, and with the values of secret-looking query parameters masked.
 
-    A text that is no URL comes back as the mask alone when it may hold user info, else as it is.
+    A text that is no URL comes back as the mask alone when it may hold user info, else as it is. `hide` is asked
+    what to show in place of each secret.
     """
     try:
         parts = urlsplit(url)
         query = parse_qsl(parts.query, keep_blank_values=True)
     except ValueError:
-        return MASK if "@" in url or "?" in url else url
+        return hide(url) if "@" in url or "?" in url else url
     netloc = parts.netloc
     if "@" in netloc:
-        netloc = f"{MASK}@{netloc.rpartition('@')[2]}"
+        info, _, host = netloc.rpartition("@")
+        netloc = f"{hide(info)}@{host}"
     hidden = parts.query
     if any(looks_secret(name) for name, _ in query):
-        shown = [(name, MASK if looks_secret(name) else value) for name, value in query]
+        shown = [(name, hide(value) if looks_secret(name) else value) for name, value in query]
         hidden = "&".join(f"{quote(name)}={quote(value, safe='*/:')}" for name, value in shown)
     if (netloc, hidden) == (parts.netloc, parts.query):
         return url
     return urlunsplit((parts.scheme, netloc, parts.path, hidden, parts.fragment))
 
 
-def mask_args(args: Sequence[str]) -> tuple[str, ...]:
+def without_user_info(text: str) -> str:
+    """Return a text with the user info taken out of the URLs in it."""
+    return _USER_INFO.sub("", text)
+
+
+def secrets_in(args: Sequence[str]) -> tuple[str, ...]:
+    """Return what `mask_args` hides, each secret also as it stands behind a scheme (`Bearer X`) or a user name."""
+    found: list[str] = []
+
+    def hide(value: str) -> str:
+        _, _, behind_scheme = value.partition(" ")
+        _, _, password = value.partition(":")
+        found.extend(text for one in (value, behind_scheme, password) for text in (one, unquote(one)) if text)
+        return MASK
+
+    mask_args(args, hide)
+    return tuple(dict.fromkeys(found))
+
+
+def mask_args(args: Sequence[str], hide: Hide = _masked) -> tuple[str, ...]:
     """Return the arguments with the values of secret-looking flags, headers and URLs masked.
 
-    Covers `--token X`, `--token=X`, `-e API_KEY=X`, `API_KEY=X`, `Authorization: X` and URLs.
+    Covers `--token X`, `--token=X`, `-e API_KEY=X`, `API_KEY=X`, `Authorization: X` and URLs, and any of these
+    behind a flag: `--env=API_KEY=X`, `--header=Authorization: X`. `hide` is asked what to show in place of each secret.
     """
     shown: list[str] = []
     hide_next = False
     for arg in args:
         flag = _FLAG.fullmatch(arg)
         if hide_next and not flag:
-            shown.append(MASK)
+            shown.append(hide(arg))
             hide_next = False
             continue
         hide_next = bool(flag and not flag[2] and not flag[3] and looks_secret(flag[1]))
-        shown.append(_mask_argument(arg))
+        shown.append(_mask_argument(arg, hide))
     return tuple(shown)
 
 
-def _mask_argument(arg: str) -> str:
-    if "://" in arg and not arg.startswith("-"):
-        return mask_url(arg)
-    name, equals, value = arg.partition("=")
-    if equals and value and looks_secret(name):
-        return f"{name}={MASK}"
-    header = _HEADER_ARGUMENT.fullmatch(arg)
+def _mask_argument(arg: str, hide: Hide) -> str:
+    if _URL.match(arg):
+        return mask_url(arg, hide)
+    header = _HEADER_ARGUMENT.fullmatch(arg.lstrip("-"))
     if header and looks_secret(header[1]):
-        return f"{header[1]}: {MASK}"
-    if equals and "://" in value:
-        return f"{name}={mask_url(value)}"
-    return arg
+        return f"{arg[: -len(header[2])]}{hide(header[2])}"
+    name, equals, value = arg.partition("=")
+    if equals and value:
+        return f"{name}={hide(value) if looks_secret(name) else _mask_argument(value, hide)}"
+    return _USER_INFO.sub(lambda found: f"{hide(found[0][:-1])}@", arg)
 
 
 def split_user_info(url: str) -> tuple[str, str | None]:

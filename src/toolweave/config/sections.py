@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from toolweave.config.checks import kind_of
-from toolweave.config.dialects import Dialect, looks_like_entry
+from toolweave.config.dialects import looks_like_entry
 from toolweave.config.jsonc import KeyPath
+from toolweave.config.owners import Dialect, exclusion, is_goose, type_of_mcp_section
 from toolweave.errors import ConfigError
 
 __all__ = ["SECTIONS", "Found", "Item", "find_servers"]
@@ -21,6 +22,7 @@ SECTIONS: tuple[KeyPath, ...] = (
     ("mcp", "servers"),
     ("mcp", "mcpServers"),
     ("mcp",),
+    ("extensions",),
     ("services", "mcp"),
     ("tools", "mcp_servers"),
     ("tool", "toolweave", "servers"),
@@ -29,8 +31,6 @@ SECTIONS: tuple[KeyPath, ...] = (
     ("amp.mcpServers",),
 )
 """The paths under which servers are looked for, in this order."""
-
-_DIALECTS: dict[KeyPath, Dialect] = {("mcp",): "opencode"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +50,13 @@ class Found:
 
     Attributes:
         recognised: False when nothing in the document looks like a place for servers.
+        excluded: Tells why a list in the document excludes a server, None for one that it does not.
     """
 
     items: list[Item] = field(default_factory=list[Item])
     inputs: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, "Mapping[str, Any]"])
     recognised: bool = False
+    excluded: Callable[[str], str | None] = lambda _: None
 
 
 def find_servers(document: Any, *, dialect: Dialect = "generic", project: str = "", from_code: bool = False) -> Found:
@@ -77,12 +79,13 @@ def find_servers(document: Any, *, dialect: Dialect = "generic", project: str = 
     if not isinstance(document, Mapping):
         raise ConfigError(f"a config must be an object or a list of servers, not {kind_of(document)}")
     top = cast("Mapping[str, Any]", document)
+    found.excluded = exclusion(top, project)
     for path in (*SECTIONS, ("projects", project, "mcpServers")):
         section, holder = _at(top, path), _mapping(_at(top, path[:-1]))
         if not _is_section(section, path, top):
             continue
         found.recognised = True
-        found.items += _items(section, path, _DIALECTS.get(path, dialect))
+        found.items += (_spoken(item, dialect) for item in _items(section, path, dialect))
         found.inputs.update(_inputs(holder.get("inputs")))
     if not found.recognised:
         found.items = list(_bare(top, dialect, from_code))
@@ -93,7 +96,20 @@ def find_servers(document: Any, *, dialect: Dialect = "generic", project: str = 
 def _is_section(section: Any, path: KeyPath, top: Mapping[str, Any]) -> bool:
     if path == ("mcp",):  # opencode's, or the part of VS Code's settings that holds servers
         return any(_is_opencode(_mapping(entry)) for entry in _mapping(section).values())
+    if path == ("extensions",):  # Goose's, or what many a program calls so
+        return any(is_goose(_mapping(entry)) for entry in _mapping(section).values())
     return section is not None and not (path == ("servers",) and looks_like_entry(top))
+
+
+def _spoken(item: Item, dialect: Dialect) -> Item:
+    """Return an entry with its dialect, where the section says more than the file."""
+    if dialect == "generic" and item.path[0] == "extensions":
+        return replace(item, dialect="goose")
+    if dialect == "generic" and item.path[:1] == ("mcp",) and len(item.path) == 2:
+        return replace(item, dialect=type_of_mcp_section(_mapping(item.value)))
+    if dialect == "generic" and _mapping(item.value).get("type") in ("local", "remote"):
+        return replace(item, dialect="opencode")
+    return item
 
 
 def _is_opencode(entry: Mapping[Any, Any]) -> bool:

@@ -23,9 +23,12 @@ class Timeouts:
         ConfigError: A bound is not a positive, finite number.
 
     Attributes:
-        connect: From the start of the process or the first request to the end of the handshake.
-            None: 30, or 120 for a command that may have to install the server first.
-        probe: For the answer to the discovery probe, before falling back to `initialize`.
+        connect: From the start of the process or the first request to the end of the handshake; a process that ends
+            on the discovery probe is started once more, and gets as long again as it took for that.
+            None: 30 without a sign of life (output, CPU time of the process, bytes of an answer), or 120 for a
+            command that may have to install the server first; and 150 in all.
+        probe: For the answer to the discovery probe, before `initialize` is asked beside it; what the server then
+            answers decides its revision, not this bound.
             None: 5, or 15 for a command that may have to install the server first.
         list: For all the pages of one listing.
         call: Silence during a call; each progress notification starts it anew.

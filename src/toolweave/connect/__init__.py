@@ -25,12 +25,23 @@ if TYPE_CHECKING:
     from toolweave.connect.dial import register_transport
     from toolweave.connect.feed.live import ListChanged
     from toolweave.connect.feed.subscriptions import ResourceUpdated
+    from toolweave.connect.health import Silent
+    from toolweave.connect.offers import (
+        Completion,
+        Prompt,
+        PromptArgument,
+        PromptMessage,
+        PromptResult,
+        Resource,
+        ResourceTemplate,
+    )
     from toolweave.connect.report import Report, Step
     from toolweave.connect.state import ConnectionState, StateChanged
 
 __all__ = [
     "Callbacks",
     "Channel",
+    "Completion",
     "Connecting",
     "ConnectionState",
     "ElicitationRequest",
@@ -38,12 +49,19 @@ __all__ = [
     "ListChanged",
     "LogMessage",
     "McpConnection",
+    "Prompt",
+    "PromptArgument",
+    "PromptMessage",
+    "PromptResult",
     "Report",
+    "Resource",
+    "ResourceTemplate",
     "ResourceUpdated",
     "Root",
     "SamplingMessage",
     "SamplingRequest",
     "SamplingResult",
+    "Silent",
     "StateChanged",
     "Step",
     "connect_mcp",
@@ -54,6 +72,7 @@ __all__ = [
 _HOMES = {
     "Callbacks": "client_features.callbacks",
     "Channel": "channel",
+    "Completion": "offers",
     "Connecting": "connection",
     "ConnectionState": "state",
     "ElicitationRequest": "client_features.callbacks",
@@ -61,12 +80,19 @@ _HOMES = {
     "ListChanged": "feed.live",
     "LogMessage": "client_features.callbacks",
     "McpConnection": "connection",
+    "Prompt": "offers",
+    "PromptArgument": "offers",
+    "PromptMessage": "offers",
+    "PromptResult": "offers",
     "Report": "report",
+    "Resource": "offers",
+    "ResourceTemplate": "offers",
     "ResourceUpdated": "feed.subscriptions",
     "Root": "client_features.callbacks",
     "SamplingMessage": "client_features.callbacks",
     "SamplingRequest": "client_features.callbacks",
     "SamplingResult": "client_features.callbacks",
+    "Silent": "health",
     "StateChanged": "state",
     "Step": "report",
     "connect_mcp": "connection",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
@@ -17,9 +17,10 @@ from toolweave.connect.client_features.tasks import LegacyTask, Task, wants_task
 from toolweave.connect.codes import HEADER_MISMATCH
 from toolweave.connect.deadline import Deadlines
 from toolweave.connect.dial import Line
+from toolweave.connect.health import Wait
 from toolweave.connect.owner import Owner
 from toolweave.connect.progress import watched
-from toolweave.connect.results import tool_result
+from toolweave.connect.results import made_of, tool_result
 from toolweave.connect.shapes import as_object
 from toolweave.connect.silence import Silence
 from toolweave.errors import (
@@ -29,10 +30,11 @@ from toolweave.errors import (
     ProtocolError,
     RequestTimeoutError,
     ToolError,
+    printable,
 )
 from toolweave.schema.problems import describe
 from toolweave.tools.call import CallContext
-from toolweave.tools.result import ToolResult, invalid_input
+from toolweave.tools.result import TextContent, ToolResult, invalid_input
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.toolset import ToolsChanged
 
@@ -48,6 +50,7 @@ class Caller:
 
     Attributes:
         last_line: The line that is or was open, for what the handshake settled.
+        on_timeout: Called when a call was not answered within its bound.
     """
 
     def __init__(self, config: ServerConfig, owner: Owner, catalog: Catalog) -> None:
@@ -57,11 +60,18 @@ class Caller:
         self._deadlines = Deadlines()
         self._limiter = anyio.CapacityLimiter(config.max_concurrency) if config.max_concurrency else None
         self.last_line: Line | None = None
+        self.on_timeout: Callable[[], None] = lambda: None
+
+    @property
+    def waits(self) -> Collection[Wait]:
+        """The requests that wait for their answer now."""
+        return (*self._deadlines.running, *self._owner.peer.waits)
 
     async def line(self) -> Line:
         """Return the open line; connects or waits for a restart, as long as connecting, listing and closing take."""
         timeout = self._config.timeout
-        return await self._owner.usable(self._config.connect_timeout + timeout.list + timeout.close)
+        seconds = self._config.connect_silence + timeout.list + timeout.close
+        return await self._owner.at_home(self._owner.usable(seconds))
 
     async def once_more(
         self, use: Callable[[Line], Awaitable[ResultT]], *, line: Line | None = None, repeatable: bool = False
@@ -70,14 +80,22 @@ class Caller:
 
         Safe is what was provably not sent, and what is declared harmless to repeat.
         """
+        return await self._owner.at_home(self._once_more(use, line, repeatable))
+
+    async def _once_more(
+        self, use: Callable[[Line], Awaitable[ResultT]], line: Line | None, repeatable: bool
+    ) -> ResultT:
         line = line or await self.line()
         try:
-            return await use(line)
+            result = await use(line)
         except (AuthRequiredError, ConnectionLostError) as exc:
             line = await self._another(line, exc, repeatable=repeatable)
         except ProtocolError as exc:
             exc.mask(self._config.redact)
             raise
+        else:
+            self._owner.doubted = False
+            return result
         try:
             return await use(line)
         except (AuthRequiredError, ConnectionLostError) as exc:
@@ -88,6 +106,9 @@ class Caller:
 
     async def request(self, method: str, params: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
         """Make one request other than a tool call, within `timeout` or the server's `timeout.read`."""
+        return await self._owner.at_home(self._request(method, params, timeout))
+
+    async def _request(self, method: str, params: Mapping[str, Any], timeout: float | None) -> dict[str, Any]:
         await self.line()  # has a bound of its own
         seconds = self._config.timeout.read if timeout is None else timeout
         with anyio.CancelScope(deadline=anyio.current_time() + seconds) as scope:
@@ -135,7 +156,12 @@ class Caller:
         finally:
             if limiter is not None:
                 limiter.release()
-        result = tool_result(raw, server=self._config.name)
+        self._owner.doubted = False
+        content: Any = raw.get("content")
+        if type(content) is list and len(content) > 1:  # pyright: ignore[reportUnknownArgumentType]
+            result = await made_of(cast("object", content), partial(tool_result, raw, server=self._config.name))
+        else:
+            result = tool_result(raw, server=self._config.name)
         return self._check_result(spec, result) if spec is not None and spec.output_schema is not None else result
 
     def too_slow(self, what: str, seconds: float) -> RequestTimeoutError:
@@ -206,6 +232,7 @@ class Caller:
                     )
             if first is None:
                 await anyio.lowlevel.checkpoint_if_cancelled()  # a caller who leaves at this very moment goes first
+                self.on_timeout()
                 raise self.too_slow(f"the call of tool {params['name']!r}", seconds)
             if first.get("resultType", "complete") == "complete":
                 return first
@@ -218,6 +245,7 @@ class Caller:
                 return await watched(
                     peer, ctx.on_progress, silence.touch, lambda token: work({**ctx.meta, "progressToken": token})
                 )
+        self.on_timeout()
         raise self.too_slow(f"the call of tool {params['name']!r}", seconds)
 
     async def _see_through(
@@ -259,9 +287,9 @@ class Caller:
     async def _final(
         self, line: Line, exc: AuthRequiredError | ConnectionLostError
     ) -> AuthRequiredError | ConnectionLostError:
-        """Return the error as the caller gets it; a refusal of our credentials concerns the whole connection."""
+        """Return the error as the caller gets it; two refusals of our credentials in a row concern the connection."""
         if isinstance(exc, AuthRequiredError):
-            self._owner.refuse(exc)
+            self._owner.doubt(exc)
             return exc
         return await self._explained(line, exc)
 
@@ -290,20 +318,22 @@ class Caller:
         validator = self._catalog.validator(spec, "output")
         if validator is None or ("structuredContent" in result.raw and validator.is_valid(result.structured_content)):
             return result
-        said = (
-            describe(validator.problems(result.structured_content))
-            if "structuredContent" in result.raw
-            else "it is missing"
-        )
+        is_there = "structuredContent" in result.raw
+        problems = validator.problems(result.structured_content) if is_there else ()
+        said = describe(problems) if is_there else "it is missing"
         text = f"tool {spec.name!r} broke its output schema: structured content: {said}"
         if policy == "warn":
-            _log.warning("server %r: %s", self._config.name, text)
+            _log.warning("server %r: %s", self._config.name, printable(text))
             return result
+        text += (
+            " (with validate_output: 'warn' or 'off' in the config of the server such results are taken as they are)"
+        )
+        data = {"problems": [{"path": problem.path, "message": problem.message} for problem in problems]}
         return ToolResult(
-            content=result.content,
+            content=(TextContent(text=text), *result.content),  # a model reads nothing else
             structured_content=result.structured_content,
             is_error=True,
-            error=ToolError(text, kind=ErrorKind.INVALID_OUTPUT),
+            error=ToolError(text, kind=ErrorKind.INVALID_OUTPUT, data=data if is_there else None),
             meta=result.meta,
             raw=result.raw,
         )

@@ -60,7 +60,7 @@ class Catalog:
 
     def find(self, name: str) -> ToolSpec | None:
         """Return the tool of this exposed name, alias or original name."""
-        return self.snapshot.by_name.get(name) or self.snapshot.find(name) or self._by_original.get(name)
+        return self.snapshot.find(name) or self._by_original.get(name)
 
     async def refresh(self, request: Request, refusal: Refusal | None = None) -> ToolsChanged:
         """List all tools again; see `LiveList.refresh`.

@@ -33,10 +33,9 @@ async def explained(error: Exception, config: ServerConfig, report: Report, *, r
         code, stderr = await report.process.last_words()
         stderr = config.redact(stderr)
         if not used:
-            text = f"its process ended while connecting; run {config.endpoint} by hand to see why"
-            if not stderr:
-                text += _said(config, report)
-            return ConnectError(text, server=name, exit_code=code, stderr=stderr)
+            text = "its process ended while connecting" + ("" if stderr else _said(config, report))
+            hint = f"run {config.endpoint} by hand to see {'more' if stderr else 'why'}"
+            return ConnectError(text, server=name, exit_code=code, stderr=stderr, hint=hint)
         text = "its process ended" if code is not None else error.message
         return ConnectionLostError(text, server=name, sent=False, exit_code=code, stderr=stderr)
     if isinstance(error, (ConnectError, TimeoutError, ConfigError)) or (used and isinstance(error, ServerError)):
@@ -47,12 +46,16 @@ async def explained(error: Exception, config: ServerConfig, report: Report, *, r
     return ConnectError(text, server=name, status=_http_status(error))
 
 
-def connected_too_late(config: ServerConfig, report: Report) -> RequestTimeoutError:
-    """Return the error of a handshake that took too long, with what the server said instead of speaking MCP."""
-    seconds = config.connect_timeout
+def connected_too_late(config: ServerConfig, report: Report, *, silent: bool) -> RequestTimeoutError:
+    """Return the error of a handshake that took too long, with what the server said instead of speaking MCP.
+
+    `silent` says that it was given up because it showed no sign of life.
+    """
+    seconds = config.connect_silence if silent else config.connect_timeout
+    what = "showed no sign of life for" if silent else "did not finish connecting within"
+    how = "raise" if config.timeout.connect is not None else "set"
     return RequestTimeoutError(
-        f"it did not finish connecting within {seconds:g} s; "
-        f"raise timeout.connect if it is only slow{_said(config, report)}",
+        f"it {what} {seconds:g} s; {how} timeout.connect if it is only slow{_said(config, report)}",
         server=config.name,
         seconds=seconds,
     )
@@ -88,7 +91,7 @@ def _said(config: ServerConfig, report: Report) -> str:
     said = ""
     if process.junk_lines:
         said = f"; {process.junk_lines} lines of its output were no MCP, the last {process.last_junk!r}"
-    if stderr := process.stderr_tail(5):
+    if stderr := process.relevant_stderr(3):
         said += f"; its last words on standard error:\n{stderr}"
     return config.redact(said)
 

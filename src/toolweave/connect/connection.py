@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 import anyio
 
@@ -17,17 +17,25 @@ from toolweave.connect.calls import Caller
 from toolweave.connect.catalog import Catalog
 from toolweave.connect.client_features.callbacks import NO_CALLBACKS, Callbacks
 from toolweave.connect.clock import Clock
-from toolweave.connect.connecting import Connecting
+from toolweave.connect.connecting import Connecting, Openable
 from toolweave.connect.dial import Line
 from toolweave.connect.events import EventName, Events
 from toolweave.connect.features import ServerFeatures
 from toolweave.connect.feed.follow import Follower
+from toolweave.connect.health import Health
 from toolweave.connect.offering import ClientFeatures
 from toolweave.connect.owner import Owner
 from toolweave.connect.report import Report
 from toolweave.connect.session import Agreement, Peer
 from toolweave.connect.state import ConnectionState, StateChanged
-from toolweave.errors import AuthRequiredError, ConnectionClosedError, ErrorKind, ServerError, ToolError, as_tool_error
+from toolweave.errors import (
+    AuthRequiredError,
+    ErrorKind,
+    ServerError,
+    ToolError,
+    WrongLoopError,
+    as_tool_error,
+)
 from toolweave.tools.call import CallContext, ProgressCallback, ToolCall
 from toolweave.tools.names import unknown_tool
 from toolweave.tools.result import ToolResult
@@ -41,11 +49,11 @@ __all__ = ["McpConnection", "connect_mcp"]
 ListenerT = TypeVar("ListenerT", bound=Callable[[Any], Any])
 
 
-class McpConnection(ServerFeatures, ClientFeatures):
+class McpConnection(ServerFeatures, ClientFeatures, Openable):
     """A connection to one MCP server, and a `Toolset` of its tools.
 
-    Made by `connect_mcp`. May be used from any task of its event loop; closed from any, too. Tools may be
-    called from other loops as well. A `timeout` is in seconds and replaces the server's own bound for one call.
+    Made by `connect_mcp`. May be used and closed from any task, also of an event loop in another thread: what is asked
+    is done in the loop that opened it. A `timeout` is in seconds and replaces the server's own bound for one call.
     """
 
     def __init__(
@@ -58,7 +66,6 @@ class McpConnection(ServerFeatures, ClientFeatures):
     ) -> None:
         self.config = config
         self._lazy = lazy
-        self._entered = 0
         self._events = Events(config.name)
         self._catalog = Catalog(config, self._tools_changed)
         self._told: Exception | None = None
@@ -67,6 +74,7 @@ class McpConnection(ServerFeatures, ClientFeatures):
         self._follow_offers()
         self._peer = Peer(self._notified, callbacks, config.name)
         self._peer.on_gap = self._follower.missed
+        self._peer.on_trouble = partial(self._events.emit, "error")
         self._owner = Owner(
             config,
             self._peer,
@@ -76,6 +84,8 @@ class McpConnection(ServerFeatures, ClientFeatures):
             clock=clock,
         )
         self._caller = Caller(config, self._owner, self._catalog)
+        self._health = Health(config, lambda: self._caller.waits, lambda event: self._events.emit("silence", event))
+        self._caller.on_timeout = self._health.suspect
 
     # what it is
 
@@ -125,6 +135,12 @@ class McpConnection(ServerFeatures, ClientFeatures):
         return self._owner.restarts
 
     @property
+    def silent_for(self) -> float:
+        """For how many seconds a request has waited without anything heard of the server; 0 when none waits."""
+        line = self._owner.line
+        return self._health.silent_for(line) if line is not None else 0.0
+
+    @property
     def stderr_tail(self) -> str:
         """The last lines that the server process wrote to standard error, secrets masked; `""` without a process."""
         process = self.report.process
@@ -138,19 +154,25 @@ class McpConnection(ServerFeatures, ClientFeatures):
     # life
 
     def start(self) -> None:
-        """Begin to connect without waiting for it; `state` and the events tell how it goes."""
+        """Begin to connect without waiting for it, until `close()`; `state` and the events tell how it goes."""
+        self._kept = True
         self._owner.start()
 
     async def open(self) -> None:
-        """Connect and shake hands; returns when the server is ready (requirement R15).
+        """Connect and shake hands; returns when the server is ready, which it stays until `close()` (requirement R15).
 
         Raises:
             ServerError: The server cannot be reached; nothing of it is left running.
         """
-        if self._lazy:
+        await super().open()
+
+    async def _open(self) -> None:
+        if self._lazy and self.state is not ConnectionState.CLOSED:
             return
         try:
             await self._caller.line()
+        except WrongLoopError:
+            raise  # it is open, elsewhere
         except BaseException:
             await self.close()
             raise
@@ -162,30 +184,13 @@ class McpConnection(ServerFeatures, ClientFeatures):
         """
         await self._owner.stop()
 
-    async def __aenter__(self) -> Self:
-        if self.state is ConnectionState.CLOSED:
-            raise ConnectionClosedError("the connection is closed; connect again", server=self.name)
-        self._entered += 1
-        try:
-            await self.open()
-        except BaseException:
-            self._entered -= 1
-            raise
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._entered -= 1
-        if self._entered == 0:
-            await self.close()
-
     def on(self, event: EventName, listener: Callable[[Any], Any] | None = None) -> Any:
         """Call `listener` on an event; returns what removes it. Without a listener it is a decorator.
 
         Events (requirement R23): `"state"` (`StateChanged`), `"tools_changed"` (`ToolsChanged`),
         `"prompts_changed"` and `"resources_changed"` (`ListChanged`), `"resource_updated"` (`ResourceUpdated`),
-        `"closed"` (`StateChanged`), `"error"` (the exception), `"notification"` (method and params as a tuple).
+        `"closed"` (`StateChanged`), `"error"` (the exception), `"notification"` (method and params as a tuple),
+        `"silence"` (`Silent`: a request waits, and nothing was heard for 5 s or more; again every 5 s).
         A list whose changes are listened to is kept up to date; its first reading adds all of it.
         """
         if listener is not None:
@@ -300,7 +305,8 @@ class McpConnection(ServerFeatures, ClientFeatures):
                 step.outcome, step.detail = "failed", str(exc)
                 self._owner.degrade(exc)
                 return
-            counted = f"{len(self._catalog.snapshot)} tools on {self._catalog.pages} pages"
+            tools, pages = len(self._catalog.snapshot), self._catalog.pages
+            counted = f"{tools} tool{'s' * (tools != 1)} on {pages} page{'s' * (pages != 1)}"
             step.detail = "; ".join((counted, *self._catalog.problems))
 
     async def _attend(self, line: Line) -> None:
@@ -308,6 +314,7 @@ class McpConnection(ServerFeatures, ClientFeatures):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._follower.attend, line)
             tasks.start_soon(self._deliver_logs)
+            tasks.start_soon(self._health.attend, line)
 
     def _notified(self, method: str, params: Mapping[str, Any]) -> None:
         self._follower.notified(method, params)

@@ -74,6 +74,11 @@ class Deadline:
         self.at = math.inf
         self.expired = False
 
+    @property
+    def since(self) -> float:
+        """When it began, on the event loop's clock."""
+        return self.at - self._seconds
+
     def __enter__(self) -> Self:
         if self._seconds != math.inf:
             loop = asyncio.get_running_loop()

@@ -7,6 +7,8 @@ connection enters what this room returns, and dials again where `Redial` says so
 from __future__ import annotations
 
 import importlib
+import logging
+import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -16,7 +18,7 @@ import anyio.to_thread
 
 from toolweave.config import ServerConfig, register_transport_name, server_config
 from toolweave.connect.channel import MAX_MESSAGE_BYTES, Channel
-from toolweave.connect.fault import HttpSettings
+from toolweave.connect.fault import MAX_CONNECTIONS, HttpSettings
 from toolweave.connect.handshake import MODERN_VERSIONS, ProbeRefused, shake_hands
 from toolweave.connect.report import Report
 from toolweave.connect.session import Peer, Session, Wire
@@ -27,8 +29,21 @@ from toolweave.connect.wire.channel import channel_wire
 from toolweave.connect.wire.credentials import Credentials, flow_of
 from toolweave.connect.wire.proxy import proxy_for
 from toolweave.errors import ConfigError, ConnectError, ConnectionLostError, ProtocolError, ServerError
+from toolweave.schema.validate import load_validation
 
-__all__ = ["Attempt", "Line", "Redial", "WireOpener", "open_session", "open_wire", "register_transport", "through"]
+__all__ = [
+    "Attempt",
+    "Line",
+    "Redial",
+    "WireOpener",
+    "load_engine",
+    "open_session",
+    "open_wire",
+    "register_transport",
+    "through",
+]
+
+_log = logging.getLogger("toolweave.connect")
 
 _ENGINE = "toolweave.connect.sdk"
 _BUILT_IN = ("stdio", "http", "sse", "inprocess")
@@ -95,6 +110,9 @@ async def open_session(
     """
     opener = getattr(config.server, "open_wire", open_wire)
     async with opener(config, attempt, peer, report) as (wire, process):
+        report.heard = getattr(wire, "heard", None)
+        if "jsonschema_rs" not in sys.modules:  # the server boots meanwhile; the first call may find no descriptor free
+            await anyio.to_thread.run_sync(load_validation)
         try:
             session = await shake_hands(
                 wire, era=attempt.era, probe_seconds=config.probe_timeout, server=config.name, report=report, peer=peer
@@ -144,7 +162,7 @@ async def open_wire(
             yield opened
         return
     if attempt.transport in ("http", "sse"):
-        open_http = await _http_engine(config, attempt, report)
+        open_http = await _http_engine(config, attempt)
         async with open_http(_http_settings(config), peer, server=config.name, loss=lost) as wire:
             yield wire, None
         return
@@ -157,7 +175,7 @@ async def open_wire(
         return
     async with _custom(config) as opened:
         if isinstance(opened, Channel):
-            open_wire = await _channel_engine(config, report)
+            open_wire = await _channel_engine(config)
             async with open_wire(opened, peer, server=config.name, loss=lost) as wire:
                 yield wire, None
         else:
@@ -189,7 +207,7 @@ async def _stdio(
                 raise ConnectError(f"its command {program!r} could not be started: {exc}", server=config.name) from exc
             step.detail = f"pid {process.pid}"
             report.process = process
-        open_wire = await _channel_engine(config, report)  # the server boots meanwhile
+        open_wire = await _channel_engine(config)
 
         def lost(sent: bool) -> ServerError:
             reason = process.failure or "the process ended"
@@ -221,36 +239,51 @@ async def _as_manager(streams: Any) -> AsyncGenerator[Any, None]:
     yield streams
 
 
-async def _channel_engine(config: ServerConfig, report: Report) -> Any:
-    if config.engine != "sdk":
-        return channel_wire
-    with report.step("load the SDK"):
-        return (await _engine()).channel_wire
+async def load_engine(config: ServerConfig, attempt: Attempt, report: Report) -> None:
+    """Load the SDK in a thread where an attempt needs it: once for a process, and no server can help how long it takes.
+
+    On a busy machine that is seconds.
+    """
+    direct = attempt.transport == "inprocess" and not {"__aenter__", "open_wire"} & set(dir(config.server))
+    by_sdk = attempt.transport == "sse" or (attempt.transport == "http" and not _is_plain(config))
+    if config.engine == "sdk" or direct or by_sdk:
+        with report.step("load the SDK"):
+            await _engine()
+
+
+async def _channel_engine(config: ServerConfig) -> Any:
+    return channel_wire if config.engine != "sdk" else (await _engine()).channel_wire
 
 
 async def _engine() -> Any:
     # imported in a thread: it takes most of a second, and other servers must not wait for it
-    return await anyio.to_thread.run_sync(importlib.import_module, _ENGINE)
+    return await anyio.to_thread.run_sync(importlib.import_module, _ENGINE, abandon_on_cancel=True)
 
 
-async def _http_engine(config: ServerConfig, attempt: Attempt, report: Report) -> Any:
-    plain = config.engine != "sdk" and flow_of(config) is None and proxy_for(config.url) is None
-    if plain and attempt.transport == "http":
+async def _http_engine(config: ServerConfig, attempt: Attempt) -> Any:
+    if attempt.transport == "http" and _is_plain(config):
         from toolweave.connect.wire.http import http_wire  # neither is in memory beside the other
 
         return http_wire
-    with report.step("load the SDK"):
-        engine = await _engine()
+    engine = await _engine()
     return engine.http_wire if attempt.transport == "http" else engine.sse_wire
 
 
+def _is_plain(config: ServerConfig) -> bool:
+    """Whether our own engine does what HTTP to this server takes."""
+    return config.engine != "sdk" and flow_of(config) is None and proxy_for(config.url) is None
+
+
 def _http_settings(config: ServerConfig) -> HttpSettings:
+    if config.caution and config.source is None:  # whoever read it from a file has said so
+        _log.warning("server %r: %s", config.name, config.caution)
     credentials = Credentials(config)
     return HttpSettings(
         url=config.url,
         headers=credentials.source(),
         flow=flow_of(config),
-        connect_seconds=config.connect_timeout,
+        connect_seconds=config.connect_silence,
+        max_connections=config.max_connections or MAX_CONNECTIONS,
         max_bytes=config.max_message_bytes or MAX_MESSAGE_BYTES,
         redact=credentials.redact,
     )

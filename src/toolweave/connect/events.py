@@ -19,6 +19,7 @@ EventName = Literal[
     "closed",
     "error",
     "notification",
+    "silence",
 ]
 """The events of a connection."""
 
@@ -68,5 +69,5 @@ def tell(listeners: Iterable[Callable[[Any], Any]], value: Any, *, server: str, 
     for listener in listeners:
         try:
             listener(value)
-        except Exception:  # boundary: user code
+        except Exception:  # boundary: user code; what ends a program (SystemExit, KeyboardInterrupt) passes
             _log.exception("server %r: a listener of %r raised", server, what)

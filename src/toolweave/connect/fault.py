@@ -19,10 +19,12 @@ from toolweave.connect.shapes import as_object
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ErrorKind, ProtocolError, ServerError
 
 __all__ = [
+    "MAX_CONNECTIONS",
     "Fault",
     "HeaderSource",
     "HttpSettings",
     "answer_fault",
+    "bad_encoding",
     "excerpt",
     "http_error",
     "is_rpc_error",
@@ -37,6 +39,8 @@ __all__ = [
     "unasked_encoding",
 ]
 
+MAX_CONNECTIONS = 100
+"""How many connections are open to one server unless its config says otherwise."""
 _EXCERPT = 300
 _KEEPING_THE_METHOD = (307, 308)
 _PORTS = {"http": 80, "https": 443}
@@ -55,8 +59,8 @@ class HttpSettings:
 
     Attributes:
         headers: The configured headers, or what makes them for each request.
-        connect_seconds: Bound of TCP and TLS, and of the wait for a free connection; the other waits are
-            bounded by the caller.
+        connect_seconds: Bound of TCP and TLS; the other waits are bounded by the caller.
+        max_connections: How many connections are open at once; a request beyond that waits.
         max_bytes: The largest answer that is taken.
         flow: An `httpx` authorization object, or None.
         redact: Masks credentials in what the server said.
@@ -66,6 +70,7 @@ class HttpSettings:
     headers: HeaderSource | Mapping[str, str]
     flow: Any = None  # of this or another generation of httpx
     connect_seconds: float = 30.0
+    max_connections: int = MAX_CONNECTIONS
     max_bytes: int = MAX_MESSAGE_BYTES
     redact: Callable[[str], str] = str
 
@@ -86,7 +91,7 @@ class Fault:
         session_gone: The server has forgotten the session (404 on a request with a session id).
         retry_after: The `Retry-After` header.
         challenge: The `WWW-Authenticate` header.
-        limit: The bound in bytes that the answer passed, or None.
+        too_large: Whether the answer passed a bound.
     """
 
     status: int | None
@@ -95,7 +100,7 @@ class Fault:
     session_gone: bool = False
     retry_after: str | None = None
     challenge: str | None = None
-    limit: int | None = None
+    too_large: bool = False
 
     def data(self) -> dict[str, Any]:
         """Return the facts as a JSON object, for `ProtocolError.data`."""
@@ -114,7 +119,7 @@ def http_error(fault: Fault, *, server: str) -> ServerError:
         )
     if fault.session_gone:
         return ConnectionLostError(f"its session has ended: {fault.text}", server=server, sent=False)
-    if fault.limit is not None:
+    if fault.too_large:
         error = ProtocolError(fault.text, server=server, code=INTERNAL_ERROR, data=fault.data())
         error.kind = ErrorKind.TOO_LARGE
         return error
@@ -179,7 +184,7 @@ def odd_content(settings: HttpSettings, status: int, reason: str, kind: str, bod
 
 
 def unasked_encoding(status: int, encoding: str) -> Fault:
-    """Return what a compressed answer is: nobody asked for it, and it may be a thousand times what it seems."""
+    """Return what an answer is that was compressed in a way nobody asked for."""
     text = f"its answer is encoded as {encoding[:40]!r}, which nobody asked for; switch compression off for it"
     return Fault(status=status, text=text)
 
@@ -187,7 +192,12 @@ def unasked_encoding(status: int, encoding: str) -> Fault:
 def too_large(limit: int) -> Fault:
     """Return what an answer over the bound is."""
     text = f"its answer is larger than {limit} bytes; ask for less, or raise 'max_message_bytes'"
-    return Fault(status=None, text=text, limit=limit)
+    return Fault(status=None, text=text, too_large=True)
+
+
+def bad_encoding(status: int, why: str, *, bomb: bool) -> Fault:
+    """Return what a compressed answer is that cannot be inflated, or must not."""
+    return Fault(status=status, text=why, too_large=bomb)
 
 
 def refused_redirect(method: str, url: str, status: int, location: str) -> str | None:

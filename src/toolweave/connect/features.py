@@ -32,6 +32,7 @@ from toolweave.connect.offers import (
     read_templates,
     resource_contents,
 )
+from toolweave.connect.results import made_of
 from toolweave.connect.shapes import as_object
 from toolweave.connect.wire.answers import request_text
 from toolweave.errors import ProtocolError
@@ -127,9 +128,8 @@ class ServerFeatures:
         Raises:
             ProtocolError: The server does not know it (code -32602, or -32002 from older servers).
         """
-        return resource_contents(
-            await self._caller.request("resources/read", {"uri": uri}, timeout), server=self.config.name
-        )
+        raw = await self._caller.request("resources/read", {"uri": uri}, timeout)
+        return await made_of(raw.get("contents"), partial(resource_contents, raw, server=self.config.name))
 
     async def list_prompts(self, *, refresh: bool = False, timeout: float | None = None) -> tuple[Prompt, ...]:
         """Return all the server's prompts, every page of them; kept as `list_resources` says."""
@@ -140,7 +140,8 @@ class ServerFeatures:
     ) -> PromptResult:
         """Return a prompt filled in with string arguments."""
         params = {"name": name, "arguments": dict(arguments or {})}
-        return prompt_result(await self._caller.request("prompts/get", params, timeout), server=self.config.name)
+        raw = await self._caller.request("prompts/get", params, timeout)
+        return await made_of(raw.get("messages"), partial(prompt_result, raw, server=self.config.name))
 
     async def complete(
         self,

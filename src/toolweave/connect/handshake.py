@@ -1,12 +1,13 @@
 """Settles the protocol revision with a server of any era (PROTOCOL 1.3), over a bare `Wire`.
 
-`server/discover` first: a proper answer is a modern server; anything else is a legacy one and gets
-`initialize`. Knows nothing of transports; says by exception when another dial is needed.
+`server/discover` first: a proper answer is a modern server; any other is a legacy one and gets `initialize`, and no
+answer yet is no proof of either. Knows nothing of transports; says by exception when another dial is needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -14,11 +15,11 @@ from typing import Any
 
 import anyio
 
-from toolweave.connect.codes import UNSUPPORTED_VERSION
-from toolweave.connect.report import Report
+from toolweave.connect.codes import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
+from toolweave.connect.report import Report, Step
 from toolweave.connect.session import Agreement, Peer, Session, Wire, ask, envelope
 from toolweave.connect.shapes import as_array, as_object, as_text
-from toolweave.errors import ConnectionLostError, ProtocolError
+from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
 
 __all__ = ["LEGACY_VERSIONS", "MODERN_VERSIONS", "ProbeRefused", "shake_hands"]
 
@@ -26,6 +27,9 @@ LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """Revisions with an `initialize` handshake, oldest first."""
 MODERN_VERSIONS = ("2026-07-28",)
 """Stateless revisions, oldest first."""
+
+_GRACE_SECONDS = 0.5
+_log = logging.getLogger("toolweave.connect")
 
 
 class ProbeRefused(Exception):
@@ -37,42 +41,36 @@ async def shake_hands(
 ) -> Session:
     """Settle a revision and return the session.
 
-    `era` is `"auto"`, `"legacy"`, or one revision to insist on; `peer` says what this client offers.
+    `era` is `"auto"`, `"legacy"`, or one revision to insist on; `peer` says what this client offers. In era `"auto"`
+    no clock decides: after `probe_seconds` without an answer `initialize` is asked beside the probe, and what the
+    server answers settles the era. Only the caller's own bound ends the wait.
 
     Raises:
-        ProbeRefused: Only in era `"auto"`: the server died of the probe.
+        ProbeRefused: Only in era `"auto"`: the server ended, and the probe may be why.
         ProtocolError: No common revision, or the server's answer is no MCP.
         ConnectionLostError: The server went away.
     """
     hands = _Hands(wire, server, report, peer)
     if era == "legacy" or era in LEGACY_VERSIONS:
         return await hands.initialize(LEGACY_VERSIONS[-1] if era == "legacy" else era)
-    wanted = MODERN_VERSIONS[-1] if era in ("auto", "modern") else era
+    if era == "auto":
+        return await _Negotiation(hands, probe_seconds).settle()
+    wanted = MODERN_VERSIONS[-1] if era == "modern" else era
     if wanted not in MODERN_VERSIONS:
         raise ProtocolError(
             f"protocol revision {era!r} is unknown; there are {', '.join(LEGACY_VERSIONS + MODERN_VERSIONS)}",
             server=server,
             code=UNSUPPORTED_VERSION,
         )
-    session = await hands.discover(wanted, None if era != "auto" else probe_seconds)
-    if session is not None:
-        return session
-    if era != "auto":
-        raise ProtocolError(
-            f"it does not speak protocol revision {wanted}; use protocol='auto'",
-            server=server,
-            code=UNSUPPORTED_VERSION,
-        )
-    try:
-        return await hands.initialize(LEGACY_VERSIONS[-1])
-    except ProtocolError as exc:
-        # a slow server may have taken the late probe and be modern by now: its own refusal says so
-        if exc.code != UNSUPPORTED_VERSION or not _common(exc.data):
-            raise
-        session = await hands.discover(_common(exc.data)[-1], None)
-        if session is None:
-            raise
-        return session
+    return await hands.discover(wanted)
+
+
+class _NotModern(Exception):
+    """The probe's answer is not that of a modern server; `named` is a modern revision that it names all the same."""
+
+    def __init__(self, why: str, named: str | None = None) -> None:
+        super().__init__(why)
+        self.named = named
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,53 +82,73 @@ class _Hands:
     report: Report
     peer: Peer
 
-    async def discover(self, wanted: str, seconds: float | None) -> Session | None:
-        """Begin as with a modern server; None when it is none."""
-        for attempt in range(2):
+    async def probe(self, wanted: str) -> Agreement:
+        """Ask `server/discover` once.
+
+        Raises:
+            _NotModern: The answer is not that of a modern server.
+        """
+        try:
+            result = await ask(self.wire, "server/discover", {"_meta": self._envelope(wanted)})
+        except ProtocolError as exc:
+            named = _common(exc.data) if exc.code == UNSUPPORTED_VERSION else []
+            if named:
+                raise _NotModern(f"the server names {named[-1]}", named[-1]) from None
+            raise _NotModern(f"{exc.message}: taken as a legacy server") from None
+        agreement = _read_discovery(result)
+        if agreement is None:
+            raise _NotModern("it names no modern revision")
+        return agreement
+
+    async def hello(self, offered: str) -> Agreement:
+        """Ask `initialize` once."""
+        capabilities = self.peer.capabilities(modern=False)
+        offer = {"protocolVersion": offered, "capabilities": capabilities, "clientInfo": _client_info()}
+        result = await ask(self.wire, "initialize", offer)
+        agreed = result.get("protocolVersion")
+        if agreed not in LEGACY_VERSIONS:
+            raise ProtocolError(
+                f"it answered initialize with protocol version {agreed!r}; "
+                f"expected one of {', '.join(LEGACY_VERSIONS)}",
+                server=self.server,
+                code=UNSUPPORTED_VERSION,
+            )
+        return _agreement(str(agreed), False, result, result.get("serverInfo"))
+
+    async def discover(self, wanted: str) -> Session:
+        """Begin as with a modern server."""
+        for _ in range(2):
             with self.report.step("discover") as step:
                 try:
-                    with anyio.fail_after(seconds):
-                        result = await ask(self.wire, "server/discover", {"_meta": self._envelope(wanted)})
-                except TimeoutError:
-                    step.outcome, step.detail = "skipped", f"no answer within {seconds:.2g} s: taken as a legacy server"
-                    return None
-                except ConnectionLostError as exc:
-                    if not exc.sent:
-                        raise
-                    step.outcome, step.detail = "skipped", "the server ended on the probe: taken as a legacy server"
-                    raise ProbeRefused(str(exc)) from exc
-                except ProtocolError as exc:
-                    common = _common(exc.data) if exc.code == UNSUPPORTED_VERSION else []
-                    step.outcome, step.detail = "skipped", f"{exc.message}: taken as a legacy server"
-                    if common and attempt == 0:
-                        wanted = common[-1]
-                        step.detail = f"the server names {wanted}"
-                        continue
-                    return None
-                agreement = _read_discovery(result)
-                step.detail = agreement.version if agreement is not None else "it names no modern revision"
-                return await self._modern(agreement) if agreement is not None else None
-        return None
+                    agreement = await self.probe(wanted)
+                except _NotModern as exc:
+                    step.outcome, step.detail = "skipped", str(exc)
+                    if exc.named is None:
+                        break
+                    wanted = exc.named
+                else:
+                    step.detail = agreement.version
+                    return await self.modern(agreement)
+        raise ProtocolError(
+            f"it does not speak protocol revision {wanted}; use protocol='auto'",
+            server=self.server,
+            code=UNSUPPORTED_VERSION,
+        )
 
     async def initialize(self, offered: str) -> Session:
         """Begin as with a legacy server."""
         with self.report.step("initialize") as step:
-            capabilities = self.peer.capabilities(modern=False)
-            offer = {"protocolVersion": offered, "capabilities": capabilities, "clientInfo": _client_info()}
-            result = await ask(self.wire, "initialize", offer)
-            agreed = result.get("protocolVersion")
-            if agreed not in LEGACY_VERSIONS:
-                raise ProtocolError(
-                    f"it answered initialize with protocol version {agreed!r}; "
-                    f"expected one of {', '.join(LEGACY_VERSIONS)}",
-                    server=self.server,
-                    code=UNSUPPORTED_VERSION,
-                )
-            step.detail = str(agreed)
-            await self.wire.notify("notifications/initialized", {})
-        return Session(self.wire, _agreement(str(agreed), False, result, result.get("serverInfo")), {})
+            agreement = await self.hello(offered)
+            step.detail = agreement.version
+            return await self.legacy(agreement)
 
-    async def _modern(self, agreement: Agreement) -> Session:
+    async def legacy(self, agreement: Agreement) -> Session:
+        """Return the session of an `initialize` that was answered."""
+        await self.wire.notify("notifications/initialized", {})
+        return Session(self.wire, agreement, {})
+
+    async def modern(self, agreement: Agreement) -> Session:
+        """Return the session of a probe that was answered."""
         session = Session(self.wire, agreement, self._envelope(agreement.version))
         if self.peer.modern_log_level is not None:
             await session.set_log_level(self.peer.modern_log_level)
@@ -138,6 +156,178 @@ class _Hands:
 
     def _envelope(self, revision: str) -> dict[str, Any]:
         return envelope(revision, _client_info(), self.peer.capabilities(modern=True))
+
+
+@dataclass(slots=True)
+class _Question:
+    """One request of a handshake under way, and what came of it."""
+
+    done: bool = False
+    agreement: Agreement | None = None
+    error: Exception | None = None
+
+
+class _Negotiation:
+    """Settles the era of a server of which nothing is known, by what it answers.
+
+    The probe goes first. A server that is still starting answers it late, so that silence proves nothing: `initialize`
+    is then asked beside it, and the server's answers decide. A modern answer to the probe counts whenever it comes;
+    `initialize` refused as an unknown method proves a modern server too. The end of the conversation may be the
+    probe's doing, before and after `initialize` was asked: it wants another dial, without a probe.
+    """
+
+    def __init__(self, hands: _Hands, probe_seconds: float) -> None:
+        self._hands = hands
+        self._step = hands.report.step
+        self._seconds = probe_seconds
+        self._moved = anyio.Event()
+
+    async def settle(self) -> Session:
+        """Return the session; raises what `shake_hands` raises."""
+        outcome: Session | Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            try:
+                outcome = await self._settled()
+            except (ProbeRefused, ServerError) as exc:
+                outcome = exc  # raised in here it would leave as a group
+            tasks.cancel_scope.cancel()
+        if isinstance(outcome, Session):
+            return outcome
+        assert outcome is not None
+        raise outcome
+
+    async def _settled(self) -> Session:
+        wanted, report = MODERN_VERSIONS[-1], self._hands.report
+        quiet = report.stderr_position
+        probe = await self._probed(wanted)
+        if probe.agreement is None and isinstance(probe.error, _NotModern) and probe.error.named is not None:
+            probe = await self._probed(wanted := probe.error.named)
+        if probe.agreement is not None:
+            return await self._hands.modern(probe.agreement)
+        if probe.done:  # what it complains of is our question, not what may go wrong later
+            report.disregard_stderr(quiet)
+        session, refusal = await self._initialized(probe)
+        if session is not None:
+            if not session.agreement.modern:
+                report.disregard_stderr(quiet)
+            return session
+        assert refusal is not None
+        return await self._modern_after_all((_common(refusal.data) or [wanted])[-1], probe, refusal)
+
+    async def _probed(self, wanted: str) -> _Question:
+        """Ask the probe, and wait for the answer as long as nothing else is to be asked."""
+        with self._step("discover") as step:
+            probe = self._ask(self._hands.probe(wanted))
+            with anyio.move_on_after(self._seconds):
+                await self._answered(probe)
+            if not probe.done:
+                step.outcome, step.detail = (
+                    "skipped",
+                    f"no answer within {self._seconds:g} s: initialize is tried too",
+                )
+            elif probe.agreement is not None:
+                step.detail = probe.agreement.version
+            else:
+                step.outcome, step.detail = "skipped", str(probe.error)
+                self._check_alive(probe, step)
+        return probe
+
+    async def _initialized(self, probe: _Question) -> tuple[Session | None, ProtocolError | None]:
+        """Ask `initialize`, beside a probe that is not answered yet; return the session or the server's refusal."""
+        with self._step("initialize") as step:
+            hello = self._ask(self._hands.hello(LEGACY_VERSIONS[-1]))
+            if not probe.done:
+                await self._answered(probe, hello)
+                if not probe.done and not _proves_modern(hello.error):
+                    with anyio.move_on_after(min(self._seconds, _GRACE_SECONDS)):  # HTTP keeps no order
+                        await self._answered(probe)
+                self._check_alive(probe, step)
+                if probe.agreement is not None:
+                    step.outcome, step.detail = "skipped", f"the probe was answered: {probe.agreement.version}"
+                    self._hands.report.note("discover", probe.agreement.version)
+                    forget = getattr(self._hands.wire, "forget_session", None)
+                    if forget is not None:
+                        forget()
+                    return await self._hands.modern(probe.agreement), None
+            await self._answered(hello)
+            self._check_alive(hello, step, beside=probe)
+            if hello.agreement is None:
+                assert isinstance(hello.error, ProtocolError)
+                step.outcome, step.detail = "failed", str(hello.error)
+                if _proves_modern(hello.error):
+                    return None, hello.error
+                raise hello.error
+            step.detail = hello.agreement.version
+            if not probe.done:
+                self._report_guess(step)
+            return await self._hands.legacy(hello.agreement), None
+
+    async def _modern_after_all(self, wanted: str, probe: _Question, refusal: ProtocolError) -> Session:
+        """Ask the probe anew, beside the first if that is not answered: what came too early may have been dropped."""
+        with self._step("discover") as step:
+            waiting = [self._ask(self._hands.probe(wanted)), *(() if probe.done else (probe,))]
+            while waiting:
+                await self._answered(*waiting)
+                for question in [question for question in waiting if question.done]:
+                    waiting.remove(question)
+                    if question.agreement is not None:
+                        step.detail = question.agreement.version
+                        return await self._hands.modern(question.agreement)
+                    step.outcome, step.detail = "failed", str(question.error)
+                    self._check_alive(question, step)
+        raise refusal
+
+    def _ask(self, request: Coroutine[Any, Any, Agreement]) -> _Question:
+        question = _Question()
+
+        async def put() -> None:
+            try:
+                question.agreement = await request
+            except (_NotModern, ServerError) as exc:
+                question.error = exc
+            question.done = True
+            moved, self._moved = self._moved, anyio.Event()
+            moved.set()
+
+        self._tasks.start_soon(put)
+        return question
+
+    async def _answered(self, *questions: _Question) -> None:
+        """Wait until one of the questions is answered."""
+        while not any(question.done for question in questions):
+            await self._moved.wait()
+
+    def _check_alive(self, question: _Question, step: Step, *, beside: _Question | None = None) -> None:
+        """Raise the error of a question that was not answered by a refusal.
+
+        A loss may be the probe's doing: of the answer to the probe itself; of any answer `beside` a probe that has
+        none; or of a conversation that ended after the probe was refused, which a process may do a moment later.
+        """
+        error = question.error
+        if error is None or isinstance(error, (_NotModern, ProtocolError)):
+            return
+        if isinstance(error, ConnectionLostError):
+            blamed = error.sent and (beside is None or not beside.done)
+            if blamed or (beside is not None and self._hands.wire.over):
+                step.outcome, step.detail = "skipped", "the server ended on the probe: taken as a legacy server"
+                raise ProbeRefused(str(error)) from error
+        raise error
+
+    def _report_guess(self, step: Step) -> None:
+        step.detail += f"; the probe was not answered within {self._seconds:g} s"
+        _log.warning(
+            "server %r: it answered initialize and not server/discover within %g s, so it is spoken to as a legacy "
+            "server; set 'protocol' to choose a revision",
+            *(self._hands.server, self._seconds),
+        )
+
+
+def _proves_modern(error: Exception | None) -> bool:
+    """Whether an error of `initialize` can only be that of a server without that handshake."""
+    if not isinstance(error, ProtocolError):
+        return False
+    return error.code == METHOD_NOT_FOUND or (error.code == UNSUPPORTED_VERSION and bool(_common(error.data)))
 
 
 def _read_discovery(result: Mapping[str, Any]) -> Agreement | None:

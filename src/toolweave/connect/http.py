@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import secrets
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
 import anyio
@@ -23,6 +23,7 @@ from toolweave.connect.fault import (
     HeaderSource,
     HttpSettings,
     answer_fault,
+    bad_encoding,
     is_rpc_error,
     no_answer,
     not_json,
@@ -34,6 +35,7 @@ from toolweave.connect.fault import (
     unasked_encoding,
 )
 from toolweave.connect.shapes import as_object
+from toolweave.connect.wire.inflate import ACCEPTED, Inflater, NotInflated
 from toolweave.connect.wire.jsonrpc import BOM
 from toolweave.connect.wire.proxy import proxy_for
 
@@ -43,7 +45,7 @@ _REFUSED = "toolweave.refused"
 _NOT_SENT = (
     *(httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol),
 )
-_MAX_CALLS, _MAX_STREAMS = 100, 20
+_MAX_STREAMS = 20
 _ERROR_BYTES = 1024 * 1024
 _ERROR_SECONDS = 2.0
 _GOODBYE_SECONDS = 1.0
@@ -80,6 +82,35 @@ class _TooLarge(httpx2.ReadError):
     """The answer passes the bound."""
 
 
+class _BadEncoding(httpx2.ReadError):
+    """The answer is compressed so that it cannot be inflated, or must not."""
+
+    def __init__(self, message: str, *, bomb: bool) -> None:
+        super().__init__(message)
+        self.bomb = bomb
+
+
+class _Inflated(httpx2.AsyncByteStream):
+    """A compressed stream as what it stands for; httpx2 itself would inflate a bomb whole."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, encoding: str) -> None:
+        self._inner = inner
+        self._inflater = Inflater(encoding)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._inner:
+                self._inflater.feed(chunk)
+                while piece := self._inflater.take():
+                    yield piece
+            self._inflater.finish()
+        except NotInflated as exc:
+            raise _BadEncoding(str(exc), bomb=exc.too_large) from None
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
 class _Isolating(httpx2.AsyncBaseTransport):
     def __init__(
         self,
@@ -106,7 +137,7 @@ class _Isolating(httpx2.AsyncBaseTransport):
             return await self._post(request, sent)
         if request.method == "DELETE":  # a last courtesy, which must not hold up the end
             sent.extensions = {**sent.extensions, "timeout": dict.fromkeys(_PHASES, _GOODBYE_SECONDS)}
-        response = await self._inner.handle_async_request(sent)
+        response = _inflated(await self._inner.handle_async_request(sent))
         fault = self._outright(sent, response)
         return response if fault is None else await self._instead(request, response, fault)
 
@@ -120,7 +151,7 @@ class _Isolating(httpx2.AsyncBaseTransport):
 
     async def _post(self, request: httpx2.Request, sent: httpx2.Request) -> httpx2.Response:
         try:
-            response = await self._inner.handle_async_request(sent)
+            response = _inflated(await self._inner.handle_async_request(sent))
             fault = self._outright(sent, response)
             if fault is None and (
                 response.is_error or (response.status_code >= 300 and not response.has_redirect_location)
@@ -132,6 +163,8 @@ class _Isolating(httpx2.AsyncBaseTransport):
                 fault = await self._odd(request, response)
         except _TooLarge:
             return self._faults.response(request, too_large(self._settings.max_bytes))
+        except _BadEncoding as exc:
+            return self._faults.response(request, bad_encoding(200, str(exc), bomb=exc.bomb))
         except httpx2.TransportError as exc:
             return self._faults.response(request, transport_fault(sent, exc, self._proxy))
         return response if fault is None else await self._instead(request, response, fault)
@@ -260,16 +293,17 @@ def http_client(settings: HttpSettings, faults: HttpFaults, *, answers: bool = T
     `answers` says whether a request is answered where it was posted: not so in the older HTTP+SSE transport.
     """
     proxy = proxy_for(settings.url)
-    limits = httpx2.Limits(max_connections=_MAX_CALLS + _MAX_STREAMS, max_keepalive_connections=_MAX_STREAMS)
+    most = settings.max_connections + _MAX_STREAMS
+    limits = httpx2.Limits(max_connections=most, max_keepalive_connections=most)
     try:
         inner = httpx2.AsyncHTTPTransport(verify=_trust(settings, proxy), proxy=proxy, limits=limits)
     except (ImportError, ValueError) as exc:
         raise OSError(f"the proxy {public_url(proxy or '')} of the environment cannot be used: {exc}") from None
     return httpx2.AsyncClient(
         transport=_Isolating(inner, faults, settings, proxy=proxy, answers=answers),
-        headers={"accept-encoding": "identity"},
+        headers={"accept-encoding": ACCEPTED},
         auth=_FreshHeaders(settings.headers, settings.flow),
-        timeout=httpx2.Timeout(None, connect=settings.connect_seconds, pool=settings.connect_seconds),
+        timeout=httpx2.Timeout(None, connect=settings.connect_seconds),
     )
 
 
@@ -302,6 +336,17 @@ def _is_well_formed(body: bytes) -> bool:
     except msgspec.DecodeError:
         return False
     return True
+
+
+def _inflated(response: httpx2.Response) -> httpx2.Response:
+    """Return an answer with a body in plain bytes, where its encoding can be read."""
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if not Inflater.reads(encoding) or not isinstance(response.stream, httpx2.AsyncByteStream):
+        return response
+    stream = _Inflated(response.stream, encoding)
+    return httpx2.Response(
+        response.status_code, headers=_plain(response), stream=stream, extensions=response.extensions
+    )
 
 
 def _is_json(response: httpx2.Response) -> bool:

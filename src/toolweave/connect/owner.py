@@ -10,7 +10,6 @@ import asyncio
 import logging
 import math
 import sys
-import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
@@ -21,10 +20,12 @@ import anyio.lowlevel
 from toolweave.config import ServerConfig
 from toolweave.connect.causes import again, connected_too_late, explained, sole_cause
 from toolweave.connect.clock import SYSTEM_CLOCK, Clock
-from toolweave.connect.dial import Attempt, Line, Redial, open_session
+from toolweave.connect.dial import Attempt, Line, Redial, load_engine, open_session
+from toolweave.connect.life import Silences
 from toolweave.connect.report import Report
 from toolweave.connect.restart import GiveUp, Loss, RestartPolicy
 from toolweave.connect.session import Peer
+from toolweave.connect.silence import Silence
 from toolweave.connect.state import TRANSITIONS, ConnectionState, StateChanged
 from toolweave.errors import (
     AuthRequiredError,
@@ -34,11 +35,13 @@ from toolweave.errors import (
     ConnectionLostError,
     RequestTimeoutError,
 )
+from toolweave.tools.loop import Home
 
 __all__ = ["Owner"]
 
 _log = logging.getLogger("toolweave.connect")
 _TEARDOWN_SECONDS = 6.0
+_LOAD_SECONDS = 120.0
 _MAX_REDIALS = 3
 _OVER = frozenset({ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED, ConnectionState.CLOSED})
 
@@ -69,7 +72,7 @@ class Owner:
         self.state = ConnectionState.IDLE
         self.error: Exception | None = None
         self.line: Line | None = None
-        self.report = Report()
+        self.report = Report(self.config.redact)
         self.restarts = 0
         self.peer = peer
         self._settle = settle
@@ -80,15 +83,22 @@ class Owner:
         self._losses: deque[Loss] = deque(maxlen=self._policy.memory)
         self._attempt = _first_attempt(config)
         self._task: asyncio.Task[None] | None = None
-        self._thread = 0
+        self._home = Home(config.name)
         self._scope: anyio.CancelScope | None = None
         self._stopping = False
         self._opened: float | None = None
+        self._granted = 0.0
         self._ever_ready = False
         self._over_since = 0.0
         self._refused: AuthRequiredError | None = None
+        self.doubted = False
         self._wake = anyio.Event()
         self._changed = anyio.Event()
+
+    @property
+    def name(self) -> str:
+        """The server's name."""
+        return self.config.name
 
     def start(self) -> None:
         """Begin to connect, in a task of its own; does nothing when it has begun.
@@ -103,38 +113,36 @@ class Owner:
             self._refused = None
             self._wake.set()
         else:
-            self._thread = threading.get_ident()
-            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"toolweave {self.config.name}")
+            self._task = self._home.settle().create_task(self._run(), name=f"toolweave {self.config.name}")
 
     def at_home(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """Return what does `work` on the event loop of the connection, whichever loop awaits it.
 
-        Frameworks call tools from threads with a loop of their own; what an answer wakes belongs to this one.
+        Raises:
+            WrongLoopError: It belongs to another loop, in which nothing runs now.
         """
-        if threading.get_ident() == self._thread:  # a fifth of the time that asking for the running loop takes
-            return work
-        loop = None if self._task is None else self._task.get_loop()
-        return work if loop is None or not loop.is_running() else self._across(work, loop)
-
-    async def _across(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
-        there = asyncio.run_coroutine_threadsafe(work, loop)
-        try:
-            return await asyncio.wrap_future(there)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            raise ConnectionClosedError("its event loop has ended", server=self.config.name) from None
+        return self._home.run(work)
 
     async def stop(self) -> None:
         """Close the connection, from any task; returns when it is closed, within a bound.
 
-        From a callback that the connection runs it returns at once: that callback is a part of what ends.
+        From a callback that the connection runs it returns at once: that callback is a part of what ends. Where its
+        event loop was closed, nothing of it runs any more.
+
+        Raises:
+            WrongLoopError: It belongs to another loop, in which nothing runs now.
         """
+        if self._home.ended:
+            self._stopping = True
+            self._set(ConnectionState.CLOSED, self.error)
+            return
+        await self._home.run(self._stop())
+
+    async def _stop(self) -> None:
         self._stopping = True
         task = self._task
-        if task is None:
-            self._set(ConnectionState.CLOSED)
+        if task is None or task.done():
+            self._set(ConnectionState.CLOSED, self.error)
             return
         self._wake.set()
         if self.line is None and self._scope is not None:
@@ -159,20 +167,23 @@ class Owner:
         if self.line is not None and not self.line.session.wire.over:
             return self.line
         self.start()
-        with anyio.move_on_after(seconds):
-            while self.state not in _OVER:
-                if self.line is not None and not self.line.session.wire.over:
-                    return self.line
+        begun = anyio.current_time()
+        while self.state not in _OVER:
+            deadline = begun + seconds + self._granted
+            if anyio.current_time() >= deadline:
+                raise RequestTimeoutError(
+                    f"it is not connected after {seconds:g} s (state {self.state.value}"
+                    f"{f': {self.error}' if self.error else ''})",
+                    server=self.config.name,
+                    seconds=seconds,
+                )
+            with anyio.CancelScope(deadline=deadline):
                 await self._changed.wait()
-            if self.state is ConnectionState.CLOSED:
-                raise ConnectionClosedError("the connection is closed; connect again", server=self.config.name)
-            raise again(self.error, self.config.name)
-        raise RequestTimeoutError(
-            f"it is not connected after {seconds:g} s (state {self.state.value}"
-            f"{f': {self.error}' if self.error else ''})",
-            server=self.config.name,
-            seconds=seconds,
-        )
+            if self.line is not None and not self.line.session.wire.over:
+                return self.line
+        if self.state is ConnectionState.CLOSED:
+            raise ConnectionClosedError("the connection is closed; connect again", server=self.config.name)
+        raise again(self.error, self.config.name)
 
     def degrade(self, error: Exception) -> None:
         """Say that the line holds but its tools could not be listed."""
@@ -182,6 +193,17 @@ class Owner:
         """Say that a degraded line is whole again."""
         if self.state is ConnectionState.DEGRADED:
             self._set(ConnectionState.READY)
+
+    def doubt(self, error: AuthRequiredError) -> None:
+        """Say that one request was refused for its credentials: the next one tells whether the line wants others.
+
+        A tool may want more than the others do. Who sees a request taken sets `doubted` to false.
+        """
+        if error.status == 403:
+            return
+        if self.doubted:
+            self.refuse(error)
+        self.doubted = not self.doubted
 
     def refuse(self, error: AuthRequiredError) -> None:
         """Say that the open line wants other credentials: nothing is begun on it until somebody asks again.
@@ -207,6 +229,7 @@ class Owner:
             self.line = None
             self._refused = None
             self._over_since = self._clock.monotonic()
+            self._home.leave()
             if outcome is None or self._stopping:
                 self._set(ConnectionState.CLOSED, self.error)
             else:
@@ -236,10 +259,15 @@ class Owner:
     async def _hold(self) -> tuple[float | None, Exception]:
         """Connect and hold; return how many seconds it was ready, None for never, and why it ended."""
         deadline = anyio.current_time() + self.config.connect_timeout
-        self.report = Report()
+        self.report = Report(self.config.redact)
         self._opened = None
+        self._granted = 0.0
         attempt, refused = self._attempt, ""
         for _ in range(_MAX_REDIALS):
+            deadline += await self._load(attempt)
+            if self._stopping:
+                break
+            begun = anyio.current_time()
             try:
                 await self._dial(attempt, deadline)
             except Exception as exc:  # boundary: whatever ends a connection is told to its users
@@ -247,6 +275,10 @@ class Owner:
                 if isinstance(error, Redial):
                     _log.info("server %r: dialling again: %s", self.config.name, error)
                     refused = str(error) if error.attempt.transport != attempt.transport else ""
+                    if attempt.transport == "stdio":  # started anew, it needs as long as it needed for the first time
+                        needed = anyio.current_time() - begun
+                        self._granted += needed
+                        deadline += needed
                     attempt = error.attempt
                     continue
                 used = self._opened is not None
@@ -255,21 +287,64 @@ class Owner:
             break
         return None, ConnectError("it refused every way to connect", server=self.config.name)
 
+    async def _load(self, attempt: Attempt) -> float:
+        """Load the libraries that an attempt needs; return the seconds, which are granted to it and to who waits."""
+        begun = anyio.current_time()
+        self._granted += _LOAD_SECONDS
+        try:
+            with anyio.move_on_after(_LOAD_SECONDS) as self._scope:
+                await load_engine(self.config, attempt, self.report)
+        finally:
+            spent = anyio.current_time() - begun
+            self._granted += spent - _LOAD_SECONDS
+            changed, self._changed = self._changed, anyio.Event()
+            changed.set()
+        return spent
+
     async def _dial(self, attempt: Attempt, deadline: float) -> None:
+        """Connect and hold until the conversation ends; `deadline` bounds connecting, whatever life is shown."""
         ended: Exception | None = None
-        with anyio.CancelScope(deadline=deadline) as self._scope:
-            async with open_session(self.config, attempt, self.peer, self.report) as line:
-                self._scope.deadline = math.inf
-                self._attempt = _learned(attempt, line)
-                try:
-                    await self._use(line)
-                except Exception as exc:
-                    ended = exc
-                    raise
-                finally:
-                    self._scope.deadline = anyio.current_time() + self.config.timeout.close + _TEARDOWN_SECONDS
-        if self._scope.cancelled_caught and not self._stopping:  # too slow to begin, or to end
-            raise ended or connected_too_late(self.config, self.report)
+        opened = anyio.Event()
+        total = deadline - anyio.current_time()
+        self._scope = scope = anyio.CancelScope()
+        bound = Silence(scope, min(total, self.config.connect_silence), total)
+        with scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._extend, bound, scope, opened)
+                async with open_session(self.config, attempt, self.peer, self.report) as line:
+                    opened.set()
+                    scope.deadline = math.inf
+                    self._attempt = _learned(attempt, line)
+                    try:
+                        await self._use(line)
+                    except Exception as exc:
+                        ended = exc
+                        raise
+                    finally:
+                        scope.deadline = anyio.current_time() + self.config.timeout.close + _TEARDOWN_SECONDS
+        if scope.cancelled_caught and not self._stopping:  # too slow to begin, or to end
+            silent = self.config.timeout.connect is None and not bound.lasted
+            raise ended or connected_too_late(self.config, self.report, silent=silent)
+
+    async def _extend(self, bound: Silence, scope: anyio.CancelScope, opened: anyio.Event) -> None:
+        """Move the bound of connecting with each sign of life, until the line is open; one that was set is exact.
+
+        Looks seldom, for that takes a look at every process of the machine: a server that is up soon costs none.
+        """
+        if self.config.timeout.connect is not None:
+            return
+        silences, pause = Silences(), self.config.connect_silence / 16
+        while True:
+            with anyio.move_on_after(pause):
+                await opened.wait()
+            seconds = 0.0 if opened.is_set() else (await silences.look([self]))[self.name]
+            if opened.is_set():
+                return
+            if not seconds:
+                before = scope.deadline
+                bound.touch()
+                self._granted += scope.deadline - before  # who waits for the line waits as long
+            pause = min(2 * pause, self.config.connect_silence / 4)
 
     async def _use(self, line: Line) -> None:
         self._wake = anyio.Event()

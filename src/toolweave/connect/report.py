@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -21,10 +21,17 @@ class LastWords(Protocol):
     Attributes:
         junk_lines: How many lines on standard output were no message, or an answer to nothing.
         last_junk: The last such line, shortened.
+        pieces: How many pieces of standard output have arrived.
     """
 
+    pieces: int
     junk_lines: int
     last_junk: str
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is also that of its session."""
+        ...
 
     async def last_words(self, seconds: float = 0.5) -> tuple[int | None, str]:
         """Return its exit code, None while it runs, and the tail of its standard error."""
@@ -32,6 +39,19 @@ class LastWords(Protocol):
 
     def stderr_tail(self, lines: int = 20) -> str:
         """Return the last lines of its standard error."""
+        ...
+
+    def relevant_stderr(self, lines: int = 20) -> str:
+        """Return the same without what was disregarded."""
+        ...
+
+    @property
+    def stderr_position(self) -> int:
+        """How many bytes it has written to standard error."""
+        ...
+
+    def disregard_stderr(self, since: int) -> None:
+        """Leave what was written since this position out of `relevant_stderr`."""
         ...
 
 
@@ -55,13 +75,19 @@ class Step:
 class Report:
     """The steps of the last attempt to connect, in order.
 
+    Args:
+        redact: Masks the server's secrets in what is told of a step.
+
     Attributes:
         process: The process that was started, or None; its last words outlive it.
+        heard: Returns what differs whenever bytes of the server have arrived, or None where nobody counts them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, redact: Callable[[str], str] = str) -> None:
+        self._redact = redact
         self.steps: list[Step] = []
         self.process: LastWords | None = None
+        self.heard: Callable[[], object] | None = None
 
     @contextmanager
     def step(self, name: str) -> Generator[Step, None, None]:
@@ -82,11 +108,22 @@ class Report:
             if step.outcome == "running":
                 step.outcome = "ok"
         finally:
+            step.detail = self._redact(step.detail)
             step.seconds = time.monotonic() - started
+
+    @property
+    def stderr_position(self) -> int:
+        """Where the standard error of the process stands; 0 without a process."""
+        return self.process.stderr_position if self.process is not None else 0
+
+    def disregard_stderr(self, since: int) -> None:
+        """Leave what the process has written since a position out of errors: it is an answer to our own probe."""
+        if self.process is not None:
+            self.process.disregard_stderr(since)
 
     def note(self, name: str, detail: str, *, outcome: Literal["ok", "failed", "skipped"] = "ok") -> None:
         """Add a step that took no time."""
-        self.steps.append(Step(name=name, outcome=outcome, detail=detail))
+        self.steps.append(Step(name=name, outcome=outcome, detail=self._redact(detail)))
 
     @property
     def seconds(self) -> float:

@@ -5,12 +5,15 @@ Lenient where a server errs without harm: an odd block becomes `UnknownContent`,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
+
+import anyio.to_thread
 
 from toolweave.connect.codes import INTERNAL_ERROR
 from toolweave.connect.shapes import as_object, as_text
-from toolweave.errors import ErrorKind, ProtocolError, ToolError
+from toolweave.errors import ProtocolError
+from toolweave.tools.error_meta import read_error
 from toolweave.tools.result import (
     AudioContent,
     ContentBlock,
@@ -20,12 +23,27 @@ from toolweave.tools.result import (
     TextContent,
     ToolResult,
     UnknownContent,
+    plain_result,
+    plain_text,
 )
 
-__all__ = ["content_block", "tool_result"]
+__all__ = ["content_block", "made_of", "tool_result"]
 
 _EMPTY_ERROR = "MCP tool execution error"
 _NO_CONTENT: list[Any] = []
+_MANY = 1_000
+
+ResultT = TypeVar("ResultT")
+
+
+async def made_of(parts: object, make: Callable[[], ResultT]) -> ResultT:
+    """Return what `make` returns; where a server sent very many parts, from a thread, so that the event loop goes on.
+
+    `make` must do nothing but make: whoever is cancelled leaves it alone.
+    """
+    if isinstance(parts, list) and len(cast("list[Any]", parts)) > _MANY:
+        return await anyio.to_thread.run_sync(make, abandon_on_cancel=True)
+    return make()
 
 
 def tool_result(raw: Mapping[str, Any], *, server: str) -> ToolResult:
@@ -48,20 +66,17 @@ def tool_result(raw: Mapping[str, Any], *, server: str) -> ToolResult:
         )
     # one block is what nearly every tool answers
     blocks = (content_block(content[0]),) if len(content) == 1 else tuple(map(content_block, content))  # pyright: ignore[reportUnknownArgumentType]
-    is_error = raw.get("isError") is True
-    meta = as_object(raw["_meta"]) if "_meta" in raw else None
-    result = ToolResult(
-        content=blocks, structured_content=raw.get("structuredContent"), is_error=is_error, meta=meta, raw=raw
-    )
-    if not is_error:
+    meta = (as_object(raw["_meta"]) if "_meta" in raw else None) or {}
+    result = plain_result(blocks, raw.get("structuredContent"), meta, raw)
+    if raw.get("isError") is not True:
         return result
-    error = ToolError(result.text or _EMPTY_ERROR, kind=ErrorKind.EXECUTION_FAILED)
+    error = read_error(meta, result.text or _EMPTY_ERROR)
     return ToolResult(
         content=blocks or (TextContent(text=_EMPTY_ERROR),),
         structured_content=result.structured_content,
         is_error=True,
         error=error,
-        meta=result.meta,
+        meta=meta,
         raw=raw,
     )
 
@@ -70,7 +85,7 @@ def content_block(item: Any) -> ContentBlock:
     """Return one content block; what is odd or of an unknown type becomes `UnknownContent`."""
     block: Any = item if type(item) is dict else as_object(item)  # pyright: ignore[reportUnknownVariableType]
     if block is not None and len(block) == 2 and block.get("type") == "text" and type(block.get("text")) is str:
-        return TextContent(text=block["text"], raw=block)  # nearly every block: spare it the questions below
+        return plain_text(block["text"], block)  # nearly every block: spare it the questions below
     if block is None:
         return UnknownContent(type="malformed", raw={"value": item})
     make = _MAKERS.get(as_text(block.get("type")) or "")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, Self
@@ -35,7 +35,7 @@ from toolweave.connect.fault import HttpSettings, http_error, too_large
 from toolweave.connect.http import HttpFaults, http_client, status_fault, transport_fault
 from toolweave.connect.session import UNCANCELLABLE, Loss, Peer, Wire
 from toolweave.connect.shapes import as_array, as_object, as_text
-from toolweave.connect.wire.jsonrpc import answer_id
+from toolweave.connect.wire.jsonrpc import answer_id, own_id
 from toolweave.errors import (
     ConnectionLostError,
     ProtocolError,
@@ -87,9 +87,14 @@ class _ReadStream:
 
     def _parse(self, line: bytes) -> list[SessionMessage]:
         try:
-            return [SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))]
+            message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValidationError:
             pass
+        else:
+            if not _is_of_another(message):
+                return [SessionMessage(message)]
+            self._junk(line)
+            return []
         try:
             value: Any = json.loads(line)
         except UnicodeDecodeError:
@@ -113,11 +118,15 @@ class _ReadStream:
 
     def _salvage(self, item: Any, line: bytes) -> types.JSONRPCMessage | None:
         """Read one message leniently: a broken answer is an error for its call at once, not a call that hangs."""
+        entry = as_object(item) or {}
+        if isinstance(entry.get("id"), float):
+            item = entry = {**entry, "id": own_id(entry["id"])}
         try:
-            return types.jsonrpc_message_adapter.validate_python(item, by_name=False)
+            message = types.jsonrpc_message_adapter.validate_python(item, by_name=False)
         except ValidationError:
             pass
-        entry = as_object(item) or {}
+        else:
+            return None if _is_of_another(message) else message
         request_id = entry.get("id")
         if "method" in entry or isinstance(request_id, bool) or not isinstance(request_id, (int, str)):
             self._junk(line)
@@ -130,6 +139,49 @@ class _ReadStream:
         if count is not None:
             count(line)
         _log.debug("a line that is no JSON-RPC message was skipped: %r", line[:200])
+
+
+def _is_of_another(message: types.JSONRPCMessage) -> bool:
+    """Whether an answer has an id that is none of ours, though the SDK would make a number of it: `004`, `٤`."""
+    if not isinstance(message, (types.JSONRPCResponse, types.JSONRPCError)) or not isinstance(message.id, str):
+        return False
+    return message.id.strip().lstrip("+-").replace("_", "").isdecimal() and own_id(message.id) == message.id
+
+
+class _Heard:
+    """The read stream of an HTTP transport without the requests that must not be answered (see `Peer.ignore`)."""
+
+    def __init__(self, inner: Any, peer: Peer) -> None:
+        self.stateless: Callable[[], bool] = lambda: False
+        self._inner = inner
+        self._peer = peer
+
+    async def receive(self) -> SessionMessage | Exception:
+        try:
+            return await self.__anext__()
+        except StopAsyncIteration:
+            raise anyio.EndOfStream from None
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._inner.__aexit__(*exc)
+
+    def __aiter__(self) -> _Heard:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        while True:
+            item = await self._inner.__anext__()
+            request = item.message if isinstance(item, SessionMessage) else None
+            if not isinstance(request, types.JSONRPCRequest) or not self.stateless():
+                return item
+            self._peer.ignore(request.method)
 
 
 class _WriteStream:
@@ -156,7 +208,11 @@ class _WriteStream:
 
 
 class SdkWire:
-    """The SDK's dispatcher as a `Wire`."""
+    """The SDK's dispatcher as a `Wire`.
+
+    Attributes:
+        stateless: Whether the conversation is one of the stateless revisions over HTTP.
+    """
 
     def __init__(
         self,
@@ -174,6 +230,7 @@ class SdkWire:
         self._faults = faults
         self._over = anyio.Event()
         self._revision: str | None = None
+        self.stateless = False
         self._mirrors: dict[int, tuple[Mapping[str, Any], dict[tuple[str, ...], str]]] = {}
 
     async def request(
@@ -199,7 +256,7 @@ class SdkWire:
         except MCPError as exc:
             raise self._mapped(exc) from None
         if method == "initialize":
-            self._revision = as_text(result.get("protocolVersion"))
+            self._revision, self.stateless = as_text(result.get("protocolVersion")), False
         return result
 
     async def _progressed(self, token: Any, progress: float, total: float | None, message: str | None) -> None:
@@ -233,6 +290,7 @@ class SdkWire:
         revision = meta.get(_VERSION_KEY) if meta is not None else None
         if not isinstance(revision, str):  # a legacy revision is named from the handshake on
             return {inbound.MCP_PROTOCOL_VERSION_HEADER: self._revision} if self._revision is not None else {}
+        self.stateless = True
         headers = {inbound.MCP_PROTOCOL_VERSION_HEADER: revision, inbound.MCP_METHOD_HEADER: method}
         name = params.get("taskId" if method.startswith("tasks/") else inbound.NAME_BEARING_METHODS.get(method, ""))
         if isinstance(name, str):
@@ -325,12 +383,15 @@ async def http_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Lo
     faults = HttpFaults()
     async with (
         http_client(settings, faults) as client,
-        streamable_http_client(
-            settings.public_url, http_client=client, max_sse_event_size=settings.max_bytes
-        ) as streams,
-        _running(JSONRPCDispatcher(*streams), peer, server=server, loss=loss, faults=faults) as wire,
+        streamable_http_client(settings.public_url, http_client=client, max_sse_event_size=settings.max_bytes) as (
+            read,
+            write,
+        ),
     ):
-        yield wire
+        heard: Any = _Heard(read, peer)
+        async with _running(JSONRPCDispatcher(heard, write), peer, server=server, loss=loss, faults=faults) as wire:
+            heard.stateless = lambda: wire.stateless
+            yield wire
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -21,9 +21,10 @@ import anyio
 from toolweave.connect.client_features.asked import Asked, client_capabilities, log_message
 from toolweave.connect.client_features.callbacks import NO_CALLBACKS, Callbacks
 from toolweave.connect.client_features.logs import LogFeed
+from toolweave.connect.codes import INVALID_REQUEST
 from toolweave.connect.shapes import as_object, as_text
 from toolweave.connect.silence import Silence
-from toolweave.errors import ProtocolError, ServerError
+from toolweave.errors import ProtocolError, ServerError, printable
 from toolweave.tools.call import Progress
 
 __all__ = ["UNCANCELLABLE", "Agreement", "Loss", "Peer", "Session", "Wire", "ask", "envelope"]
@@ -107,6 +108,7 @@ class Peer:
         asked: Answers the server's requests.
         may_answer: Whether there is any request that is not refused.
         on_gap: Called when the server may have sent notifications that were lost on the way.
+        on_trouble: Called with what the server did wrong where no request of ours fails by it.
         at_work: The tasks of the connection in which callbacks of the user run now.
         logs: Takes log messages, or None.
         log_level: The least severity that was asked for, or None.
@@ -120,6 +122,7 @@ class Peer:
     ) -> None:
         self.asked = Asked(callbacks, server)
         self.on_gap: Callable[[], None] = lambda: None
+        self.on_trouble: Callable[[Exception], None] = lambda error: None
         self.at_work: set[asyncio.Task[Any] | None] = set()
         self.may_answer = callbacks.may_answer
         self.logs = LogFeed(callbacks.logging) if callbacks.logging is not None else None
@@ -131,6 +134,7 @@ class Peer:
         self._tokens = itertools.count(1)
         self._waiting: set[Silence] = set()
         self._answering = 0
+        self._ignored = False
 
     def capabilities(self, *, modern: bool) -> dict[str, Any]:
         """Return the capabilities to declare, as the era writes them."""
@@ -140,6 +144,11 @@ class Peer:
     def modern_log_level(self) -> str | None:
         """The level that modern requests carry; without one a server sends no log messages."""
         return self.log_level or ("info" if self.logs is not None else None)
+
+    @property
+    def waits(self) -> Collection[Silence]:
+        """The requests that wait with a bound that can be held."""
+        return self._waiting
 
     @contextmanager
     def waiting(self, silence: Silence) -> Generator[None, None, None]:
@@ -170,6 +179,18 @@ class Peer:
     def forget_progress(self, token: str) -> None:
         """Drop what still arrives for this token: nothing is reported after completion."""
         self._progress.pop(token, None)
+
+    def trouble(self, text: str) -> None:
+        """Report what the server did wrong where no request of ours fails by it."""
+        self.on_trouble(ProtocolError(text, server=self._server, code=INVALID_REQUEST))
+
+    def ignore(self, method: str) -> None:
+        """Report a request that gets no answer: "The client MUST NOT send JSON-RPC responses" (2026-07-28, HTTP)."""
+        text = f"its request {method[:100]!r} was ignored: in this revision a client answers no request over HTTP"
+        if not self._ignored:  # once: a server may send any number
+            self._ignored = True
+            _log.warning("server %r: %s", self._server, text)
+        self.trouble(text)
 
     def notification(self, method: str, params: Mapping[str, Any]) -> None:
         """Take one notification; a fault in it costs that notification only."""
@@ -312,7 +333,7 @@ async def _ask_again(
         seconds = _retry_after(refused)
         if seconds is None or anyio.current_time() + seconds >= min(deadline, anyio.current_effective_deadline()):
             break
-        _log.info("server %r: %s; sent again in %g s", refused.server, refused.message, seconds)
+        _log.info("server %r: %s; sent again in %g s", refused.server, printable(refused.message), seconds)
         await anyio.sleep(seconds)
         try:
             return await wire.request(method, params, schema=schema, request_id=request_id)

@@ -1,4 +1,4 @@
-"""How long a request may go without a sign of life. Moves the deadline of a scope; knows no wire."""
+"""How long a request, or connecting, may go without a sign of life. Moves the deadline of a scope; knows no wire."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STEP_SECONDS = 0.001  # a scope's deadline is too dear to move for less
 
 
 class Silence:
-    """The bound of one request: `seconds` since the last sign of life, and `total` seconds in all.
+    """The bound of one request, or of connecting: `seconds` since the last sign of life, and `total` seconds in all.
 
     While it is held, because we are the ones who take their time, only `total` counts.
     """
@@ -26,6 +26,16 @@ class Silence:
         self._limit = float("inf") if total is None else anyio.current_time() + total
         self._holds = 0
         self.touch()
+
+    @property
+    def since(self) -> float:
+        """When there was a sign of life, on the event loop's clock; now, while it is held."""
+        return anyio.current_time() if self._holds else self._scope.deadline - self._seconds
+
+    @property
+    def lasted(self) -> bool:
+        """Whether the bound in all has come."""
+        return anyio.current_time() >= self._limit
 
     def touch(self) -> None:
         """Take a sign of life."""

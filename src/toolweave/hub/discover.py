@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator, Iterable
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -9,12 +10,14 @@ from typing import Any, TypeAlias
 from toolweave.config import server_config
 from toolweave.connect.connection import McpConnection
 from toolweave.hub.hub import Hub
-from toolweave.tools.names import expose
+from toolweave.tools.names import expose, unknown_tool
 from toolweave.tools.spec import ToolList
 from toolweave.tools.toolset import Toolset, tools_of
 from toolweave.tools.wrappers import filtered, renamed
 
 __all__ = ["DiscoveredTools", "McpClient", "discover_mcp_tools"]
+
+_log = logging.getLogger("toolweave.hub")
 
 McpClient: TypeAlias = Hub | McpConnection
 """What holds connections that others may borrow."""
@@ -60,6 +63,10 @@ class _Discovering:
                 await connection.close()
             raise
         view = _view(connection, **self._filters)
+        names = [spec.original_name for spec in connection.snapshot()]
+        for name in self._filters["include"]:
+            if names and name.removeprefix(f"{connection.name}:").removeprefix(f"{connection.name}/") not in names:
+                _log.warning("server %r: include: %s", connection.name, unknown_tool(name, names))
         self._found = DiscoveredTools(view, connection, borrowed=self._client is not None)
         return self._found
 
@@ -98,7 +105,8 @@ def discover_mcp_tools(
 
     Args:
         config: Whatever `connect_mcp` takes; not needed when `client` is a connection.
-        include: The only tools to take, by original name; wins over `exclude` (requirement R31). Empty: all.
+        include: The only tools to take, by original name; wins over `exclude` (requirement R31). Empty: all. One that
+            the server does not have is warned of, and there as soon as it has it.
         exclude: Tools to leave out, by original name.
         tool_prefix: Put literally before each name (requirement R39); None keeps the server's names.
         client: A hub or a connection to use; it is never closed here (requirement R21).

@@ -1,17 +1,20 @@
-"""Listeners to the events of all connections of a hub, those included that come later. Knows nothing of the events."""
+"""Listeners to the events of all connections of a hub, those included that come later, and to the hub's warnings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 from toolweave.connect.connection import McpConnection
-from toolweave.connect.events import EventName
+from toolweave.connect.events import EventName, tell
 from toolweave.tools.toolset import Unsubscribe
 
-__all__ = ["Hooks"]
+__all__ = ["Hooks", "HubEventName"]
 
 Listener = Callable[[McpConnection, Any], Any]
+HubEventName = EventName | Literal["warning"]
+"""The events of a hub: those of its connections, and what is new in `Hub.warnings`."""
 
 
 class Hooks:
@@ -19,12 +22,13 @@ class Hooks:
 
     def __init__(self) -> None:
         self._clients: dict[str, McpConnection] = {}
-        self._hooks: dict[object, tuple[EventName, Listener, list[Unsubscribe]]] = {}
+        self._hooks: dict[object, tuple[HubEventName, Listener, list[Unsubscribe]]] = {}
 
-    def on(self, event: EventName, listener: Listener) -> Unsubscribe:
+    def on(self, event: HubEventName, listener: Listener) -> Unsubscribe:
         """Call `listener` with the connection and the event of every server, now and later; returns what ends that.
 
-        The events are those of `McpConnection.on`. A list whose changes are listened to is kept up to date.
+        The events are those of `McpConnection.on`, and `"warning"`: a text that is new in `Hub.warnings`, such as a
+        name that was taken. A list whose changes are listened to is kept up to date.
         """
         token = object()
         self._hooks[token] = (event, listener, [_hooked(one, event, listener) for one in self._clients.values()])
@@ -41,6 +45,15 @@ class Hooks:
         for event, listener, unsubscribes in self._hooks.values():
             unsubscribes.append(_hooked(connection, event, listener))
 
+    def _warned(self, server: str, text: str) -> None:
+        """Tell of a warning about a server."""
+        connection = self._clients.get(server)
+        listeners = [listener for event, listener, _ in self._hooks.values() if event == "warning"]
+        if connection is not None:
+            tell([partial(listener, connection) for listener in listeners], text, server=server, what="warning")
 
-def _hooked(connection: McpConnection, event: EventName, listener: Listener) -> Unsubscribe:
+
+def _hooked(connection: McpConnection, event: HubEventName, listener: Listener) -> Unsubscribe:
+    if event == "warning":  # the hub's own
+        return lambda: None
     return connection.on(event, lambda value: listener(connection, value))

@@ -5,45 +5,57 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from types import MappingProxyType, TracebackType
-from typing import Any, Literal, Self
+from types import MappingProxyType
+from typing import Any, Literal
 
 import anyio
 import anyio.to_thread
 
 from toolweave.config import LoadedConfig, ServerConfig, load_config, server_config
+from toolweave.connect.causes import again
 from toolweave.connect.client_features.callbacks import NO_CALLBACKS, Callbacks
-from toolweave.connect.connecting import Connecting
+from toolweave.connect.connecting import Connecting, Openable
 from toolweave.connect.connection import McpConnection
+from toolweave.connect.life import Silences
 from toolweave.connect.state import ConnectionState, StateChanged
-from toolweave.errors import AuthRequiredError, ConnectionClosedError, DuplicateToolError, ErrorKind, ToolError
+from toolweave.errors import (
+    AuthRequiredError,
+    ConnectionClosedError,
+    DuplicateToolError,
+    ErrorKind,
+    ToolError,
+    printable,
+)
 from toolweave.hub.fanout import for_each
 from toolweave.hub.hooks import Hooks
-from toolweave.hub.naming import Named, name_tools
+from toolweave.hub.naming import Conflict, NamedServer, name_others, name_server
 from toolweave.hub.refusal import missing_tool
 from toolweave.hub.starts import Starts, Wait, check_wait
 from toolweave.tools.call import CallContext, ToolCall
+from toolweave.tools.loop import Home
+from toolweave.tools.names import GivenNames
 from toolweave.tools.result import ToolResult
-from toolweave.tools.spec import ToolList
+from toolweave.tools.spec import ToolList, ToolSpec
 from toolweave.tools.toolset import Listeners, ToolsChanged, ToolSnapshot, Unsubscribe, tools_of
 
 __all__ = ["Hub", "connect_mcp_servers"]
 
 _log = logging.getLogger("toolweave.hub")
 
+_LOOK_SECONDS = 0.5
 _USABLE = frozenset({ConnectionState.READY, ConnectionState.DEGRADED})
 _STARTING = frozenset({ConnectionState.IDLE, ConnectionState.CONNECTING})
 _FAILED = frozenset({ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED})
 _OVER = _FAILED | {ConnectionState.CLOSED}
 
 
-class Hub(Hooks):
+class Hub(Hooks, Openable):
     """Many connections as one `Toolset` (requirements R18-R22, C3).
 
     Made by `connect_mcp_servers`. Iterating `snapshot()` gives the definitions of all servers' tools.
 
-    Attributes:
-        warnings: What was odd in the config, for people.
+    A name that a tool was given stays that tool's as long as the hub lives, also while the tool or its server is gone:
+    who comes later with the same name is renamed, and `warnings` says so.
     """
 
     def __init__(
@@ -51,31 +63,40 @@ class Hub(Hooks):
         source: Any = None,
         *,
         on_error: Literal["skip", "raise"] = "skip",
-        wait: Wait = "all",
+        wait: Wait = "alive",
         names: Iterable[str] | None = None,
         callbacks: Callbacks = NO_CALLBACKS,
+        patience: float = 5.0,
     ) -> None:
         if on_error not in ("skip", "raise"):
             raise ValueError(f"on_error must be 'skip' or 'raise', not {on_error!r}")
         check_wait(wait)
         super().__init__()
-        self.warnings: list[str] = []
+        self._config_warnings: tuple[str, ...] = ()
         self._source = LoadedConfig() if source is None else source
         self._callbacks = callbacks
         self._on_error = on_error
-        self._wait: str | float = wait
+        self._wait: Wait = wait
+        self._patience = patience
+        self._silent: set[str] = set()
+        self._silences: Mapping[str, float] = {}
         self._names = (names,) if isinstance(names, str) else None if names is None else tuple(names)
         self._starts = Starts()
         self._prefixes: dict[str, str] = {}
         self._errors: dict[str, Exception] = {}
         self._awaited: dict[McpConnection, int] = {}
-        self._snapshot = ToolSnapshot()
-        self._seen: tuple[ToolSnapshot, ...] = ()
-        self._routes: dict[str, tuple[McpConnection, str]] = {}
-        self._told: set[str] = set()
+        self._given = GivenNames()
+        self._given_others: dict[str, GivenNames] = {}
+        self._other_conflicts: dict[tuple[str, str], list[Conflict]] = {}
+        self._named: dict[str, NamedServer] = {}
+        self._snapshot: ToolSnapshot | None = ToolSnapshot()  # None until somebody asks for what changed
+        self._version = 0
+        self._routes: dict[str, tuple[str, str]] = {}
+        self._told: dict[str, set[str]] = {}
+        self._starting = False
         self._listeners = Listeners()
         self._moved = anyio.Event()
-        self._entered = 0
+        self._home = Home("hub")
         self._opened = False
         self._closed = False
 
@@ -92,9 +113,34 @@ class Hub(Hooks):
         return MappingProxyType(self._errors)
 
     @property
+    def warnings(self) -> list[str]:
+        """What is odd, for people: in the config, and names of tools that were taken, for as long as they are."""
+        offered = self.snapshot()
+        conflicts = [conflict for named in self._named.values() for conflict in named.conflicts]
+        others = [conflict for found in self._other_conflicts.values() for conflict in found]
+        names = [str(one) for one in conflicts if one.lasting or offered.find(one.name)]
+        return [*self._config_warnings, *names, *(str(one) for one in others if one.server in self._clients)]
+
+    @property
     def tools(self) -> ToolList:
         """The tools of all servers as callable objects, indexed by name, `server:tool` and `server/tool`."""
         return tools_of(self)
+
+    @property
+    def silences(self) -> Mapping[str, float]:
+        """For how many seconds servers that are starting had shown no sign of life, when that was last looked at."""
+        return {name: seconds for name, seconds in self._silences.items() if name in self._clients}
+
+    def given(self, kind: str) -> GivenNames:
+        """Return the names that were given to the servers' `"prompt"`s, `"resource"`s or `"resource template"`s."""
+        return self._given_others.setdefault(kind, GivenNames())
+
+    def name_others(self, kind: str, server: str, names: Iterable[str]) -> dict[str, str]:
+        """Return exposed names to a server's own for what it offers beside tools; see `hub.naming.name_others`."""
+        exposed, conflicts = name_others(kind, self._clients[server].config, names, self.given(kind))
+        self._other_conflicts[kind, server] = conflicts
+        self._warn(f"{kind} of {server}", server, conflicts)
+        return exposed
 
     def states(self) -> dict[str, ConnectionState]:
         """Return the state of every server, the failed ones included."""
@@ -109,6 +155,11 @@ class Hub(Hooks):
 
     def snapshot(self) -> ToolSnapshot:
         """Return the tools of all servers known now; see `Toolset.snapshot`."""
+        self._end_start()
+        if self._snapshot is None:
+            named = (self._named.get(name) for name in self._clients)
+            specs = (spec for one in named if one is not None for spec in one.specs.values())
+            self._snapshot = ToolSnapshot(specs, version=self._version)
         return self._snapshot
 
     def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
@@ -117,11 +168,11 @@ class Hub(Hooks):
 
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
         """Run one tool by its exposed name or an alias; see `Toolset.call`."""
-        spec = self._snapshot.find(call.name)
+        spec = self.snapshot().find(call.name)
         if spec is None:
             return ToolResult.failure(self._why_not(call.name))
-        client, name = self._routes[spec.name]
-        return await client.call(replace(call, name=name), ctx)
+        server, name = self._routes[spec.name]
+        return await self._clients[server].call(replace(call, name=name), ctx)
 
     async def execute(
         self, name: str, arguments: Mapping[str, Any] | None = None, ctx: CallContext | None = None
@@ -135,22 +186,30 @@ class Hub(Hooks):
     # life
 
     async def open(self) -> None:
-        """Start all servers concurrently and wait as `wait` says; does nothing when it was done before.
+        """Start all servers concurrently and wait as `wait` says; they stay until `close()`.
+
+        Does nothing more when it is open.
 
         Raises:
             ConfigError: The config as a whole cannot be read, or a name in `names` is not in it.
             ConnectionClosedError: The hub is closed.
             ExceptionGroup: Some server failed and `on_error="raise"`; the others are closed.
         """
+        await super().open()
+
+    async def _open(self) -> None:
         self._check_open()
         if self._opened:
             return
+        self._home.settle()
         self._opened = True
         try:
             loaded = await anyio.to_thread.run_sync(load_config, self._source)
             self._check_open()
+            self._starting = True
             self._adopt(loaded)
-            await self._settled(self._wait)
+            await self.settled(self._wait)
+            self._end_start()
             if self._on_error == "raise" and self._errors:
                 raise ExceptionGroup("some MCP servers could not be used", list(self._errors.values()))
         except BaseException:
@@ -158,25 +217,28 @@ class Hub(Hooks):
                 await self.close()
             raise
 
+    async def settled(self, wait: Wait = "all") -> None:
+        """Return when the servers that are starting are ready or have failed, as far as `wait` asks for it."""
+        check_wait(wait)
+        async with anyio.create_task_group() as tasks:
+            if wait == "alive":
+                self._silent.clear()
+                tasks.start_soon(self._watch)
+            with anyio.move_on_after(wait if isinstance(wait, (int, float)) else None):
+                await self._until_settled(wait)
+            tasks.cancel_scope.cancel()
+
     async def close(self) -> None:
-        """Close all connections concurrently; idempotent, from any task, bounded."""
+        """Close all connections concurrently; idempotent, from any task or thread, bounded."""
+        await (self._close() if self._home.ended else self._home.run(self._close()))
+
+    async def _close(self) -> None:
         self._closed = True
         # they stay listed until they are closed, so that a second caller waits for them too
         await for_each(list(self._clients.values()), McpConnection.close)
         self._clients.clear()
-        self._rebuild()
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        self._entered += 1
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._entered -= 1
-        if self._entered == 0:
-            await self.close()
+        self._starting = False
+        self._rename(*self._named)
 
     # changes at run time
 
@@ -192,14 +254,21 @@ class Hub(Hooks):
                 stays connected without tools.
             ServerError: It cannot be reached; it is in `errors` too.
         """
+        return await self._home.run(self._connect(name, config))
+
+    async def _connect(self, name: str, config: Any) -> McpConnection:
         self._check_open()
+        self._home.settle()
         client = self._clients.get(name)
         if client is None or client.state in _OVER:
             client = self._begin(server_config(config, name=name))
             self._awaited[client] = 0
         client.start()  # nothing when it has begun
         await self._arrival(client)
-        await client.open()  # at once: it is usable, or it says why not
+        if client.state in _OVER and client.error is not None:  # whoever waited beside us may have closed it meanwhile
+            raise again(client.error, name)
+        await client.open()  # at once: it is usable
+        self._end_start()
         refused = self._errors.get(name)
         if isinstance(refused, DuplicateToolError):
             raise refused
@@ -211,12 +280,15 @@ class Hub(Hooks):
         Raises:
             KeyError: There is no such server.
         """
+        await self._home.run(self._disconnect(name))
+
+    async def _disconnect(self, name: str) -> None:
         client = self._clients.pop(name, None)
         error = self._errors.pop(name, None)
         if client is None and error is None:
             raise self._no_server(name)
         if client is not None:
-            self._rebuild()
+            self._rename(name)
             await client.close()
 
     async def refresh(self, name: str | None = None) -> ToolsChanged:
@@ -228,8 +300,11 @@ class Hub(Hooks):
             KeyError: There is no such server.
             ServerError: The one server that was named could not be asked.
         """
+        return await self._home.run(self._refresh(name))
+
+    async def _refresh(self, name: str | None) -> ToolsChanged:
         self._check_open()
-        before = self._snapshot
+        before = self.snapshot()
         if name is not None and name not in self._clients:
             raise self._errors.get(name) or self._no_server(name)
         chosen = list(self._clients.values()) if name is None else [self._clients[name]]
@@ -240,16 +315,16 @@ class Hub(Hooks):
                 self._note(client.name, failed.get(client.name))
         if name in failed:
             raise failed[name]
-        return ToolsChanged.between(before, self._snapshot)
+        return ToolsChanged.between(before, self.snapshot())
 
     def __repr__(self) -> str:
         states = ", ".join(f"{name}: {state.value}" for name, state in self.states().items())
-        return f"<Hub {{{states}}} {len(self._snapshot)} tools>"
+        return f"<Hub {{{states}}} {len(self._routes)} tools>"
 
     # inside
 
     def _adopt(self, loaded: LoadedConfig) -> None:
-        self.warnings.extend(loaded.warnings)
+        self._config_warnings = tuple(loaded.warnings)
         if self._names is not None:
             loaded = loaded.select(self._names)
         for name, error in loaded.errors.items():
@@ -273,7 +348,7 @@ class Hub(Hooks):
             event.set()
 
         client.on("state", moved)
-        client.subscribe(lambda _change: self._rebuild())
+        client.subscribe(lambda _change: self._rename(name))
         self._hook(client)
         return client
 
@@ -296,7 +371,7 @@ class Hub(Hooks):
     async def _abandon(self, client: McpConnection) -> None:
         if self._clients.get(client.name) is client:
             del self._clients[client.name]
-            self._rebuild()
+            self._rename(client.name)
         with anyio.CancelScope(shield=True):
             await client.close()
 
@@ -313,56 +388,106 @@ class Hub(Hooks):
         self._errors[name] = error
         self._clients.pop(name, None)
         _log.warning("%s", error)
-        self._rebuild()
+        self._rename(name)
 
     def _note(self, name: str, error: Exception | None) -> None:
-        """Remember how a server that has come up fares; a conflict of names is for `_rebuild` to end."""
+        """Remember how a server that has come up fares; a conflict of names is for `_rename` to end."""
         if error is not None:
             self._errors[name] = error
         elif not isinstance(self._errors.get(name), DuplicateToolError):
             self._errors.pop(name, None)
-        self._rebuild()  # a listing that only changed the order is told to nobody
+        self._rename(name)  # a listing that only changed the order is told to nobody
 
-    async def _settled(self, wait: str | float) -> None:
-        seconds = wait if isinstance(wait, (int, float)) else None
-        with anyio.move_on_after(seconds):
-            while True:
-                moved = self._moved
-                waiting = [client for client in self._clients.values() if client.state in _STARTING]
-                usable = any(client.state in _USABLE for client in self._clients.values())
-                if not waiting or (wait == "any" and usable):
-                    return
-                await moved.wait()
+    async def _watch(self) -> None:
+        """Note which servers that are starting show no life; nobody waits for those, and others may start beside."""
+        silences = Silences()
+        while True:
+            await anyio.sleep(min(_LOOK_SECONDS, self._patience / 4))
+            starting = [client for client in self._clients.values() if client.state is ConnectionState.CONNECTING]
+            self._silences = await silences.look(starting)
+            for name, seconds in self._silences.items():
+                if seconds >= self._patience and name not in self._silent:
+                    _log.warning("server %r: no sign of life for %.3g s; it is not waited for", name, seconds)
+                    self._silent.add(name)
+                    if (client := self._clients.get(name)) is not None:
+                        self._starts.settled(client)
+                    event, self._moved = self._moved, anyio.Event()
+                    event.set()
 
-    def _rebuild(self) -> None:
-        seen = tuple(client.snapshot() for client in self._clients.values())
-        if seen == self._seen:
+    async def _until_settled(self, wait: str | float) -> None:
+        while True:
+            moved = self._moved
+            waiting = [client for client in self._clients.values() if client.state in _STARTING]
+            if wait == "alive":
+                waiting = [client for client in waiting if client.name not in self._silent]
+            usable = any(client.state in _USABLE for client in self._clients.values())
+            if not waiting or (wait == "any" and usable):
+                return
+            await moved.wait()
+
+    def _end_start(self) -> None:
+        """Give the tools of the servers that are up their names, in the order of the config.
+
+        That is done once starting is over or somebody looks, so that no name depends on who was faster.
+        """
+        if self._starting:
+            self._starting = False
+            self._rename(*self._clients)
+
+    def _rename(self, *servers: str) -> None:
+        """Take over the tools of these servers as they are now, and tell of the change; nobody else's are touched."""
+        if self._starting:
             return
-        self._seen = seen
-        named = name_tools((client.config, client.snapshot()) for client in self._clients.values())
-        self._tell(named)
-        before = self._snapshot
-        self._snapshot = ToolSnapshot(named.specs, version=before.version + 1)
-        self._routes = {name: (self._clients[server], inner) for name, (server, inner) in named.origins.items()}
-        self._listeners.emit(ToolsChanged.between(before, self._snapshot))
+        old: dict[str, ToolSpec] = {}
+        new: dict[str, ToolSpec] = {}
+        for server in servers:
+            before, after = self._taken_over(server)
+            if before is not after:
+                old |= before.specs
+                new |= after.specs
+                self._snapshot = None
+        if self._snapshot is None and (old or new):
+            self._version += 1
+            self._listeners.emit(ToolsChanged.of(old, new, version=self._version))
 
-    def _tell(self, named: Named) -> None:
-        """Log each conflict of names once, and keep the refused servers' in `errors`."""
-        for server in [name for name, error in self._errors.items() if isinstance(error, DuplicateToolError)]:
+    def _taken_over(self, server: str) -> tuple[NamedServer, NamedServer]:
+        """Return how the tools of a server were named, and how they are now; the same when they did not change."""
+        client = self._clients.get(server)
+        before = self._named.get(server, NamedServer())
+        if client is not None and before.seen is client.snapshot():
+            return before, before
+        after = NamedServer()
+        if client is not None:
+            after = name_server(client.config, client.snapshot(), self._given, before, self._prefixes)
+            self._named[server] = after
+        else:
+            self._named.pop(server, None)
+        for name in before.inner:
+            self._routes.pop(name, None)
+        self._routes.update((name, (server, inner)) for name, inner in after.inner.items())
+        if isinstance(self._errors.get(server), DuplicateToolError):
             del self._errors[server]
-        for server, name in named.refused.items():
-            self._errors[server] = DuplicateToolError(name, where=f"the hub, so server {server!r} has no tools in it")
-        conflicts = {f"server {server!r}: {text}" for server, texts in named.conflicts.items() for text in texts}
-        for conflict in sorted(conflicts - self._told):
-            _log.warning("%s", conflict)
-        self._told = conflicts
+        if after.refused is not None:
+            where = f"the hub, so server {server!r} has no tools in it"
+            self._errors[server] = DuplicateToolError(after.refused, where=where)
+        self._warn(server, server, after.conflicts)
+        return before, after
+
+    def _warn(self, about: str, server: str, conflicts: Iterable[Conflict]) -> None:
+        """Say each conflict of names once, and again when it comes back after it was gone."""
+        texts = {str(conflict) for conflict in conflicts}
+        told = self._told.get(about, set())
+        for text in sorted(texts - told):
+            _log.warning("%s", printable(text))
+            self._warned(server, text)
+        self._told[about] = texts
 
     def _why_not(self, name: str) -> ToolError:
         if self._closed:
             return ToolError("MCP error: the hub is closed; connect again", kind=ErrorKind.CLOSED)
         return missing_tool(
             name,
-            known=self._snapshot.by_name,
+            known=self.snapshot().by_name,
             starting=[server for server, client in self._clients.items() if client.state in _STARTING],
             errors=self._errors,
             prefixes=self._prefixes,
@@ -380,21 +505,24 @@ def connect_mcp_servers(
     source: Any,
     *,
     on_error: Literal["skip", "raise"] = "skip",
-    wait: Wait = "all",
+    wait: Wait = "alive",
     names: Iterable[str] | None = None,
     callbacks: Callbacks = NO_CALLBACKS,
+    patience: float = 5.0,
 ) -> Connecting[Hub]:
     """Connect to many MCP servers at once: `await` it, or `async with` it.
 
     Args:
         source: A config file of any editor, a mapping of any shape, or a `LoadedConfig`.
         on_error: `"skip"` keeps failures in `hub.errors`; `"raise"` raises an `ExceptionGroup` and closes the others.
-        wait: `"all"` until every server is ready or has failed, `"any"` until one is ready, or at most so
-            many seconds; those that come later arrive as a change.
+        wait: `"alive"` until every server that shows life is ready or has failed, however slowly; `"all"` until
+            every server is or has, `"any"` until one is ready, or at most so many seconds. Those that come later
+            arrive as a change.
         names: Only these servers; a name that is not in the config, or is switched off there, is an error.
         callbacks: What every server may ask of this client; each request says which server asks.
+        patience: Seconds without output, an answer or CPU time of its process after which a server shows no life.
 
     Raises:
         ValueError: An argument is wrong. Awaiting raises `ConfigError` for a file that cannot be read.
     """
-    return Connecting(Hub(source, on_error=on_error, wait=wait, names=names, callbacks=callbacks))
+    return Connecting(Hub(source, on_error=on_error, wait=wait, names=names, callbacks=callbacks, patience=patience))

@@ -1,66 +1,161 @@
-"""Exposed names for the tools of many servers: pure, in the order of the config (DESIGN decision 5).
+"""Exposed names for the tools, prompts and resources of many servers: given once, kept for the life of the hub.
 
-Identity is the pair (server key, tool name). A collision never costs more than its own tool.
+Identity is the pair (server key, the server's own name). What is named first keeps its name through refreshes, restarts
+and new servers, also while it is gone: a name that changed hands would let one server answer calls that were meant for
+another. Pure; a collision never costs more than what came later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from toolweave.config import ServerConfig
-from toolweave.tools.names import expose, free_name
+from toolweave.tools.names import GivenNames, expose
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.toolset import ToolSnapshot
 
-__all__ = ["Named", "name_tools"]
+__all__ = ["Conflict", "NamedServer", "name_others", "name_server", "without_server"]
+
+_NOT_IN_SCHEMES = re.compile(r"[^A-Za-z0-9.-]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """A name that was taken when a server came with it.
+
+    Attributes:
+        server: The server that came later.
+        text: What became of its tool, prompt or resource, for people.
+        name: The name that was taken.
+        lasting: It holds as long as `server` has it; else only while whoever has the name offers it.
+    """
+
+    server: str
+    text: str
+    name: str
+    lasting: bool = False
+
+    def __str__(self) -> str:
+        return f"server {self.server!r}: {self.text}"
 
 
 @dataclass(slots=True, kw_only=True)
-class Named:
-    """The tools of all servers under their exposed names.
+class NamedServer:
+    """The tools of one server under their exposed names.
 
     Attributes:
-        specs: In the order of the servers, and of each server's own list.
-        origins: For each exposed name, the server and the tool's name in that server's own snapshot.
-        conflicts: Per server, the names that were taken and what became of them.
-        refused: Servers whose policy is `on_conflict="error"` and that had a conflict: the first such name.
+        seen: The server's own snapshot.
+        specs: The definitions by exposed name, in the order of the server's list.
+        inner: For each exposed name, the tool's name in `seen`.
+        conflicts: The names that were taken.
+        refused: The name because of which all of its tools are left out; its policy is `on_conflict="error"` then.
     """
 
-    specs: list[ToolSpec] = field(default_factory=list[ToolSpec])
-    origins: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    conflicts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    refused: dict[str, str] = field(default_factory=dict[str, str])
+    seen: ToolSnapshot = field(default_factory=ToolSnapshot)
+    specs: dict[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
+    inner: dict[str, str] = field(default_factory=dict[str, str])
+    conflicts: list[Conflict] = field(default_factory=list[Conflict])
+    refused: str | None = None
 
 
-def name_tools(servers: Iterable[tuple[ServerConfig, ToolSnapshot]]) -> Named:
-    """Name the tools of many servers (requirements R40, C1, C20).
+def name_server(
+    config: ServerConfig,
+    snapshot: ToolSnapshot,
+    given: GivenNames,
+    before: NamedServer,
+    servers: Collection[str] = (),
+) -> NamedServer:
+    """Name the tools of one server (requirements R40, C1, C20); a definition that is as before stays the same object.
 
-    Servers that come first keep their names, so adding a server never renames another's tools.
+    Args:
+        config: The server.
+        snapshot: Its tools.
+        given: The names that were given so far; what is named here is added.
+        before: What this returned for the server the last time.
+        servers: All servers there ever were: `other:tool` is an alias of another's tool, and no name for this one's.
     """
-    named = Named()
-    for config, snapshot in servers:
-        added = _of_server(config, snapshot, named)
-        for name, spec in added.items():
-            named.specs.append(replace(spec, name=name))
-            named.origins[name] = (config.name, spec.name)
+    server = config.name
+    named = NamedServer(seen=snapshot)
+    wishes = [(spec, expose(server, spec.original_name, config.tool_prefix)) for spec in snapshot]
+    taken = {wanted for spec, wanted in wishes if not _is_free(wanted, (server, spec.original_name), given, servers)}
+    if taken and config.on_conflict == "error":
+        named.refused = next(wanted for _, wanted in wishes if wanted in taken)
+        text = f"all its tools are left out: the name {named.refused!r} is taken"
+        named.conflicts.append(Conflict(server=server, text=text, name=named.refused, lasting=True))
+        return named
+    for spec, wanted in wishes:
+        if wanted in taken and config.on_conflict == "skip":
+            text = f"tool {spec.original_name!r} left out: the name {wanted!r} is taken"
+            named.conflicts.append(Conflict(server=server, text=text, name=wanted, lasting=True))
+            continue
+        wish = wanted
+        if wanted in taken and given.holder(wanted) is None:  # it must not look like an alias, nor take what that means
+            wish = expose(server, wanted.replace(":", "_").replace("/", "_"))
+        name = given.give((server, spec.original_name), wish, server)
+        if name != wanted:
+            text = f"tool {spec.original_name!r} is named {name!r}: the name {wanted!r} is taken"
+            named.conflicts.append(Conflict(server=server, text=text, name=wanted))
+        known = before.specs.get(name)
+        if known is None or before.seen.by_name.get(before.inner[name]) is not spec:
+            known = spec if spec.name == name else replace(spec, name=name)
+        named.specs[name] = known
+        named.inner[name] = spec.name
+    given.forget(server, {spec.original_name for spec in snapshot})
     return named
 
 
-def _of_server(config: ServerConfig, snapshot: ToolSnapshot, named: Named) -> dict[str, ToolSpec]:
-    added: dict[str, ToolSpec] = {}
-    for spec in snapshot:
-        name = expose(config.name, spec.original_name, config.tool_prefix)
-        if name in named.origins or name in added:
-            conflicts = named.conflicts.setdefault(config.name, [])
-            if config.on_conflict == "error":
-                named.refused[config.name] = name
-                named.conflicts[config.name] = [f"all its tools are left out: the name {name!r} is taken"]
-                return {}
-            if config.on_conflict == "skip":
-                conflicts.append(f"tool {spec.original_name!r} left out: the name {name!r} is taken")
-                continue
-            wanted, name = name, free_name(name, config.name, named.origins.keys() | added.keys())
-            conflicts.append(f"tool {spec.original_name!r} is named {name!r}: the name {wanted!r} is taken")
-        added[name] = spec
-    return added
+def name_others(
+    kind: str, config: ServerConfig, names: Iterable[str], given: GivenNames
+) -> tuple[dict[str, str], list[Conflict]]:
+    """Name what one server offers beside tools; return exposed names to its own, and the names that were taken.
+
+    A prompt is named as tools are. A URI stays as it is; one that is taken gets the server before its scheme, such as
+    `notes+file:///a`, so that it is a URI still and one can see whose it is.
+
+    Args:
+        kind: `"prompt"`, `"resource"` or `"resource template"`.
+        config: The server.
+        names: Its own names or URIs.
+        given: What was given so far to this kind.
+    """
+    exposed: dict[str, str] = {}
+    conflicts: list[Conflict] = []
+    for own in names:
+        who = config.name, own
+        if kind == "prompt":
+            wanted = expose(config.name, own, config.tool_prefix)
+            name = given.give(who, wanted, config.name)
+        else:
+            wanted = own
+            qualified = f"{_scheme(config.name)}+{own}"
+            is_taken = given.holder(own) not in (None, who) or given.holder(qualified) == who
+            name = given.give(who, qualified if is_taken else own, None)
+        if name != wanted:
+            text = f"{kind} {own!r} is offered as {name!r}: {wanted!r} is taken"
+            conflicts.append(Conflict(server=config.name, text=text, name=wanted))
+        exposed[name] = own
+    given.forget(config.name, set(exposed.values()))
+    return exposed, conflicts
+
+
+def without_server(uri: str, server: str) -> str | None:
+    """Return the URI that a server knows for one with the server before its scheme, or None if it has none."""
+    prefix = f"{_scheme(server)}+"
+    return uri.removeprefix(prefix) if uri.startswith(prefix) else None
+
+
+def _scheme(server: str) -> str:
+    """Return a server's key in the letters that a URI's scheme may have."""
+    letters = _NOT_IN_SCHEMES.sub("-", server)
+    return letters if letters[:1].isalpha() else f"s{letters}"
+
+
+def _is_free(name: str, who: tuple[str, str], given: GivenNames, servers: Collection[str]) -> bool:
+    """Whether a tool has a name, or may be given it: nobody else has it, and it is no alias such as `bank:pay`."""
+    holder = given.holder(name)
+    if holder is not None:
+        return holder == who
+    heads = (name.partition(separator)[0] for separator in ":/" if separator in name)
+    return not any(head != who[0] and head in servers for head in heads)

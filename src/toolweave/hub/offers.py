@@ -1,4 +1,4 @@
-"""The resources and prompts of a hub's servers, together: listed as they came, read and filled in where they are.
+"""The resources and prompts of a hub's servers, together: named once, read and filled in where they are.
 
 A server that fails, or has not come up yet, is left out. Refuses to know who asks.
 """
@@ -16,7 +16,7 @@ from toolweave.connect.connection import McpConnection
 from toolweave.connect.state import ConnectionState
 from toolweave.errors import ProtocolError, ServerError
 from toolweave.hub.hub import Hub
-from toolweave.tools.names import expose
+from toolweave.hub.naming import without_server
 from toolweave.tools.toolset import Unsubscribe
 
 __all__ = ["HubOffers"]
@@ -47,35 +47,40 @@ class HubOffers:
         self._followed: OrderedDict[tuple[McpConnection, str], Unsubscribe] = OrderedDict()
 
     async def resources(self) -> list[Json]:
-        """Return the definitions of all resources, under their own URIs."""
+        """Return the definitions of all resources, under their own URIs unless another server's has the same."""
         found = await self._of_each("resources", lambda one: one.list_resources())
-        return [dict(resource.raw) for _, resources in found for resource in resources]
+        listed = [(one, [(resource.uri, resource.raw) for resource in resources]) for one, resources in found]
+        return self._named("resource", "uri", listed)
 
     async def templates(self) -> list[Json]:
-        """Return the definitions of all resource templates."""
+        """Return the definitions of all resource templates, likewise."""
         found = await self._of_each("resources", lambda one: one.list_resource_templates())
-        return [dict(template.raw) for _, templates in found for template in templates]
+        listed = [(one, [(template.uri_template, template.raw) for template in templates]) for one, templates in found]
+        return self._named("resource template", "uriTemplate", listed)
 
     async def prompts(self) -> list[Json]:
         """Return the definitions of all prompts, named as the tools of their servers are."""
         found = await self._of_each("prompts", lambda one: one.list_prompts())
-        return [{**prompt.raw, "name": _exposed(one, prompt.name)} for one, prompts in found for prompt in prompts]
+        listed = [(one, [(prompt.name, prompt.raw) for prompt in prompts]) for one, prompts in found]
+        return self._named("prompt", "name", listed)
 
     async def read(self, uri: str) -> Json | None:
-        """Read a resource from the first server that has it; None when none has.
+        """Read a resource from the server whose it is, else from the first that has it; None when none has.
 
         Raises:
             ServerError: It cannot be read.
         """
-        found = await self._of_each("resources", lambda one: one.list_resources())
-        listing = [one for one, resources in found if any(resource.uri == uri for resource in resources)]
-        for connection in [*listing, *(one for one, _ in found if one not in listing)]:
-            await self._follow(connection, uri)
+        await self.resources()  # names what there is
+        for connection, own in self._owners(uri):
+            await self._follow(connection, own, uri)
             try:
-                return await connection.request("resources/read", {"uri": uri})
+                result = await connection.request("resources/read", {"uri": own})
             except ProtocolError as error:
                 if error.code not in _UNKNOWN:
                     raise
+                continue
+            self._hub.given("resource").give((connection.name, own), uri, None)  # and it stays there
+            return _under(result, own, uri)
         return None
 
     async def get_prompt(self, name: str, arguments: Mapping[str, Any]) -> Json | None:
@@ -84,12 +89,12 @@ class HubOffers:
         Raises:
             ServerError: It cannot be filled in.
         """
-        for connection, prompts in await self._of_each("prompts", lambda one: one.list_prompts()):
-            for prompt in prompts:
-                if _exposed(connection, prompt.name) == name:
-                    params = {"name": prompt.name, "arguments": dict(arguments)}
-                    return await connection.request("prompts/get", params)
-        return None
+        await self.prompts()
+        holder = self._hub.given("prompt").holder(name)
+        connection = None if holder is None else self._hub.clients.get(str(holder[0]))
+        if holder is None or connection is None:
+            return None
+        return await connection.request("prompts/get", {"name": holder[1], "arguments": dict(arguments)})
 
     def on_change(self, capability: str, listener: Callable[[], object]) -> Unsubscribe:
         """Call `listener` when `"resources"` or `"prompts"` of any server change, or a server comes or goes."""
@@ -107,11 +112,36 @@ class HubOffers:
 
         return unsubscribe
 
+    def _named(
+        self, kind: str, member: str, listed: list[tuple[McpConnection, list[tuple[str, Mapping[str, Any]]]]]
+    ) -> list[Json]:
+        """Return definitions under exposed names, which are given in the order of the servers."""
+        named: list[Json] = []
+        for connection, definitions in listed:
+            if self._hub.clients.get(connection.name) is connection:  # else it went away meanwhile
+                raw = dict(definitions)
+                names = self._hub.name_others(kind, connection.name, raw)
+                named += [{**raw[own], member: name} for name, own in names.items()]
+        return named
+
+    def _owners(self, uri: str) -> list[tuple[McpConnection, str]]:
+        """Return who is asked for a resource, and by which URI: its server alone if that is known, else all."""
+        holder = self._hub.given("resource").holder(uri)
+        clients = self._hub.clients
+        if holder is not None:
+            owner = clients.get(str(holder[0]))
+            return [] if owner is None else [(owner, holder[1])]
+        named = [(one, own) for one in clients.values() if (own := without_server(uri, one.name)) is not None]
+        return [*named, *((one, uri) for one in self._offering("resources"))]
+
+    def _offering(self, capability: str) -> list[McpConnection]:
+        return [one for one in self._hub.clients.values() if capability in one.capabilities and one.state in _USABLE]
+
     async def _of_each(
         self, capability: str, ask: Callable[[McpConnection], Awaitable[AnswerT]]
     ) -> list[tuple[McpConnection, AnswerT]]:
         """Ask all that offer this at once; the answers are in the order of the servers."""
-        asked = [one for one in self._hub.clients.values() if capability in one.capabilities and one.state in _USABLE]
+        asked = self._offering(capability)
         answers: dict[McpConnection, AnswerT] = {}
 
         async def one(connection: McpConnection) -> None:
@@ -125,14 +155,14 @@ class HubOffers:
                 tasks.start_soon(one, connection)
         return [(connection, answers[connection]) for connection in asked if connection in answers]
 
-    async def _follow(self, connection: McpConnection, uri: str) -> None:
+    async def _follow(self, connection: McpConnection, own: str, uri: str) -> None:
         """Subscribe to a resource that is about to be read, so that no update after the reading is missed."""
         declared: Any = connection.capabilities.get("resources")
         can = isinstance(declared, dict) and cast("Json", declared).get("subscribe") is True
         if (connection, uri) in self._followed or not can:
             return
         try:
-            end = await connection.subscribe_resource(uri, lambda _: self._on_updated(uri), timeout=_FOLLOW_SECONDS)
+            end = await connection.subscribe_resource(own, lambda _: self._on_updated(uri), timeout=_FOLLOW_SECONDS)
         except ServerError as error:
             _log.info("%s; updates of %r are not told", error, uri)
             return
@@ -141,5 +171,12 @@ class HubOffers:
             self._followed.popitem(last=False)[1]()
 
 
-def _exposed(connection: McpConnection, name: str) -> str:
-    return expose(connection.name, name, connection.config.tool_prefix)
+def _under(result: Json, own: str, uri: str) -> Json:
+    """Return what was read under the URI that it was asked for by."""
+    contents = result.get("contents")
+    if own == uri or not isinstance(contents, list):
+        return result
+    entries = cast("list[Json]", contents)
+    same = [isinstance(entry, dict) and entry.get("uri") == own for entry in entries]  # pyright: ignore[reportUnnecessaryIsInstance]
+    renamed = [{**entry, "uri": uri} if is_it else entry for entry, is_it in zip(entries, same, strict=True)]
+    return {**result, "contents": renamed}

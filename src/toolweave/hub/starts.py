@@ -11,19 +11,19 @@ from toolweave.connect.state import ConnectionState
 
 __all__ = ["Starts", "Wait", "check_wait"]
 
-Wait = Literal["all", "any"] | float
-"""How long a hub waits for its servers to start: for all of them, for any, or so many seconds."""
+Wait = Literal["alive", "all", "any"] | float
+"""How long a hub waits for its servers to start: for all that show life, for all, for any, or so many seconds."""
 
 
 def check_wait(wait: object) -> None:
     """Refuse what is no way to wait.
 
     Raises:
-        ValueError: It is neither `"all"`, `"any"` nor seconds.
+        ValueError: It is neither `"alive"`, `"all"`, `"any"` nor seconds.
     """
     seconds = isinstance(wait, (int, float)) and not isinstance(wait, bool) and wait >= 0
-    if not seconds and wait not in ("all", "any"):
-        raise ValueError(f"wait must be 'all', 'any' or seconds, not {wait!r}")
+    if not seconds and wait not in ("alive", "all", "any"):
+        raise ValueError(f"wait must be 'alive', 'all', 'any' or seconds, not {wait!r}")
 
 
 class Starts:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Literal, Self, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from toolweave.errors import ConfigError, ModelError, SchemaError
-from toolweave.models.anthropic_messages import PROVIDER, tools_used, wire_messages
+from toolweave.models.anthropic_messages import CONTAINER, PROVIDER, container_id, tools_used, wire_messages
 from toolweave.models.anthropic_turn import TurnReader
 from toolweave.models.base import ModelEvent, ModelRequest
 from toolweave.models.http import BODY, Api, Revealing
 from toolweave.models.messages import AssistantMessage
+from toolweave.models.prices import Price
 from toolweave.models.retry import Retry, with_retries
+from toolweave.models.unsupported import Unsupported, prompted
 from toolweave.schema.dialects import lower
 from toolweave.tools.anthropic_forms import anthropic_text
 from toolweave.tools.arguments import encode
@@ -23,6 +26,7 @@ from toolweave.tools.wire_tools import ToolWriter, WireTool, WireTools
 
 __all__ = ["AnthropicModel"]
 
+
 BASE_URL = "https://api.anthropic.com"
 API_VERSION = "2023-06-01"
 KEY_VARIABLE = "ANTHROPIC_API_KEY"
@@ -30,6 +34,9 @@ _HOST = "api.anthropic.com"
 _PATH = "v1/messages"
 _MAX_TOKENS = 16_384
 _SEARCH_TYPES = ("tool_search_tool_regex", "tool_search_tool_bm25")
+_LEAST_THOUGHT = 1024
+_THINKING_TOP_P = 0.95
+_CODE = "code_execution"
 _SEARCH_TOOL = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
 
 Json: TypeAlias = dict[str, Any]
@@ -47,10 +54,12 @@ class AnthropicModel:
             by default.
         base_url: Where the API is, with or without the `/v1` at its end.
         max_tokens: How long a turn may get when the request's settings do not say; the API insists on a number.
-        thinking: A budget in tokens (at least 1024, below `max_tokens`), `"adaptive"`, or None for the model's default.
+        thinking: A budget in tokens, at least 1024, `"adaptive"`, or None for the model's default. A bound on the turn
+            that is not larger makes it smaller, or leaves it out; while a model thinks it takes no `temperature`.
         cache: How long the provider keeps the beginning of the conversation (its prompt cache), or None not to ask.
         headers: Further headers, such as `anthropic-beta`, or `authorization` in place of an API key.
         retry: When a request is sent again.
+        price: What its tokens cost, for a bound on the cost where no price list knows it.
 
     Attributes:
         native_tool_search: Whether the provider searches deferred tools; true of Anthropic's own API, settable for
@@ -60,7 +69,7 @@ class AnthropicModel:
         ConfigError: There is no API key for Anthropic's own API, or `base_url` is none.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each but the model with a default of its own
         self,
         model: str,
         api_key: str | Revealing | None = None,
@@ -71,8 +80,11 @@ class AnthropicModel:
         cache: Literal["5m", "1h"] | None = "5m",
         headers: Mapping[str, str | Revealing] | None = None,
         retry: Retry | None = None,
+        price: Price | None = None,
     ) -> None:
         self.model = model
+        self.price = price
+        self._unsupported = Unsupported()
         self.max_tokens = max_tokens
         self._thinking = _thinking(thinking)
         self._cache = None if cache is None else {"type": "ephemeral", **({"ttl": cache} if cache != "5m" else {})}
@@ -92,6 +104,11 @@ class AnthropicModel:
         Raises:
             ModelError: The API refused or could not be reached; retries are over by then.
         """
+        async with aclosing(self._unsupported.stream(request, self._sent)) as events:
+            async for event in events:
+                yield event
+
+    async def _sent(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         tools = self._writer.of(request.tools)
         try:
             body = encode(self._body(request, tools))
@@ -136,6 +153,9 @@ class AnthropicModel:
         yield turn.finished()
 
     def _body(self, request: ModelRequest, tools: WireTools) -> Json:
+        output = None if request.output_schema is None else _format(request.output_schema)
+        if output is None:
+            request = prompted(request)  # the API has no words for some schemas
         settings = request.settings
         messages = wire_messages(request.messages, tools.names)
         choice = self._tool_choice(request, tools)
@@ -152,12 +172,19 @@ class AnthropicModel:
         if definitions:
             body["tools"] = definitions
             body["tool_choice"] = choice
-        if self._thinking is not None and _may_think(self._thinking, choice, messages):
-            body["thinking"] = self._thinking
         given = {"temperature": settings.temperature, "top_p": settings.top_p, "stop_sequences": list(settings.stop)}
+        thinking = _within(self._thinking, body["max_tokens"])
+        if thinking is not None and _may_think(thinking, choice, messages):
+            body["thinking"] = thinking
+            given["temperature"] = None  # a model that thinks takes none, and a `top_p` from 0.95 on
+            if settings.top_p is not None and settings.top_p < _THINKING_TOP_P:
+                given["top_p"] = None
         body |= {name: value for name, value in given.items() if value not in (None, [])}
-        if request.output_schema is not None:
-            body["output_config"] = {"format": self._format(request.output_schema)}
+        if output is not None:
+            body["output_config"] = {"format": output}
+        runs_code = any(str(one.definition.get("type", "")).startswith(_CODE) for one in request.provider_tools)
+        if runs_code and (container := container_id(request.messages, now=time.time())) is not None:
+            body[CONTAINER] = container
         if self._cache is not None:
             _mark(body, self._cache)
         return {**body, **settings.extra}
@@ -178,14 +205,6 @@ class AnthropicModel:
         if request.settings.parallel_tool_calls is False:
             choice["disable_parallel_tool_use"] = True
         return choice
-
-    def _format(self, schema: Mapping[str, Any]) -> Json:
-        try:
-            lowered = lower(schema, "anthropic-strict")
-        except SchemaError as exc:
-            message = f"this API has no words for the output schema: {exc}"
-            raise ModelError(message, model=self.name, kind="invalid_request") from exc
-        return {"type": "json_schema", "schema": lowered.schema}
 
     def __repr__(self) -> str:
         return f"AnthropicModel({self.model!r})"
@@ -210,6 +229,22 @@ def _thinking(wanted: int | Literal["adaptive"] | None) -> Json | None:
     if wanted is None:
         return None
     return {"type": "adaptive"} if wanted == "adaptive" else {"type": "enabled", "budget_tokens": wanted}
+
+
+def _within(thinking: Json | None, max_tokens: int) -> Json | None:
+    """Return what is asked of thoughts within the bound on a turn, which they count towards; None where none fit."""
+    budget = None if thinking is None else thinking.get("budget_tokens")
+    if thinking is None or budget is None or budget < max_tokens:
+        return thinking
+    return {**thinking, "budget_tokens": max_tokens - 1} if max_tokens > _LEAST_THOUGHT else None
+
+
+def _format(schema: Mapping[str, Any]) -> Json | None:
+    try:
+        lowered = lower(schema, "anthropic-strict")
+    except SchemaError:
+        return None
+    return {"type": "json_schema", "schema": lowered.schema}
 
 
 def _may_think(thinking: Json, choice: Json, messages: list[Json]) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, TypeAlias
 
 from toolweave.models.history import paired
@@ -22,10 +24,13 @@ from toolweave.tools.anthropic_forms import anthropic_content, anthropic_parts, 
 from toolweave.tools.arguments import wire_id
 from toolweave.tools.names import NameMap
 
-__all__ = ["PROVIDER", "tools_used", "wire_messages"]
+__all__ = ["CONTAINER", "PROVIDER", "container_id", "tools_used", "wire_messages"]
 
 PROVIDER = "anthropic"
 """How parts of a conversation are marked that only this provider understands."""
+
+CONTAINER = "container"
+"""The type of our part that keeps in which container a turn's code ran."""
 
 Json: TypeAlias = dict[str, Any]
 
@@ -59,6 +64,21 @@ def tools_used(messages: Iterable[Json]) -> list[str]:
     return list(dict.fromkeys(block["name"] for block in blocks if block["type"] == "tool_use"))
 
 
+def container_id(messages: Iterable[Message], *, now: float) -> str | None:
+    """Return the container in which the code of the conversation ran last, unless it expired before `now`."""
+    found: Mapping[str, Any] = {}
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            for part in message.parts:
+                if isinstance(part, ProviderPart) and part.provider == PROVIDER and part.raw.get("type") == CONTAINER:
+                    found = part.raw
+    try:
+        expires = datetime.fromisoformat(found["expires_at"]).timestamp()
+    except (KeyError, TypeError, ValueError):
+        expires = math.inf
+    return found.get("id") if expires > now else None
+
+
 def _append(out: list[Json], role: str, blocks: list[Json]) -> None:
     if not blocks:  # such as an assistant's message of another provider's thoughts alone
         return
@@ -74,7 +94,9 @@ def _part(part: AssistantPart, names: NameMap) -> list[Json]:
             return [anthropic_text(part.text)] if part.text.strip() else []
         case ToolCallPart():
             call = {"type": "tool_use", "id": wire_id(part.id), "name": names.wire(part.name)}
-            return [{**call, "input": dict(part.arguments)}]
+            return [{**(part.extra if part.provider == PROVIDER else {}), **call, "input": dict(part.arguments)}]
+        case ProviderPart(raw={"type": "container"}):
+            return []  # it goes beside the messages
         case ThinkingPart(raw=Mapping() as raw, provider="anthropic") | ProviderPart(raw=raw, provider="anthropic"):
             return [dict(raw)]
         case _:

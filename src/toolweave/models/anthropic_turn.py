@@ -6,15 +6,15 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from toolweave.models.anthropic_messages import PROVIDER
+from toolweave.models.anthropic_messages import CONTAINER, PROVIDER
 from toolweave.models.base import (
     Finished,
     ModelEvent,
     StopReason,
-    TextDelta,
-    ThinkingDelta,
+    StreamedText,
+    StreamedThinking,
+    StreamedToolCall,
     ToolCallDelta,
-    ToolCallStarted,
     Usage,
 )
 from toolweave.models.messages import (
@@ -25,10 +25,12 @@ from toolweave.models.messages import (
     ThinkingPart,
     ToolCallPart,
 )
+from toolweave.models.refusal import short
 from toolweave.tools.arguments import fresh_id, json_text, read_arguments
 
 __all__ = ["TurnReader"]
 
+_CALL_MEMBERS = frozenset({"type", "id", "name", "input"})
 _STOP_REASONS: Mapping[str, StopReason] = {
     "end_turn": "end",
     "stop_sequence": "end",
@@ -49,6 +51,7 @@ class _Block:
     name: str = ""
     pieces: list[str] = field(default_factory=list[str])
     signature: str = ""
+    closed: bool = False
 
 
 class TurnReader:
@@ -65,6 +68,7 @@ class TurnReader:
         self._blocks: dict[int, _Block] = {}
         self._usage: dict[str, int] = {}
         self._stop_reason: str | None = None
+        self._container: dict[str, Any] | None = None
 
     def take(self, event: Mapping[str, Any]) -> list[ModelEvent]:
         """Return what an event of the stream tells; events of unknown types tell nothing.
@@ -77,10 +81,16 @@ class TurnReader:
                 return self._start(_index(event), _object(event, "content_block"))
             case "content_block_delta":
                 return self._delta(self._block(event), _object(event, "delta"))
+            case "content_block_stop":
+                self._block(event).closed = True
             case "message_start":
-                self._count(_object(event, "message").get("usage"))
+                message = _object(event, "message")
+                self._count(message.get("usage"))
+                self._take_container(message.get("container"))
             case "message_delta":
-                self._end(_object(event, "delta").get("stop_reason"), event.get("usage"))
+                delta = _object(event, "delta")
+                self._end(delta.get("stop_reason"), event.get("usage"))
+                self._take_container(delta.get("container"))
             case "message_stop":
                 self.complete = True
             case _:
@@ -101,22 +111,48 @@ class TurnReader:
             if not isinstance(block, dict):
                 raise ValueError(f"content {index} is no object")
             events += self._start(index, cast("dict[str, Any]", block))
+            self._blocks[index].closed = True
         self._end(message.get("stop_reason"), message.get("usage"))
+        self._take_container(message.get("container"))
         self.complete = True
         return events
 
     def finished(self) -> Finished:
         """Return the whole turn."""
-        parts = [part for _, block in sorted(self._blocks.items()) if (part := _part(block)) is not None]
+        reason = self._reason()
+        blocks = [block for _, block in sorted(self._blocks.items())]
+        parts = [part for block in blocks if (part := _part(block, cut=self._is_cut(block, reason))) is not None]
+        if self._container is not None:
+            parts.append(ProviderPart(provider=PROVIDER, raw={"type": CONTAINER, **self._container}))
         read = self._usage.get("cache_read_input_tokens", 0)
         written = self._usage.get("cache_creation_input_tokens", 0)
         usage = Usage(
             input_tokens=self._usage.get("input_tokens", 0) + read + written,
             output_tokens=self._usage.get("output_tokens", 0),
             cached_tokens=read,
+            cache_written_tokens=written,
         )
-        reason = _STOP_REASONS.get(self._stop_reason or "", "other")
-        return Finished(message=AssistantMessage(parts=tuple(parts)), usage=usage, stop_reason=reason)
+        detail = short(self._stop_reason or "") if reason == "other" else None
+        message = AssistantMessage(parts=tuple(parts))
+        return Finished(message=message, usage=usage, stop_reason=reason, stop_detail=detail)
+
+    def _reason(self) -> StopReason:
+        if self._stop_reason is None:  # the turn is complete, its server only does not say why
+            calls = any(block.raw.get("type") == "tool_use" for block in self._blocks.values())
+            return "tool_calls" if calls else "end"
+        return _STOP_REASONS.get(self._stop_reason, "other")
+
+    def _is_cut(self, block: _Block, reason: StopReason) -> bool:
+        """Tell whether a call may not be whole: one that was not closed, and the last block at the bound on tokens.
+
+        https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
+        """
+        last = block is self._blocks[max(self._blocks)]
+        return (reason == "max_tokens" and last) or (reason in ("max_tokens", "other") and not block.closed)
+
+    def _take_container(self, container: Any) -> None:
+        if isinstance(container, dict) and cast("dict[str, Any]", container).get("id"):
+            self._container = cast("dict[str, Any]", container)
 
     def _start(self, index: int, raw: dict[str, Any]) -> list[ModelEvent]:
         block = self._blocks[index] = _Block(raw=raw)
@@ -128,7 +164,7 @@ class TurnReader:
                 return _thinking_delta(block, _text(raw, "thinking"))
             case "tool_use":
                 block.id, block.name = self._free_id(_text(raw, "id")), self._exposed(_text(raw, "name"))
-                events: list[ModelEvent] = [ToolCallStarted(id=block.id, name=block.name)]
+                events: list[ModelEvent] = [StreamedToolCall(id=block.id, name=block.name)]
                 whole = raw.get("input")  # some servers write no deltas
                 return events + _arguments_delta(block, json_text(whole)) if whole else events
             case _:
@@ -174,12 +210,12 @@ class TurnReader:
 
 def _text_delta(block: _Block, text: str) -> list[ModelEvent]:
     block.pieces.append(text)
-    return [TextDelta(text=text)] if text else []
+    return [StreamedText(text=text)] if text else []
 
 
 def _thinking_delta(block: _Block, text: str) -> list[ModelEvent]:
     block.pieces.append(text)
-    return [ThinkingDelta(text=text)] if text else []
+    return [StreamedThinking(text=text)] if text else []
 
 
 def _arguments_delta(block: _Block, text: str) -> list[ModelEvent]:
@@ -187,7 +223,7 @@ def _arguments_delta(block: _Block, text: str) -> list[ModelEvent]:
     return [ToolCallDelta(id=block.id, arguments=text)] if text and block.id else []
 
 
-def _part(block: _Block) -> AssistantPart | None:
+def _part(block: _Block, *, cut: bool) -> AssistantPart | None:
     raw, text = block.raw, "".join(block.pieces)
     match raw.get("type"):
         case "text":
@@ -199,7 +235,16 @@ def _part(block: _Block) -> AssistantPart | None:
             return ThinkingPart(text="", raw=raw, provider=PROVIDER)
         case "tool_use":
             arguments, malformed = read_arguments(text)
-            return ToolCallPart(id=block.id, name=block.name, arguments=arguments, malformed=malformed)
+            added = {name: value for name, value in raw.items() if name not in _CALL_MEMBERS}
+            return ToolCallPart(
+                id=block.id,
+                name=block.name,
+                arguments=arguments,
+                malformed=malformed,
+                cut=cut,
+                extra=added,
+                provider=PROVIDER if added else None,
+            )
         case _:  # a step of the provider's own tools
             whole = {**raw, "input": read_arguments(text)[0]} if text else raw
             return ProviderPart(provider=PROVIDER, raw=whole)

@@ -19,16 +19,21 @@ __all__ = [
     "ModelSettings",
     "ProviderTool",
     "StopReason",
-    "TextDelta",
-    "ThinkingDelta",
+    "StreamRestarted",
+    "StreamedText",
+    "StreamedThinking",
+    "StreamedToolCall",
     "ToolCallDelta",
-    "ToolCallStarted",
     "Usage",
     "complete",
 ]
 
-StopReason: TypeAlias = Literal["end", "tool_calls", "max_tokens", "refusal", "pause", "other"]
-"""Why a turn ended; `"pause"` wants the conversation sent again as it is."""
+StopReason: TypeAlias = Literal["end", "tool_calls", "max_tokens", "refusal", "pause", "malformed_call", "other"]
+"""Why a turn ended.
+
+`"pause"` wants the conversation sent again as it is; `"malformed_call"`: the model wrote a tool call that its provider
+could not read; `"other"`: a reason that this version does not know, in the provider's word in `Finished.stop_detail`.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,39 +92,54 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a turn took, in tokens; `cost` in US dollars where it is known."""
+    """What a turn took, in tokens.
+
+    Attributes:
+        input_tokens: All of the request, those of the cache included.
+        cached_tokens: What of it the provider had in its cache.
+        cache_written_tokens: What of it the provider wrote to its cache, where that has a price of its own.
+        cost: US dollars, or None where it is not known; of a sum of which one part is not known, neither is it.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
     cost: float | None = None
+    cache_written_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Input and output."""
+        return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        known = [one.cost for one in (self, other) if one.cost is not None]
+        parts = [one for one in (self, other) if one.tokens or one.cost is not None]
+        known = [one.cost for one in parts if one.cost is not None]
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
-            cost=sum(known) if known else None,
+            cost=sum(known) if known and len(known) == len(parts) else None,
+            cache_written_tokens=self.cache_written_tokens + other.cache_written_tokens,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextDelta:
+class StreamedText:
     """A piece of text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThinkingDelta:
+class StreamedThinking:
     """A piece of thought."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCallStarted:
+class StreamedToolCall:
     """The model begins to write a tool call."""
 
     id: str
@@ -135,15 +155,30 @@ class ToolCallDelta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRestarted:
+    """The turn broke off and is asked for again: what was yielded of it so far is void."""
+
+    error: ModelError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """The turn is complete: always the last event, and the only one that a caller needs."""
+    """The turn is complete: always the last event, and the only one that a caller needs.
+
+    Attributes:
+        stop_detail: The provider's own word for why the turn ended, where `stop_reason` is `"other"` or
+            `"malformed_call"`.
+        model: Who answered, where that is not the model that was asked but one of several; None is the one asked.
+    """
 
     message: AssistantMessage
     usage: Usage = Usage()
     stop_reason: StopReason = "end"
+    stop_detail: str | None = None
+    model: str | None = None
 
 
-ModelEvent: TypeAlias = TextDelta | ThinkingDelta | ToolCallStarted | ToolCallDelta | Finished
+ModelEvent: TypeAlias = StreamedText | StreamedThinking | StreamedToolCall | ToolCallDelta | StreamRestarted | Finished
 
 
 @runtime_checkable

@@ -10,11 +10,12 @@ from toolweave.models.base import (
     Finished,
     ModelEvent,
     ModelRequest,
-    TextDelta,
+    StreamedText,
+    StreamedToolCall,
     ToolCallDelta,
-    ToolCallStarted,
 )
 from toolweave.models.messages import AssistantMessage, TextPart, ToolCallPart, ToolMessage, UserMessage
+from toolweave.models.prices import FREE
 from toolweave.tools.names import unknown_tool
 from toolweave.tools.search import ToolIndex
 from toolweave.tools.spec import ToolSpec
@@ -24,7 +25,7 @@ __all__ = ["CommandModel"]
 
 _MOST = 10
 """How many tools an answer names."""
-_HELP = "`/call TOOL {JSON}` runs one, `/tools` lists all, any other text searches them."
+_HELP = "`/call TOOL {JSON}` runs one, `/tools` lists all, any other text searches them; no model is asked."
 
 
 class CommandModel:
@@ -34,6 +35,7 @@ class CommandModel:
     """
 
     native_tool_search = True
+    price = FREE
 
     @property
     def name(self) -> str:
@@ -44,11 +46,11 @@ class CommandModel:
         """Yield the answer to the last message."""
         said = _answer(request)
         if isinstance(said, ToolCallPart):
-            yield ToolCallStarted(id=said.id, name=said.name)
+            yield StreamedToolCall(id=said.id, name=said.name)
             yield ToolCallDelta(id=said.id, arguments=json.dumps(said.arguments, ensure_ascii=False))
             yield Finished(message=AssistantMessage(parts=(said,)), stop_reason="tool_calls")
             return
-        yield TextDelta(text=said)
+        yield StreamedText(text=said)
         yield Finished(message=AssistantMessage(parts=(TextPart(text=said),)))
 
     def __repr__(self) -> str:

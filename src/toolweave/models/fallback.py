@@ -8,7 +8,8 @@ from contextlib import aclosing
 from typing import Self
 
 from toolweave.errors import ModelError
-from toolweave.models.base import Model, ModelEvent, ModelRequest
+from toolweave.models.base import Finished, Model, ModelEvent, ModelRequest, StreamRestarted
+from toolweave.models.prices import priced
 
 __all__ = ["FallbackModel"]
 
@@ -21,8 +22,8 @@ _FINAL = frozenset({"refused"})
 class FallbackModel:
     """The first of several models that can answer, in order.
 
-    The next model is asked when one fails before its first event: busy, out of reach, no key, a conversation too long
-    for it. After the first event a failure is final, so that no text is said twice. A refusal is final too.
+    The next model is asked when one fails: busy, out of reach, no key, a conversation too long for it, a stream that
+    breaks off; after the first words `StreamRestarted` says that those are void. A refusal is final.
     """
 
     def __init__(self, first: Model, *others: Model) -> None:
@@ -51,13 +52,16 @@ class FallbackModel:
                 async with aclosing(model.stream(request)) as events:
                     async for event in events:
                         begun = True
-                        yield event
+                        yield priced(event, model) if isinstance(event, Finished) else event
                 return
             except ModelError as exc:
-                if begun or exc.kind in _FINAL:
+                if exc.kind in _FINAL:
                     raise
                 failures.append(exc)
                 _log.warning("%s%s", exc, "" if model is self.models[-1] else "; the next model is asked")
+                error = exc
+            if begun and model is not self.models[-1]:
+                yield StreamRestarted(error=error)
         raise self._all_failed(failures)
 
     async def aclose(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
+from functools import cache
 from typing import Any, TypeAlias, TypeVar, cast
 
 from toolweave.errors import ErrorKind, StoreError, ToolError
@@ -133,10 +134,12 @@ def result_from_json(data: Json) -> ToolResult:
 
 def turn_to_json(turn: Finished) -> Json:
     """Return a turn of a model as JSON."""
+    detail = {} if turn.stop_detail is None else {"stop_detail": turn.stop_detail}
     return {
         "message": message_to_json(turn.message),
         "usage": usage_to_json(turn.usage),
         "stop_reason": turn.stop_reason,
+        **detail,
     }
 
 
@@ -192,18 +195,24 @@ def _named(value: Any) -> Json:
 def _members(value: Any) -> Json:
     """Return the members of a dataclass that are not as by default; `type` and what is no part of its value apart."""
     return {
-        one.name: plain(member)
-        for one in fields(value)
-        if one.compare and one.name != "type" and (member := getattr(value, one.name)) != _default(one)
+        name: plain(member)
+        for name, (compared, default) in _fields(cast("Any", type(value))).items()
+        if compared and (member := getattr(value, name)) != default()
     }
 
 
-def _default(one: Field[Any]) -> Any:
-    return one.default_factory() if one.default_factory is not MISSING else one.default
+@cache
+def _fields(made: Any) -> Mapping[str, tuple[bool, Callable[[], Any]]]:
+    """Return the fields of a dataclass but `type`: whether each is compared, and what returns its default."""
+    return {one.name: (one.compare, _default(one)) for one in fields(made) if one.name != "type"}
+
+
+def _default(one: Field[Any]) -> Callable[[], Any]:
+    return one.default_factory if one.default_factory is not MISSING else lambda: one.default
 
 
 def _made(made: type[T], data: Json) -> T:
-    known = {one.name for one in fields(cast("Any", made)) if one.name != "type"}
+    known = _fields(made)
     return made(**{name: value for name, value in data.items() if name in known})
 
 
@@ -262,7 +271,12 @@ def _turn(data: Json) -> Finished:
     message = _message(data["message"])
     if not isinstance(message, AssistantMessage):
         raise TypeError("a turn is an assistant's")
-    return Finished(message=message, usage=_made(Usage, data["usage"]), stop_reason=data["stop_reason"])
+    return Finished(
+        message=message,
+        usage=_made(Usage, data["usage"]),
+        stop_reason=data["stop_reason"],
+        stop_detail=data.get("stop_detail"),
+    )
 
 
 def _read(what: str, read: Callable[[Json], T], data: Json) -> T:

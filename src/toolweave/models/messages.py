@@ -45,9 +45,16 @@ class UserMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextPart:
-    """A text of the model."""
+    """A text of the model.
+
+    Attributes:
+        extra: Members that its provider added to it; they go back to that provider only.
+        provider: Whose members `extra` holds.
+    """
 
     text: str
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    provider: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +80,18 @@ class ToolCallPart:
         name: The tool's exposed name, as the agent knows it; models map it to and from the provider's.
         arguments: The arguments object; empty when what came was no JSON object.
         malformed: What came instead of a JSON object, or None.
+        cut: Whether the turn ended before the call was written to its end; such a call is never carried out.
+        extra: Members that its provider added to it (a signature, who calls); they go back to that provider only.
+        provider: Whose members `extra` holds.
     """
 
     id: str
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     malformed: str | None = None
+    cut: bool = False
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    provider: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,11 @@ from toolweave.errors import ModelError, SchemaError
 from toolweave.models.base import ModelEvent, ModelRequest
 from toolweave.models.http import Api, Revealing
 from toolweave.models.messages import AssistantMessage
-from toolweave.models.openai_chat import ChatTurn, chat_form, chat_messages
+from toolweave.models.openai_chat import ChatTurn, chat_form, chat_messages, is_mistral
 from toolweave.models.openai_responses import ResponsesTurn, responses_form, responses_input
+from toolweave.models.prices import Price
 from toolweave.models.retry import Retry, with_retries
+from toolweave.models.unsupported import Unsupported
 from toolweave.schema.dialects import lower
 from toolweave.sse import Event
 from toolweave.tools.arguments import encode
@@ -24,6 +26,7 @@ from toolweave.tools.spec import ToolSpec
 from toolweave.tools.wire_tools import ToolWriter, WireTools
 
 __all__ = ["OPENAI_URL", "OpenAICompatibleModel"]
+
 
 OPENAI_URL = "https://api.openai.com/v1"
 """OpenAI's own API."""
@@ -46,12 +49,13 @@ class OpenAICompatibleModel:
         name: `"openai:MODEL"`, or `"URL#MODEL"` for a server without a provider's name.
         provider: Whose `ProviderTool`s and thoughts are sent: the name given, `"openai"` for OpenAI itself, or the URL.
         max_tools: How many tools a request may have, or None where no bound is known.
+        price: What its tokens cost, for a bound on the cost where no price list knows it; None asks the list.
 
     Raises:
         ValueError: The URL is none of HTTP or holds credentials, or a header cannot be sent.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword-only, each with a default of its own
         self,
         base_url: str = OPENAI_URL,
         *,
@@ -62,7 +66,10 @@ class OpenAICompatibleModel:
         headers: Mapping[str, str | Revealing] | None = None,
         strict_tools: bool = False,
         retry: Retry | None = None,
+        price: Price | None = None,
     ) -> None:
+        self.price = price
+        self._unsupported = Unsupported()
         self._model = model
         self._responses = api == "responses"
         sent: dict[str, str | Revealing] = dict(headers or {})
@@ -72,6 +79,7 @@ class OpenAICompatibleModel:
         self._is_openai = self._api.host == _OPENAI_HOST
         self.provider = provider or ("openai" if self._is_openai else self._api.url)
         self._api.model = self.name
+        self._is_mistral = is_mistral(self.provider, model)
         self._retry = retry or Retry()
         self.max_tools = _OPENAI_MAX_TOOLS if self._is_openai else None
         self._writer = ToolWriter(
@@ -97,6 +105,11 @@ class OpenAICompatibleModel:
         Raises:
             ModelError: The provider refused or could not be reached; retries are over by then.
         """
+        async with aclosing(self._unsupported.stream(request, self._sent)) as events:
+            async for event in events:
+                yield event
+
+    async def _sent(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         wire = self._writer.of(request.tools)
         taken = {call.id for one in request.messages if isinstance(one, AssistantMessage) for call in one.tool_calls}
         try:
@@ -114,6 +127,7 @@ class OpenAICompatibleModel:
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """Return the members of the request's body; the tools are JSON already."""
+        request = self._unsupported.adapted(request)
         wire = self._writer.of(request.tools)
         body: dict[str, Any] = {"model": self._model, "stream": True}
         body |= self._responses_members(request, wire) if self._responses else self._chat_members(request, wire)
@@ -132,9 +146,12 @@ class OpenAICompatibleModel:
 
     def _chat_members(self, request: ModelRequest, wire: WireTools) -> dict[str, Any]:
         body: dict[str, Any] = {
-            "messages": chat_messages(request, wire, self.provider),
-            "stream_options": {"include_usage": True},
+            "messages": chat_messages(
+                request, wire, self.provider, images=self._unsupported.images, short_ids=self._is_mistral
+            )
         }
+        if not self._is_mistral:  # which always tells what a turn took, and refuses what it does not know
+            body["stream_options"] = {"include_usage": True}
         if request.settings.stop:
             body["stop"] = list(request.settings.stop)
         if request.settings.max_tokens is not None:
@@ -216,10 +233,10 @@ class OpenAICompatibleModel:
 
     def _taken(self, turn: _Turn, event: Event) -> Iterator[ModelEvent]:
         chunk = self._api.decode(event.data)
-        if "response" not in chunk and "choices" not in chunk and (chunk.get("error") or event.type == "error"):
+        if chunk.get("error") or (event.type == "error" and not chunk.keys() & {"response", "choices"}):
             raise self._api.refusal(chunk)
         yield from turn.take(chunk)
-        if isinstance(turn, ResponsesTurn) and turn.failure is not None:
+        if turn.failure is not None:
             raise self._api.refusal(turn.failure)
 
     def __repr__(self) -> str:

@@ -6,39 +6,72 @@ index, all with the same one, or without an id; usage in a chunk of its own; a s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from toolweave.models.base import (
     Finished,
     ModelEvent,
     ModelRequest,
     StopReason,
-    TextDelta,
-    ThinkingDelta,
+    StreamedText,
+    StreamedThinking,
+    StreamedToolCall,
     ToolCallDelta,
-    ToolCallStarted,
     Usage,
 )
 from toolweave.models.history import paired
-from toolweave.models.messages import AssistantMessage, AssistantPart, TextPart, ThinkingPart, ToolCallPart, UserMessage
-from toolweave.tools.arguments import fresh_id, json_text, read_arguments, wire_id
-from toolweave.tools.openai_forms import chat_parts, chat_text
+from toolweave.models.messages import (
+    AssistantMessage,
+    AssistantPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolMessage,
+    UserMessage,
+)
+from toolweave.models.refusal import MALFORMED, short
+from toolweave.tools.arguments import alphanumeric_id, fresh_id, json_text, read_arguments, wire_id
+from toolweave.tools.openai_forms import chat_images, chat_parts, chat_text
 from toolweave.tools.wire_tools import WireTool, WireTools
 
-__all__ = ["ChatTurn", "chat_form", "chat_messages", "chat_usage"]
+__all__ = ["ChatTurn", "chat_form", "chat_messages", "chat_usage", "is_mistral"]
 
 _STOPS: Mapping[str, StopReason] = {
     "stop": "end",
     "eos": "end",
+    "eos_token": "end",
+    "end_turn": "end",
+    "stop_sequence": "end",
     "tool_calls": "tool_calls",
+    "tool_call": "tool_calls",
+    "tool_use": "tool_calls",
     "function_call": "tool_calls",
     "length": "max_tokens",
+    "max_tokens": "max_tokens",
+    "model_length": "max_tokens",  # Mistral
     "content_filter": "refusal",
+    "safety": "refusal",
 }
+"""Finish reasons of OpenAI, and what other servers say in their place, in lower case."""
+
+_FAILURES = ("error", "insufficient_system_resource")
+"""Finish reasons of a turn that its server broke off; the second one is DeepSeek's."""
+
 _THOUGHTS = ("reasoning_content", "reasoning")
 _DETAILS = "reasoning_details"
+_CHUNKS = "thinking"
+_ADDED = "extra_content"
+"""Where Gemini keeps the signature of a thought."""
+_CALL_MEMBERS = frozenset({"index", "id", "type", "function"})
+_MISTRAL = re.compile(r"(?:mi|min|magi|dev|code)stral|mixtral|pixtral|voxtral", re.IGNORECASE)
+_MISTRAL_ID = 9
+
+_NOTHING: Mapping[str, Any] = {}
+
+_Id: TypeAlias = Callable[[str], str]
 
 
 def chat_form(tool: WireTool) -> dict[str, Any]:
@@ -49,22 +82,46 @@ def chat_form(tool: WireTool) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def chat_messages(request: ModelRequest, wire: WireTools, provider: str) -> list[dict[str, Any]]:
-    """Return the conversation; `provider` is whose own parts of it go back."""
+def is_mistral(*names: str) -> bool:
+    """Tell whether a provider's or a model's name is Mistral's, whose API and whose templates are stricter."""
+    return any(_MISTRAL.search(name) for name in names)
+
+
+def chat_messages(
+    request: ModelRequest, wire: WireTools, provider: str, *, images: bool = True, short_ids: bool = False
+) -> list[dict[str, Any]]:
+    """Return the conversation.
+
+    Args:
+        request: What is wanted.
+        wire: Its tools.
+        provider: Whose own parts of the conversation go back.
+        images: Whether images of tools' results follow in a user's message, which is where this API takes them.
+        short_ids: Whether ids of calls are 9 letters and digits, which is all that Mistral takes.
+    """
+    name: _Id = (lambda given: alphanumeric_id(given, _MISTRAL_ID)) if short_ids else wire_id
     out: list[dict[str, Any]] = []
     if request.system:
         out.append({"role": "system", "content": request.system})
-    for message in paired(request.messages):
+    messages = paired(request.messages)
+    # thoughts are for the turns of one tool loop: before the last question they only cost tokens (DeepSeek, OpenAI)
+    asked = max((at for at, one in enumerate(messages) if isinstance(one, UserMessage)), default=0)
+    waiting: list[dict[str, Any]] = []
+    for at, message in enumerate(messages):
         if isinstance(message, UserMessage):
-            out.append({"role": "user", "content": _content(message)})
+            out.append({"role": "user", "content": _content(message, waiting)})
+            waiting = []
         elif isinstance(message, AssistantMessage):
-            out.append(_assistant(message, wire, provider))
+            out += [{"role": "user", "content": waiting}] if waiting else []
+            out.append(_assistant(message, wire, provider, name, thoughts=at > asked))
+            waiting = []
         else:
             out += [
-                {"role": "tool", "tool_call_id": wire_id(one.call_id), "content": chat_text(one.result)}
+                {"role": "tool", "tool_call_id": name(one.call_id), "content": chat_text(one.result)}
                 for one in message.outcomes
             ]
-    return out
+            waiting = _images(message) if images else []
+    return [*out, {"role": "user", "content": waiting}] if waiting else out
 
 
 def chat_usage(usage: Any) -> Usage:
@@ -83,19 +140,31 @@ def chat_usage(usage: Any) -> Usage:
     )
 
 
-def _content(message: UserMessage) -> str | list[dict[str, Any]]:
+def _images(message: ToolMessage) -> list[dict[str, Any]]:
+    """Return the images of tools' results as parts of a user's message."""
+    parts: list[dict[str, Any]] = []
+    for one in message.outcomes:
+        if images := chat_images(one.result.content):
+            parts += [{"type": "text", "text": f"From the result of tool {one.name!r}:"}, *images]
+    return parts
+
+
+def _content(message: UserMessage, before: Sequence[dict[str, Any]]) -> str | list[dict[str, Any]]:
     """Return what the user says: one text where all is text, which every server takes."""
-    parts = chat_parts(message.content)
+    parts = [*before, *chat_parts(message.content)]
     if all(part["type"] == "text" for part in parts):
         return "\n".join(part["text"] for part in parts)
     return parts
 
 
-def _assistant(message: AssistantMessage, wire: WireTools, provider: str) -> dict[str, Any]:
+def _assistant(
+    message: AssistantMessage, wire: WireTools, provider: str, name: _Id, *, thoughts: bool
+) -> dict[str, Any]:
     out: dict[str, Any] = {"role": "assistant", "content": message.text or None}
     calls = [
         {
-            "id": wire_id(call.id),
+            **(call.extra if call.provider == provider else {}),
+            "id": name(call.id),
             "type": "function",
             "function": {"name": wire.names.wire(call.name), "arguments": json_text(call.arguments)},
         }
@@ -107,7 +176,11 @@ def _assistant(message: AssistantMessage, wire: WireTools, provider: str) -> dic
         out["content"] = ""
     for part in message.parts:
         if isinstance(part, ThinkingPart) and part.raw is not None and part.provider == provider:
-            out.update({name: value for name, value in part.raw.items() if name in (*_THOUGHTS, _DETAILS)})
+            kept = (*(_THOUGHTS if thoughts else ()), _DETAILS, _ADDED)
+            out.update({key: value for key, value in part.raw.items() if key in kept})
+            if thoughts and _CHUNKS in part.raw:
+                said = [{"type": "text", "text": message.text}] if message.text else []
+                out["content"] = [*part.raw[_CHUNKS], *said]
     return out
 
 
@@ -118,6 +191,7 @@ class _Call:
     index: int | None
     name: str = ""
     pieces: list[str] = field(default_factory=list[str])
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])
     told: bool = False
 
     def goes_on(self, given: str | None, index: int | None, name: str, text: str) -> bool:
@@ -140,10 +214,12 @@ class ChatTurn:
 
     Attributes:
         complete: The turn has said why it ended.
+        failure: Why its server broke it off, as an error's body, or None.
     """
 
     def __init__(self, wire: WireTools, provider: str, *, taken: Collection[str] = ()) -> None:
         self.complete = False
+        self.failure: Any = None
         self._wire = wire
         self._provider = provider
         self._ids = set(taken)
@@ -151,6 +227,8 @@ class ChatTurn:
         self._thoughts: list[str] = []
         self._thoughts_member = ""
         self._details: list[Any] = []
+        self._chunks: list[Any] = []
+        self._added: Any = None
         self._calls: list[_Call] = []
         self._refused = False
         self._stop = ""
@@ -162,64 +240,108 @@ class ChatTurn:
         return not (self._text or self._calls or self._thoughts)
 
     def take(self, chunk: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        """Yield the events of one chunk, or of a whole completion."""
-        if chunk.get("usage"):
-            self._usage = chat_usage(chunk["usage"])
-        choices = chunk.get("choices")
-        choice = next(iter(cast("list[Any]", choices)), None) if isinstance(choices, list) else None
-        if not isinstance(choice, dict):
-            return
-        members = cast("dict[str, Any]", choice)
-        delta = members.get("delta") or members.get("message")
-        if isinstance(delta, dict):
-            yield from self._take_delta(cast("dict[str, Any]", delta))
-        if members.get("finish_reason"):
-            self._stop, self.complete = str(members["finish_reason"]), True
-        if members.get("usage"):
-            self._usage = chat_usage(members["usage"])
+        """Yield the events of one chunk, or of a whole completion; of several choices the first counts."""
+        choice = _first_choice(chunk.get("choices"))
+        for usage in (_members(chunk.get("x_groq")).get("usage"), chunk.get("usage"), choice.get("usage")):
+            if usage:
+                self._usage = chat_usage(usage)
+        yield from self._take_delta(_members(choice.get("delta") or choice.get("message")))
+        if choice.get("finish_reason"):
+            self._stop, self.complete = str(choice["finish_reason"]), True
+        if choice.get("error"):
+            self.failure = {"error": choice["error"]}
+        elif self._stop.lower() in _FAILURES:
+            self.failure = {"error": {"type": "server_error", "message": f"the turn was broken off: {self._stop}"}}
 
     def finish(self) -> Iterator[ModelEvent]:
         """Yield what is left of the turn, `Finished` last."""
         for call in self._calls:  # a call whose name never came is the agent's to answer
             yield from self._tell(call)
-        calls = tuple(self._part(call) for call in self._calls)
+        reason = self._reason()
         parts: list[AssistantPart] = []
-        thoughts = "".join(self._thoughts)
-        if thoughts or self._details:
-            raw = {_DETAILS: self._details} if self._details else {self._thoughts_member: thoughts}
-            parts.append(ThinkingPart(text=thoughts, raw=raw, provider=self._provider))
+        if (thought := self._thought()) is not None:
+            parts.append(thought)
         if self._text:
             parts.append(TextPart(text="".join(self._text)))
+        parts += [self._part(call, cut=self._is_cut(call, reason)) for call in self._calls]
         yield Finished(
-            message=AssistantMessage(parts=(*parts, *calls)), usage=self._usage, stop_reason=self._reason(bool(calls))
+            message=AssistantMessage(parts=tuple(parts)),
+            usage=self._usage,
+            stop_reason=reason,
+            stop_detail=short(self._stop) if reason in ("other", "malformed_call") else None,
         )
 
-    def _reason(self, calls: bool) -> StopReason:
+    def _reason(self) -> StopReason:
         if self._refused:
             return "refusal"
-        reason = _STOPS.get(self._stop, "other" if self._stop else "end")
-        if calls and reason in ("end", "other"):
+        if MALFORMED.search(self._stop):
+            return "malformed_call"
+        reason = _STOPS.get(self._stop.lower(), "other" if self._stop else "end")
+        if self._calls and reason == "end":
             return "tool_calls"  # local servers say "stop" of a turn that calls tools
-        return "end" if reason == "tool_calls" and not calls else reason
+        return "end" if reason == "tool_calls" and not self._calls else reason
+
+    def _is_cut(self, call: _Call, reason: StopReason) -> bool:
+        """Tell whether a call may not be whole, which this API says of none: it can only be the last one.
+
+        At the bound on tokens not even whole JSON proves it: some servers close the brackets of what was cut.
+        """
+        if call is not self._calls[-1]:
+            return False
+        return reason == "max_tokens" or (reason in ("other", "malformed_call") and not call.is_whole())
+
+    def _thought(self) -> ThinkingPart | None:
+        raw: dict[str, Any] = {}
+        thoughts = "".join(self._thoughts)
+        if self._details:
+            raw[_DETAILS] = self._details
+        elif self._chunks:
+            raw[_CHUNKS] = self._chunks
+        elif thoughts:
+            raw[self._thoughts_member] = thoughts
+        if self._added is not None:
+            raw[_ADDED] = self._added
+        return ThinkingPart(text=thoughts, raw=raw, provider=self._provider) if raw else None
 
     def _take_delta(self, delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
         thought = next((name for name in _THOUGHTS if isinstance(delta.get(name), str) and delta[name]), None)
         if thought is not None:
             self._thoughts_member = thought
             self._thoughts.append(delta[thought])
-            yield ThinkingDelta(text=delta[thought])
+            yield StreamedThinking(text=delta[thought])
         if isinstance(details := delta.get(_DETAILS), list):
             self._details += cast("list[Any]", details)
-        refusal = delta.get("refusal")
-        self._refused = self._refused or bool(refusal)
-        for text in (delta.get("content"), refusal):
-            if isinstance(text, str) and text:
-                self._text.append(text)
-                yield TextDelta(text=text)
-        if isinstance(calls := delta.get("tool_calls"), list):
-            for piece in cast("list[Any]", calls):
-                if isinstance(piece, dict):
-                    yield from self._take_call(cast("dict[str, Any]", piece))
+        if delta.get(_ADDED):
+            self._added = delta[_ADDED]
+        refused = delta.get("refusal")
+        self._refused = self._refused or bool(refused)
+        for said in (delta.get("content"), refused):
+            yield from self._take_content(said)
+        for piece in _list(delta.get("tool_calls")):
+            yield from self._take_call(_members(piece))
+        if isinstance(legacy := delta.get("function_call"), dict):  # what calls were before there could be several
+            yield from self._take_call({"index": 0, "function": legacy})
+
+    def _take_content(self, content: Any) -> Iterator[ModelEvent]:
+        """Take a piece of text, or the parts that Mistral sends in its place."""
+        if isinstance(content, str) and content:
+            self._text.append(content)
+            yield StreamedText(text=content)
+        for part in map(_members, _list(content)):
+            if part.get("type") == "text":
+                yield from self._take_content(str(part.get("text") or ""))
+            elif part.get("type") == "thinking":
+                text = "".join(str(_members(one).get("text") or "") for one in _list(part.get("thinking")))
+                self._thoughts.append(text)
+                self._take_chunk(part, text)
+                yield StreamedThinking(text=text)
+
+    def _take_chunk(self, part: Mapping[str, Any], text: str) -> None:
+        """Keep a thought as it has to go back: what comes in pieces is one."""
+        if self._chunks:
+            self._chunks[-1]["thinking"][0]["text"] += text
+        else:
+            self._chunks.append({**part, "thinking": [{"type": "text", "text": text}]})
 
     def _take_call(self, piece: Mapping[str, Any]) -> Iterator[ModelEvent]:
         function = piece.get("function")
@@ -227,6 +349,7 @@ class ChatTurn:
         name, arguments = said.get("name"), said.get("arguments")
         text = arguments if isinstance(arguments, str) else "" if arguments is None else json_text(arguments)
         call = self._call(piece, name if isinstance(name, str) else "", text)
+        call.extra |= {key: value for key, value in piece.items() if key not in _CALL_MEMBERS}
         if not call.name and isinstance(name, str):
             call.name = name
         if call.name:
@@ -265,14 +388,35 @@ class ChatTurn:
         if call.told:
             return
         call.told = True
-        yield ToolCallStarted(id=call.id, name=self._wire.call_name(call.name))
+        yield StreamedToolCall(id=call.id, name=self._wire.call_name(call.name))
         if call.pieces:
             yield ToolCallDelta(id=call.id, arguments="".join(call.pieces))
 
-    def _part(self, call: _Call) -> ToolCallPart:
+    def _part(self, call: _Call, *, cut: bool) -> ToolCallPart:
         arguments, malformed = read_arguments("".join(call.pieces))
         name = self._wire.call_name(call.name)
-        return ToolCallPart(id=call.id, name=name, arguments=self._wire.arguments(name, arguments), malformed=malformed)
+        return ToolCallPart(
+            id=call.id,
+            name=name,
+            arguments=self._wire.arguments(name, arguments),
+            malformed=malformed,
+            cut=cut,
+            extra=call.extra,
+            provider=self._provider if call.extra else None,
+        )
+
+
+def _first_choice(choices: Any) -> Mapping[str, Any]:
+    """Return the choice of index 0, which some servers leave out; a request asks for no second one."""
+    return next((one for one in map(_members, _list(choices)) if one.get("index") in (0, None)), _NOTHING)
+
+
+def _members(value: Any) -> Mapping[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else _NOTHING
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _count(value: Any) -> int:

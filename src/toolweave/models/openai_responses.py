@@ -13,10 +13,10 @@ from toolweave.models.base import (
     ModelEvent,
     ModelRequest,
     StopReason,
-    TextDelta,
-    ThinkingDelta,
+    StreamedText,
+    StreamedThinking,
+    StreamedToolCall,
     ToolCallDelta,
-    ToolCallStarted,
     Usage,
 )
 from toolweave.models.history import paired
@@ -29,6 +29,7 @@ from toolweave.models.messages import (
     ToolCallPart,
     UserMessage,
 )
+from toolweave.models.refusal import short
 from toolweave.tools.arguments import fresh_id, json_text, read_arguments, wire_id
 from toolweave.tools.openai_forms import responses_content, responses_parts
 from toolweave.tools.wire_tools import WireTool, WireTools
@@ -38,6 +39,13 @@ __all__ = ["ResponsesTurn", "responses_form", "responses_input", "responses_usag
 _THOUGHTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 _TEXTS = ("response.output_text.delta", "response.refusal.delta")
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
+_INCOMPLETE: Mapping[str, StopReason] = {
+    "content_filter": "refusal",
+    "max_output_tokens": "max_tokens",
+    "max_tokens": "max_tokens",
+}
+_CALL_MEMBERS = frozenset({"type", "id", "call_id", "name", "arguments", "status"})
+_TEXT_MEMBERS = frozenset({"type", "id", "role", "content", "status"})
 
 
 def responses_form(tool: WireTool) -> dict[str, Any]:
@@ -95,10 +103,11 @@ def _assistant(message: AssistantMessage, wire: WireTools, provider: str) -> lis
         match part:
             case TextPart():
                 if part.text:
-                    out.append({"type": "message", "role": "assistant", "content": part.text})
+                    out.append({**_added(part, provider), "type": "message", "role": "assistant", "content": part.text})
             case ToolCallPart():
                 out.append(
                     {
+                        **_added(part, provider),
                         "type": "function_call",
                         "call_id": wire_id(part.id),
                         "name": wire.names.wire(part.name),
@@ -145,9 +154,9 @@ class ResponsesTurn:
         index = _count(event.get("output_index"))
         delta = event.get("delta")
         if kind in _TEXTS and isinstance(delta, str) and delta:
-            yield TextDelta(text=delta)
+            yield StreamedText(text=delta)
         elif kind in _THOUGHTS and isinstance(delta, str) and delta:
-            yield ThinkingDelta(text=delta)
+            yield StreamedThinking(text=delta)
         elif kind == "response.output_item.added":
             yield from self._begin(index, _members(event.get("item")))
         elif kind == "response.function_call_arguments.delta":
@@ -173,7 +182,7 @@ class ResponsesTurn:
                 parts.append(self._call(index, item))
             elif item.get("type") == "message":
                 refused = refused or any(_members(one).get("type") == "refusal" for one in _list(item.get("content")))
-                parts.append(TextPart(text="".join(_texts(item.get("content")))))
+                parts.append(self._message(item))
             elif item.get("type") == "reasoning":
                 text = "\n\n".join(_texts(item.get("summary"))) or "".join(_texts(item.get("content")))
                 parts.append(ThinkingPart(text=text, raw=item, provider=self._provider))
@@ -182,7 +191,8 @@ class ResponsesTurn:
         yield Finished(
             message=AssistantMessage(parts=tuple(parts)),
             usage=responses_usage(self._response.get("usage")),
-            stop_reason=self._reason(parts, refused),
+            stop_reason=(reason := self._reason(parts, refused)),
+            stop_detail=short(self._why) if reason == "other" else None,
         )
 
     def _end(self, response: Mapping[str, Any]) -> None:
@@ -194,12 +204,31 @@ class ResponsesTurn:
             self._items = {index: _members(item) for index, item in enumerate(output)}
 
     def _reason(self, parts: list[AssistantPart], refused: bool) -> StopReason:
-        if self._response.get("status") == "incomplete":
-            why = _members(self._response.get("incomplete_details")).get("reason")
-            return "refusal" if why == "content_filter" else "max_tokens" if why == "max_output_tokens" else "other"
+        if self._is_incomplete:
+            return _INCOMPLETE.get(self._why, "other")
         if refused:
             return "refusal"
         return "tool_calls" if any(isinstance(part, ToolCallPart) for part in parts) else "end"
+
+    @property
+    def _is_incomplete(self) -> bool:
+        return self._response.get("status") == "incomplete"
+
+    @property
+    def _why(self) -> str:
+        return str(_members(self._response.get("incomplete_details")).get("reason") or "incomplete")
+
+    def _message(self, item: Mapping[str, Any]) -> TextPart:
+        added = {name: value for name, value in item.items() if name not in _TEXT_MEMBERS and value is not None}
+        text = "".join(_texts(item.get("content")))
+        return TextPart(text=text, extra=added, provider=self._provider if added else None)
+
+    def _is_cut(self, index: int, item: Mapping[str, Any]) -> bool:
+        """Tell whether a call may not be whole; a server that does not say so of each can only have cut the last."""
+        status = item.get("status")
+        if status == "incomplete":
+            return True
+        return self._is_incomplete and status != "completed" and index == max(self._items)
 
     def _begin(self, index: int, item: Mapping[str, Any]) -> Iterator[ModelEvent]:
         if item.get("type") != "function_call" or index in self._calls:
@@ -209,15 +238,26 @@ class ResponsesTurn:
             given = fresh_id()
         self._ids.add(given)
         self._calls[index] = given
-        yield ToolCallStarted(id=given, name=self._wire.call_name(str(item.get("name") or "")))
+        yield StreamedToolCall(id=given, name=self._wire.call_name(str(item.get("name") or "")))
 
     def _call(self, index: int, item: Mapping[str, Any]) -> ToolCallPart:
         given = item.get("arguments") or "".join(self._pieces.get(index, []))
         arguments, malformed = read_arguments(given if isinstance(given, str) else json_text(given))
         name = self._wire.call_name(str(item.get("name") or ""))
+        added = {key: value for key, value in item.items() if key not in _CALL_MEMBERS and value is not None}
         return ToolCallPart(
-            id=self._calls[index], name=name, arguments=self._wire.arguments(name, arguments), malformed=malformed
+            id=self._calls[index],
+            name=name,
+            arguments=self._wire.arguments(name, arguments),
+            malformed=malformed,
+            cut=self._is_cut(index, item),
+            extra=added,
+            provider=self._provider if added else None,
         )
+
+
+def _added(part: TextPart | ToolCallPart, provider: str) -> Mapping[str, Any]:
+    return part.extra if part.provider == provider else {}
 
 
 def _members(value: Any) -> Mapping[str, Any]:

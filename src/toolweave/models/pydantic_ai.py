@@ -18,14 +18,16 @@ from toolweave.models.base import (
     ModelEvent,
     ModelRequest,
     StopReason,
-    TextDelta,
-    ThinkingDelta,
+    StreamedText,
+    StreamedThinking,
+    StreamedToolCall,
     ToolCallDelta,
-    ToolCallStarted,
     Usage,
 )
+from toolweave.models.messages import ToolCallPart
+from toolweave.models.prices import Price
 from toolweave.models.pydantic_ai_messages import PROVIDER, our_message, wire_history
-from toolweave.models.refusal import refusal, short, without_secrets
+from toolweave.models.refusal import MALFORMED, refusal, short, without_secrets
 from toolweave.tools.arguments import json_text
 from toolweave.tools.wire_tools import ToolWriter, WireTool, WireTools
 
@@ -65,13 +67,18 @@ class PydanticAIModel:
     the names and schemas that every provider takes; Pydantic AI adapts the schemas further to its provider. A
     `ProviderTool` of the provider `"pydantic_ai"` is one of its native tools: `{"kind": "web_search"}`.
 
+    Args:
+        model: The model.
+        price: What its tokens cost, for a bound on the cost where no price list knows it.
+
     Raises:
         ConfigError: Pydantic AI is not installed.
     """
 
-    def __init__(self, model: str | wire_models.Model) -> None:
+    def __init__(self, model: str | wire_models.Model, *, price: Price | None = None) -> None:
         if find_spec("pydantic_ai") is None:
             raise ConfigError("PydanticAIModel needs Pydantic AI: install `toolweave[llm]`", field="model")
+        self.price = price
         self._model = model
         self._writer = ToolWriter("openai", _members)
 
@@ -201,18 +208,18 @@ def _told(event: object, tools: WireTools, calls: dict[int, str]) -> Iterator[Mo
 
     match event:
         case wire.PartStartEvent(part=wire.TextPart(content=text)) if text:
-            yield TextDelta(text=text)
+            yield StreamedText(text=text)
         case wire.PartStartEvent(part=wire.ThinkingPart(content=text)) if text:
-            yield ThinkingDelta(text=text)
+            yield StreamedThinking(text=text)
         case wire.PartStartEvent(index=index, part=wire.ToolCallPart() as call):
             calls[index] = call.tool_call_id
-            yield ToolCallStarted(id=call.tool_call_id, name=tools.call_name(call.tool_name))
+            yield StreamedToolCall(id=call.tool_call_id, name=tools.call_name(call.tool_name))
             if call.args:
                 yield ToolCallDelta(id=call.tool_call_id, arguments=_text(call.args))
         case wire.PartDeltaEvent(delta=wire.TextPartDelta(content_delta=text)) if text:
-            yield TextDelta(text=text)
+            yield StreamedText(text=text)
         case wire.PartDeltaEvent(delta=wire.ThinkingPartDelta(content_delta=str() as text)) if text:
-            yield ThinkingDelta(text=text)
+            yield StreamedThinking(text=text)
         case wire.PartDeltaEvent(index=index, delta=wire.ToolCallPartDelta(args_delta=args)) if args and index in calls:
             yield ToolCallDelta(id=calls[index], arguments=_text(args))
         case _:
@@ -230,11 +237,21 @@ def _finished(response: wire.ModelResponse, tools: WireTools) -> Finished:
         input_tokens=used.input_tokens,
         output_tokens=used.output_tokens,
         cached_tokens=used.cache_read_tokens,
+        cache_written_tokens=used.cache_write_tokens,
         cost=float(used.cost) if used.cost is not None else None,
     )
     if response.state == "suspended":
         return Finished(message=message, usage=usage, stop_reason="pause")
+    own = str((response.provider_details or {}).get("finish_reason") or response.finish_reason or "")
     reason = _STOPS.get(response.finish_reason, "other" if response.finish_reason else "end")
-    if message.tool_calls and reason in ("end", "other"):
+    if reason == "other" and MALFORMED.search(own):
+        reason = "malformed_call"
+    if message.tool_calls and reason == "end":
         reason = "tool_calls"
-    return Finished(message=message, usage=usage, stop_reason=reason)
+    last = message.parts[-1] if message.parts else None
+    if reason in ("max_tokens", "other", "malformed_call") and isinstance(
+        last, ToolCallPart
+    ):  # which of its calls is whole it does not say: all but the last
+        message = replace(message, parts=(*message.parts[:-1], replace(last, cut=True)))
+    detail = short(own) if reason in ("other", "malformed_call") else None
+    return Finished(message=message, usage=usage, stop_reason=reason, stop_detail=detail)

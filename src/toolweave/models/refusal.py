@@ -12,9 +12,13 @@ from typing import Any, cast
 
 from toolweave.errors import ModelError
 
-__all__ = ["refusal", "short", "without_secrets"]
+__all__ = ["MALFORMED", "refusal", "short", "without_secrets"]
+
+MALFORMED = re.compile(r"malformed_function_call|unexpected_tool_call", re.IGNORECASE)
+"""What Gemini gives as the reason of a turn whose call it could not read, with more words around it."""
 
 _LONGEST = 600
+_READ = 4_000  # characters that are searched for what looks like a key, which takes time by their square
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 _MEMBERS = ("error", "message", "detail", "errors", "msg")
 
@@ -35,6 +39,7 @@ _BY_WORDS = (
             re.IGNORECASE,
         ),
     ),
+    ("invalid_request", re.compile(r"image input is not supported|missing data required for image", re.IGNORECASE)),
     ("rate_limited", re.compile(r"(?i:rate_limit|rate limit|too many requests)|RESOURCE_EXHAUSTED")),
     ("overloaded", re.compile(r"(?i:overloaded)|server_error|api_error|UNAVAILABLE")),
     ("refused", re.compile(r"content_filter|content_policy")),
@@ -55,6 +60,7 @@ _SECRETS = re.compile(
     r"|\b(?:sk|gsk|xai|pplx|hf)[-_][\w-]{12,}|\bAIza[\w-]{12,}",
     re.IGNORECASE,
 )
+_DELAY = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
 _HINTS = {
     "auth": "check the API key and the account",
     "too_long": "the conversation does not fit the model; shorten it or offer fewer tools",
@@ -77,6 +83,8 @@ def refusal(
     if status is None:
         status = _code(body)
     kind = _kind(status, words)
+    if retry_after is None:
+        retry_after = _delay(body)
     text = short(redact(_message(body))) or "no reason was given"
     where = f"HTTP {status}: " if status is not None else ""
     hint = f" ({_HINTS[kind]})" if kind in _HINTS else ""
@@ -84,8 +92,8 @@ def refusal(
 
 
 def without_secrets(text: str) -> str:
-    """Return a text without what looks like a key, for errors of a library whose keys we do not know."""
-    return _SECRETS.sub(lambda found: f"{found['before'] or ''}***", text)
+    """Return a text's beginning without what looks like a key, for errors of a library whose keys we do not know."""
+    return _SECRETS.sub(lambda found: f"{found['before'] or ''}***", text[:_READ])
 
 
 def short(text: str) -> str:
@@ -127,6 +135,25 @@ def _words(body: Any) -> str:
         words += [value for name in ("type", "code", "status") if isinstance(value := members.get(name), str)]
         body = members.get("error")
     return " ".join(words)
+
+
+def _delay(body: Any) -> float | None:
+    """Return the seconds that Google asks to wait, which stand in the body (google.rpc.RetryInfo)."""
+    for _ in range(3):
+        if isinstance(body, list):
+            body = next(iter(cast("list[Any]", body)), None)
+        if not isinstance(body, dict):
+            return None
+        members = cast("dict[str, Any]", body)
+        details = members.get("details")
+        for one in cast("list[Any]", details) if isinstance(details, list) else ():
+            found = (
+                _DELAY.fullmatch(str(cast("dict[str, Any]", one).get("retryDelay"))) if isinstance(one, dict) else None
+            )
+            if found is not None:
+                return float(found.group(1))
+        body = members.get("error")
+    return None
 
 
 def _code(body: Any) -> int | None:

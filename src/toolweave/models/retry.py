@@ -1,6 +1,6 @@
 """When a request to a model is worth sending again, and how long to wait before. Knows no provider and no HTTP library.
 
-A turn is sent again only while nothing of it has reached the caller: half a text said twice helps nobody.
+A turn that breaks off after its first words is asked for again too; `StreamRestarted` says that those are void.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 from toolweave.errors import ModelError
-from toolweave.models.base import ModelEvent
+from toolweave.models.base import ModelEvent, StreamRestarted
 
 __all__ = ["NO_RETRY", "Retry", "retry_after", "with_retries"]
 
@@ -33,15 +33,17 @@ class Retry:
     Attributes:
         attempts: How often the request is sent at most, the first time included.
         first: Seconds before the first repetition; each further one waits twice as long.
-        longest: Seconds that one wait takes at most; a provider that asks for more is taken at its word and given up.
+        longest: Seconds that one wait takes at most, unless the provider asks for more.
+        longest_asked: Seconds that a provider may ask to wait (`Retry-After`); one that asks for more is given up.
     """
 
     attempts: int = 4
     first: float = 0.5
     longest: float = 30.0
+    longest_asked: float = 120.0
 
     def __post_init__(self) -> None:
-        if self.attempts < 1 or self.first < 0 or self.longest < 0:
+        if self.attempts < 1 or min(self.first, self.longest, self.longest_asked) < 0:
             raise ValueError(f"attempts must be at least 1 and no wait below 0, not {self!r}")
 
     def wait(self, failed: int, asked: float | None = None, *, chance: Callable[[], float] = random.random) -> float:
@@ -53,7 +55,7 @@ class Retry:
         if failed >= self.attempts:
             return math.inf
         if asked is not None:
-            return asked if asked <= self.longest else math.inf
+            return asked if asked <= self.longest_asked else math.inf
         return min(self.first * 2 ** min(failed - 1, 60), self.longest) * (1 - chance() / 4)
 
 
@@ -85,7 +87,7 @@ def retry_after(headers: Mapping[str, str], *, now: Callable[[], float] = time.t
 async def with_retries(
     attempt: Callable[[], AsyncGenerator[ModelEvent, None]], retry: Retry
 ) -> AsyncGenerator[ModelEvent, None]:
-    """Yield the events of an attempt; a failed one is made again while nothing of it was yielded.
+    """Yield the events of an attempt; a failed one is made again, after `StreamRestarted` where it had begun.
 
     Raises:
         ModelError: The last attempt's.
@@ -103,10 +105,13 @@ async def with_retries(
             return
         except ModelError as exc:
             failed += 1
-            seconds = math.inf if begun or exc.kind not in _WORTH_IT else retry.wait(failed, exc.retry_after)
+            seconds = retry.wait(failed, exc.retry_after) if exc.kind in _WORTH_IT else math.inf
             if seconds == math.inf:
                 raise
             _log.info("%s; sending it again in %.1f s (%d of %d)", exc, seconds, failed + 1, retry.attempts)
+            error = exc
+        if begun:
+            yield StreamRestarted(error=error)
         await anyio.sleep(seconds)
 
 

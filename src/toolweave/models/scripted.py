@@ -13,12 +13,13 @@ from toolweave.models.base import (
     Finished,
     ModelEvent,
     ModelRequest,
-    TextDelta,
-    ThinkingDelta,
+    StreamedText,
+    StreamedThinking,
+    StreamedToolCall,
     ToolCallDelta,
-    ToolCallStarted,
 )
 from toolweave.models.messages import AssistantMessage, AssistantPart, TextPart, ThinkingPart, ToolCallPart
+from toolweave.models.prices import FREE, Price
 
 __all__ = ["ScriptedModel", "ScriptedTurn", "tool_call"]
 
@@ -45,7 +46,10 @@ class ScriptedModel:
 
     Attributes:
         requests: What it was asked, in order.
+        price: What its turns cost, where they say nothing of it.
     """
+
+    price: Price | None = FREE
 
     def __init__(
         self, turns: Iterable[ScriptedTurn] | Callable[[ModelRequest], Any], *, name: str = "scripted"
@@ -96,11 +100,11 @@ def _events(part: AssistantPart) -> Iterable[ModelEvent]:
     match part:
         case TextPart():
             for number, word in enumerate(part.text.split(" ")):
-                yield TextDelta(text=f" {word}" if number else word)
+                yield StreamedText(text=f" {word}" if number else word)
         case ThinkingPart():
-            yield ThinkingDelta(text=part.text)
+            yield StreamedThinking(text=part.text)
         case ToolCallPart():
-            yield ToolCallStarted(id=part.id, name=part.name)
+            yield StreamedToolCall(id=part.id, name=part.name)
             arguments = part.malformed if part.malformed is not None else json.dumps(dict(part.arguments))
             yield ToolCallDelta(id=part.id, arguments=arguments)
         case _:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from toolweave.errors import ConfigError
+from toolweave.models.prices import FREE, Price
 
 if TYPE_CHECKING:
     from toolweave.models.base import Model
@@ -29,11 +30,13 @@ class _Server:
         url: Where it is, when the environment does not say.
         url_variable: What in the environment says where it is.
         key_variable: What in the environment holds the API key; None where none is wanted.
+        free: Whether its tokens cost nothing: it is a machine of one's own.
     """
 
     url: str
     url_variable: str | None = None
     key_variable: str | None = None
+    free: bool = False
     api: Literal["chat", "responses"] = "chat"
 
 
@@ -51,10 +54,10 @@ _SERVERS: Mapping[str, _Server] = {
     "groq": _Server(url="https://api.groq.com/openai/v1", key_variable="GROQ_API_KEY"),
     "mistral": _Server(url="https://api.mistral.ai/v1", key_variable="MISTRAL_API_KEY"),
     "deepseek": _Server(url="https://api.deepseek.com/v1", key_variable="DEEPSEEK_API_KEY"),
-    "ollama": _Server(url="http://localhost:11434/v1", url_variable="OLLAMA_HOST"),
-    "lmstudio": _Server(url="http://localhost:1234/v1"),
-    "llamacpp": _Server(url="http://localhost:8080/v1"),
-    "vllm": _Server(url="http://localhost:8000/v1"),
+    "ollama": _Server(url="http://localhost:11434/v1", url_variable="OLLAMA_HOST", free=True),
+    "lmstudio": _Server(url="http://localhost:1234/v1", free=True),
+    "llamacpp": _Server(url="http://localhost:8080/v1", free=True),
+    "vllm": _Server(url="http://localhost:8000/v1", free=True),
 }
 
 _ONE_LETTER = 0.85
@@ -130,7 +133,9 @@ def _of_provider(provider: str, model: str) -> Model:
     if provider == "ollama" and url:
         url = _ollama_url(url)
     api = server.api if url is None else "chat"  # what every server of the kind speaks
-    return _openai(url or server.url, model, key=key, api=api, provider=provider.removesuffix("-chat"))
+    price = FREE if server.free else None
+    name = provider.removesuffix("-chat")
+    return _openai(url or server.url, model, key=key, api=api, provider=name, price=price)
 
 
 def _elsewhere(provider: str, model: str) -> Model:
@@ -154,11 +159,12 @@ def _openai(
     key: str | None = None,
     api: Literal["chat", "responses"] = "chat",
     provider: str | None = None,
+    price: Price | None = None,
 ) -> Model:
     from toolweave.models.openai import OpenAICompatibleModel
 
     try:
-        return OpenAICompatibleModel(url, model=model, api_key=key, api=api, provider=provider)
+        return OpenAICompatibleModel(url, model=model, api_key=key, api=api, provider=provider, price=price)
     except ValueError as exc:
         raise ConfigError(str(exc), field="model") from exc
 

@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 EMPTY = inspect.Parameter.empty
+_PYTHONS_OWN = frozenset(inspect.getdoc(slot) for slot in (type.__call__, object.__init__, object))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +83,17 @@ def implementation(function: Callable[..., Any]) -> Any:  # whatever carries the
 
 def documentation(function: Callable[..., Any]) -> str | None:
     """Return the docstring of a function, or of what a partial or an object with `__call__` stands for."""
-    if inspect.isroutine(function):
-        return inspect.getdoc(function)
     target = implementation(function)
-    if isinstance(function, functools.partial):
-        return inspect.getdoc(target)
+    if isinstance(function, functools.partial) or inspect.isroutine(function):  # from Python 3.14 on a partial is both
+        return _own_text(target)
     own, other = (function, target) if isinstance(function, type) else (target, type(function))
-    return inspect.getdoc(own) or inspect.getdoc(other)
+    return _own_text(own) or _own_text(other)
+
+
+def _own_text(documented: object) -> str | None:
+    """Return a docstring that somebody wrote about this object, or None: Python's own say nothing about it."""
+    text = inspect.getdoc(documented)
+    return None if text in _PYTHONS_OWN else text
 
 
 def annotation_text(annotation: Any) -> str | None:

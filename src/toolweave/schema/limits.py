@@ -1,11 +1,13 @@
 """Bounds on schemas and instances that strangers send, checked before anything recursive sees them.
 
-Counts values; knows nothing of what the keywords mean beyond which of them apply in place.
+Counts values, and how often a validator would look at one; knows nothing of what the keywords mean beyond which
+of them apply to the value itself and which to the values inside of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from toolweave.errors import SchemaError
@@ -15,9 +17,15 @@ __all__ = [
     "MAX_INSTANCE_DEPTH",
     "MAX_SCHEMA_DEPTH",
     "MAX_SCHEMA_NODES",
+    "MAX_STEPS",
+    "MAX_STEPS_EXPLAINED",
+    "STEPS_OF_A_PATTERN",
     "check_schema",
+    "has_alternatives",
+    "is_explainable",
     "local_target",
     "measure",
+    "steps_by_value",
 ]
 
 MAX_SCHEMA_DEPTH = 128
@@ -32,12 +40,32 @@ MAX_COMBINATIONS = 100_000
 MAX_INSTANCE_DEPTH = 512
 """Levels of nesting in a validated value; a validator's own recursion must end before the stack does."""
 
+MAX_STEPS = 20_000_000
+"""Steps of one validation, a step being one value looked at with one subschema: a second or two, in one piece."""
+
+MAX_STEPS_EXPLAINED = 50_000
+"""The same for finding out what is wrong with a value, which costs a hundred times as much."""
+
+STEPS_OF_A_PATTERN = 1_000
+"""What a pattern counts that a validator can only try out, going back and forth (look-around, back-references)."""
+
+_MAX_PAIRS = 20_000
+_BACKTRACKING = re.compile(r"\(\?[=!<>(]|\\[1-9kKgG]|[*+?}]\+")
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_NAMES = {"$anchor": "#", "$dynamicAnchor": "#", "$id": ""}
+
 _IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
 _IN_PLACE = ("not", "if", "then", "else")
+_EACH_MEMBER = ("additionalProperties", "unevaluatedProperties", "propertyNames")
+_EACH_ITEM = ("items", "additionalItems", "unevaluatedItems", "contains")
+_EACH_ITEM_IN_ORDER = ("prefixItems", "items")
 
 
-def check_schema(schema: Any) -> None:  # any JSON value, and whatever else a caller hands over
+def check_schema(schema: Any) -> int:  # any JSON value, and whatever else a caller hands over
     """Refuse a schema that is too deep, too large, cyclic in memory, or explosive.
+
+    Returns:
+        The steps of looking at one value with every one of its subschemas.
 
     Raises:
         SchemaError: Naming the bound that is passed.
@@ -57,6 +85,7 @@ def check_schema(schema: Any) -> None:  # any JSON value, and whatever else a ca
         raise SchemaError(f"the schema is nested deeper than {MAX_SCHEMA_DEPTH} levels")
     if isinstance(schema, dict) and any("$ref" in node or "allOf" in node or "anyOf" in node for node in schemas):
         _check_combinations(cast("dict[str, Any]", schema), schemas)
+    return sum(map(_own_steps, schemas))
 
 
 def measure(instance: Any) -> int:  # any JSON value
@@ -71,6 +100,182 @@ def measure(instance: Any) -> int:  # any JSON value
         if not level:
             return size
     return -1
+
+
+def steps_by_value(schema: dict[str, Any], every: int) -> int:
+    """Return the most steps that looking at one value takes, wherever in an instance it is.
+
+    That is far less than `every`, the steps of all subschemas, for a schema of many properties. A validator looks
+    at a value with one subschema once, so it is `every` for a schema that refers to itself.
+    """
+    find = _finder(schema)
+    known: dict[int, tuple[int, int, int, int]] = {}
+    looked_at: set[int] = set()
+
+    def steps(node: Any) -> tuple[int, int, int, int]:
+        """Return the steps at the value itself, at a member and at an item of it, and the most of all of them."""
+        if not isinstance(node, dict):
+            return 0, 0, 0, 0
+        node = cast("dict[str, Any]", node)
+        found = known.get(id(node))
+        if found is not None:
+            return found
+        if id(node) in looked_at:
+            raise _Endless
+        looked_at.add(id(node))
+        here, member, item = _own_steps(node), _members(node, steps), _items(node, steps)
+        for branch in _branches(find, node):
+            own, of_member, of_item, _ = steps(branch)
+            here, member, item = here + own, member + of_member, item + of_item
+        known[id(node)] = here, member, item, max(here, member, item)
+        return known[id(node)]
+
+    try:
+        return min(every, steps(schema)[3])
+    except (_Endless, RecursionError):
+        return every
+
+
+def is_explainable(schema: Any, instance: Any) -> bool:  # any JSON values
+    """Return whether a validator finds out within `MAX_STEPS_EXPLAINED` what is wrong with a value.
+
+    Unlike one that only tells whether a value fits, it takes every way that leads to a subschema.
+    """
+    find = _finder(schema)
+    known: dict[tuple[int, int], int] = {}
+
+    def steps(node: Any, value: Any) -> int:
+        if not isinstance(node, dict):
+            return 0
+        key = (id(cast("Any", node)), id(value))
+        if key in known:
+            return known[key]
+        if len(known) > _MAX_PAIRS:
+            raise _Endless
+        known[key] = 0  # a reference to itself ends here
+        node = cast("dict[str, Any]", node)
+        total = _own_steps(node) + sum(steps(branch, value) for branch in _branches(find, node))
+        total += sum(steps(inner, child) for inner, child in _inside(node, value))
+        if total > MAX_STEPS_EXPLAINED:
+            raise _Endless
+        known[key] = total
+        return total
+
+    try:
+        steps(schema, instance)
+    except (_Endless, RecursionError):
+        return False
+    return True
+
+
+def has_alternatives(schema: Any) -> bool:  # any JSON value
+    """Return whether an error of one place may hold those of many: `anyOf` and `oneOf` do."""
+    level: list[Any] = [schema]
+    while level:
+        if any("anyOf" in node or "oneOf" in node for node in level):
+            return True
+        level = _containers(level)
+    return False
+
+
+class _Endless(Exception):
+    """There is no end to it, or none that is worth waiting for."""
+
+
+def _own_steps(node: dict[str, Any]) -> int:
+    steps = 1
+    values = node.get("enum")
+    if isinstance(values, list):
+        steps += sum(map(_is_container, cast("list[Any]", values)))
+    pattern = node.get("pattern")
+    if isinstance(pattern, str) and _BACKTRACKING.search(pattern):
+        steps += STEPS_OF_A_PATTERN
+    patterns = node.get("patternProperties")
+    if isinstance(patterns, dict):
+        steps += sum(STEPS_OF_A_PATTERN if _BACKTRACKING.search(one) else 1 for one in cast("dict[str, Any]", patterns))
+    return steps
+
+
+def _branches(find: Callable[[Any], Any], node: dict[str, Any]) -> list[Any]:
+    """Return the subschemas that apply to the same value."""
+    found = [node[keyword] for keyword in _IN_PLACE if keyword in node]
+    for keyword in _IN_PLACE_LISTS:
+        branches = node.get(keyword)
+        if isinstance(branches, list):
+            found += cast("list[Any]", branches)
+    dependent = node.get("dependentSchemas", node.get("dependencies"))
+    if isinstance(dependent, dict):
+        found += cast("dict[str, Any]", dependent).values()
+    found += (find(node[keyword]) for keyword in _REFERENCES if keyword in node)
+    return found
+
+
+def _finder(root: Any) -> Callable[[Any], Any]:
+    """Return what finds the subschema that a reference names: by its place, its anchor or its id."""
+    named: dict[str, Any] = {}
+
+    def find(ref: Any) -> Any:
+        target = local_target(root, ref)
+        if target is None and not named:
+            level: list[Any] = [root]
+            while level:
+                for node in level:
+                    if isinstance(node, dict):
+                        member = cast("dict[str, Any]", node)
+                        named.update((f"{mark}{member[key]}", member) for key, mark in _NAMES.items() if key in member)
+                level = _containers(level)
+        target = named.get(str(ref)) if target is None else target
+        if target is None:
+            raise _Endless  # such as a pointer into a schema with an id of its own
+        return target
+
+    return find
+
+
+def _members(node: dict[str, Any], steps: Callable[[Any], tuple[int, int, int, int]]) -> int:
+    """Return the most steps at one member of an object, or inside of it."""
+    named = [steps(inner)[3] for inner in _named(node, "properties").values()]
+    # every pattern is tried with the name of each member
+    patterns = _own_steps({"patternProperties": node["patternProperties"]}) if "patternProperties" in node else 0
+    found = sum(steps(inner)[3] for inner in _named(node, "patternProperties").values())
+    rest = sum(steps(node.get(keyword))[3] for keyword in _EACH_MEMBER)
+    return max(named, default=0) + patterns + found + rest
+
+
+def _items(node: dict[str, Any], steps: Callable[[Any], tuple[int, int, int, int]]) -> int:
+    """Return the most steps at one item of an array, or inside of it."""
+    listed = [steps(inner)[3] for keyword in _EACH_ITEM_IN_ORDER for inner in _listed(node, keyword)]
+    return max(listed, default=0) + sum(steps(node.get(keyword))[3] for keyword in _EACH_ITEM)
+
+
+def _inside(node: dict[str, Any], value: Any) -> Iterable[tuple[Any, Any]]:
+    """Yield the subschemas that apply to the values inside of a value, each with one of these."""
+    if isinstance(value, dict):
+        named = _named(node, "properties")
+        every = [*_named(node, "patternProperties").values(), *(node.get(keyword) for keyword in _EACH_MEMBER)]
+        for name, member in cast("dict[str, Any]", value).items():
+            yield named.get(name), member
+            yield from ((inner, member) for inner in every)
+    elif isinstance(value, list):
+        every = [node.get(keyword) for keyword in _EACH_ITEM]
+        ordered = [_listed(node, keyword) for keyword in _EACH_ITEM_IN_ORDER]
+        for number, item in enumerate(cast("list[Any]", value)):
+            yield from ((inner, item) for inner in every)
+            yield from ((inner[number], item) for inner in ordered if number < len(inner))
+
+
+def _named(node: dict[str, Any], keyword: str) -> dict[str, Any]:
+    found = node.get(keyword)
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _listed(node: dict[str, Any], keyword: str) -> list[Any]:
+    found = node.get(keyword)
+    return cast("list[Any]", found) if isinstance(found, list) else []
+
+
+def _is_container(value: Any) -> bool:
+    return isinstance(value, (dict, list))
 
 
 def local_target(root: dict[str, Any], ref: object) -> Any:  # any JSON value

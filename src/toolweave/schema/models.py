@@ -13,7 +13,7 @@ import typing
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from toolweave.errors import SchemaError
+from toolweave.errors import SchemaError, printable
 from toolweave.schema.limits import check_schema, local_target
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def schema_to_model(schema: Mapping[str, Any], name: str = "Arguments") -> type[
 def _permissive(name: str, reason: str) -> type[BaseModel]:
     from pydantic import ConfigDict, create_model
 
-    _log.warning("schema %r: %s; its model accepts any object", name, reason)
+    _log.warning("schema %r: %s; its model accepts any object", name, printable(reason))
     return create_model(_class_name(name), __config__=ConfigDict(extra="allow"))
 
 
@@ -267,7 +267,7 @@ class _Reader:
         return free
 
     def _warn(self, name: str, what: str) -> None:
-        _log.warning("schema %r: at %r: %s; it is not checked", self._name, name, what)
+        _log.warning("schema %r: at %r: %s; it is not checked", self._name, name, printable(what))
 
 
 def _join(base: _Json, part: _Json) -> _Json:

@@ -9,15 +9,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, cast
 
-__all__ = ["MAX_PROBLEMS", "Problem", "describe", "path_text", "problems_of"]
+from toolweave.errors import shortened
+
+__all__ = ["MAX_PROBLEMS", "Problem", "describe", "nearest", "path_text", "problems_of"]
 
 MAX_PROBLEMS = 10
 """Problems reported at a time; a model that fixes ten will be told of the next."""
 
 _GLIMPSE = 40
 _LISTED = 20
+_HINTS = 3  # wrong names that are compared with the right ones
+_LONGEST_COMPARED = 64
+_MOST_COMPARED = 500
+_MOST_BRANCHES = 200  # alternatives that are looked at for what they want
+_LONGEST_PATH = 200
+_LONGEST_MESSAGE = 1_000
 _SECRET = re.compile(r"passw|secret|token|api[-_]?key|credential|authori[sz]ation|private[-_]?key", re.IGNORECASE)
 _IDENTIFIER = re.compile(r"[^\W\d][\w$-]*")
 
@@ -88,16 +97,33 @@ def problems_of(errors: Sequence[Any], schema: Any) -> tuple[Problem, ...]:
         schema: The schema they were found with.
     """
     found: dict[Problem, None] = {}
+    explained = 0
     for error in errors:
+        if len(found) > MAX_PROBLEMS:
+            break
         found |= dict.fromkeys(_explain(error, schema))
+        explained += 1
     problems = list(found)
     if len(problems) > MAX_PROBLEMS:
-        more = len(problems) - MAX_PROBLEMS
+        more = len(problems) - MAX_PROBLEMS + sum(map(_count, errors[explained:]))
         problems[MAX_PROBLEMS:] = [Problem(path="", message=f"... and {more} more problems")]
     return tuple(problems)
 
 
+def _count(error: Any) -> int:
+    """Return how many problems an error is, without a word about them."""
+    return len(error.kind.value) if error.kind.name in _PROPERTIES else 1
+
+
 def _explain(error: Any, schema: Any) -> list[Problem]:
+    """Return an error as problems whose messages are of bounded length, whatever stands in schema and value."""
+    return [
+        Problem(path=shortened(one.path, _LONGEST_PATH), message=shortened(one.message, _LONGEST_MESSAGE))
+        for one in _explained(error, schema)
+    ]
+
+
+def _explained(error: Any, schema: Any) -> list[Problem]:
     keyword: str = error.kind.name
     if keyword in _PROPERTIES:
         return _unknown_properties(error, schema)
@@ -133,20 +159,34 @@ def _unknown_properties(error: Any, schema: Any) -> list[Problem]:
     if isinstance(owner, dict):
         declared = cast("dict[str, Any]", owner).get("properties")
         allowed = sorted(cast("dict[str, Any]", declared)) if isinstance(declared, dict) else []
-    path = path_text(error.instance_path)
-    return [Problem(path=path, message=_unknown(name, allowed)) for name in error.kind.value]
+    path, names = path_text(error.instance_path), cast("list[str]", error.kind.value)
+    said = [_unknown(name, allowed, hints=number < _HINTS) for number, name in enumerate(names[: MAX_PROBLEMS + 1])]
+    # of those that are not shown, only the number counts
+    said += [f"unknown property number {number}" for number in range(len(said), len(names))]
+    return [Problem(path=path, message=text) for text in said]
 
 
-def _unknown(name: str, allowed: list[str] | None) -> str:
+def _unknown(name: str, allowed: list[str] | None, *, hints: bool) -> str:
     text = f"{_quoted(name)} is not a known property"
     if not allowed:
         return text if allowed is None else f"{text}; none are allowed here"
-    import difflib  # only bad input needs it
-
-    near = difflib.get_close_matches(name, allowed, n=1)
+    near = nearest(name, allowed, n=1) if hints else []
     hint = f"; did you mean {_quoted(near[0])}?" if near else ""
     more = ", ..." if len(allowed) > _LISTED else ""
-    return f"{text}{hint} (allowed: {', '.join(allowed[:_LISTED])}{more})"
+    return f"{text}{hint} (allowed: {', '.join(shortened(one, _GLIMPSE) for one in allowed[:_LISTED])}{more})"
+
+
+def nearest(name: str, known: Iterable[str], *, n: int = 3, cutoff: float = 0.6) -> list[str]:
+    """Return the names most like one that is not known, the best first.
+
+    A comparison takes time by the square of a name's length: long names, and those beyond 500, are passed over.
+    """
+    import difflib  # only a wrong name needs it
+
+    if len(name) > _LONGEST_COMPARED:
+        return []
+    comparable = (one for one in known if len(one) <= _LONGEST_COMPARED)
+    return difflib.get_close_matches(name, islice(comparable, _MOST_COMPARED), n=n, cutoff=cutoff)
 
 
 def _no_alternative(error: Any, schema: Any) -> list[Problem]:
@@ -163,8 +203,9 @@ def _no_alternative(error: Any, schema: Any) -> list[Problem]:
         options = [describe(p for found in branch for p in _explain(found, schema)) for branch in fitting[:3]]
         text = "; or ".join(option.replace("\n", " ") for option in dict.fromkeys(options))
         return [Problem(path=path, message=f"fits none of {len(branches)} alternatives: {text}")]
-    wanted = [_wanted(branch, depth) for branch in branches]
-    return [Problem(path=path, message=f"expected {' or '.join(dict.fromkeys(wanted))}, got {_shown(error)}")]
+    wanted = list(dict.fromkeys(_wanted(branch, depth) for branch in branches[:_MOST_BRANCHES]))
+    more = f" or ... ({len(branches)} in all)" if max(len(wanted), len(branches) - _MOST_BRANCHES) > _LISTED else ""
+    return [Problem(path=path, message=f"expected {' or '.join(wanted[:_LISTED])}{more}, got {_shown(error)}")]
 
 
 def _is_other_kind(error: Any, depth: int) -> bool:

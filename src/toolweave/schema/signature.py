@@ -119,6 +119,13 @@ class MappingSignature(Signature):
                 "takes one, the arguments as a mapping"
             )
         self._parameter = parts.parameters[0].name
+        properties = input_schema.get("properties")
+        if isinstance(properties, Mapping) and self._parameter in properties and not _is_mapping(parts.parameters[0]):
+            raise SchemaError(
+                f"function {self.name!r} has a parameter {self._parameter!r}, which is a property of its schema; "
+                "beside a schema that is given it takes all arguments as one mapping: name it `arguments`, or annotate "
+                "it as a dict"
+            )
         self.injected = parts.injected
         self.unbound = parts.unbound
         self.input_schema = dict(input_schema)
@@ -134,6 +141,15 @@ class MappingSignature(Signature):
         if not validator.is_valid(arguments):
             return {}, validator.problems(arguments)
         return {self._parameter: dict(arguments)}, ()
+
+
+def _is_mapping(parameter: Parameter) -> bool:
+    """Whether a parameter says that it is the mapping of all arguments."""
+    annotation = parameter.annotation
+    if typing.get_origin(annotation) is Annotated:
+        annotation = typing.get_args(annotation)[0]
+    kind = typing.get_origin(annotation) or annotation
+    return isinstance(kind, type) and (typing.is_typeddict(kind) or issubclass(kind, Mapping))
 
 
 def derive(function: Callable[..., Any], *, injected: type | None = None, opaque: tuple[type, ...] = ()) -> Signature:

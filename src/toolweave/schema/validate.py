@@ -11,13 +11,21 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from toolweave.errors import SchemaError
-from toolweave.schema.limits import MAX_INSTANCE_DEPTH, check_schema, measure
+from toolweave.schema.limits import (
+    MAX_INSTANCE_DEPTH,
+    MAX_STEPS,
+    check_schema,
+    has_alternatives,
+    is_explainable,
+    measure,
+    steps_by_value,
+)
 from toolweave.schema.problems import Problem, describe, problems_of
 
 if TYPE_CHECKING:
     import jsonschema_rs
 
-__all__ = ["Problem", "Validator", "describe"]
+__all__ = ["Problem", "Validator", "describe", "load_validation"]
 
 _log = logging.getLogger("toolweave.schema")
 
@@ -34,6 +42,22 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 _ALL_ERRORS_UP_TO = 5_000
 """Values inside a value of which every error is collected; of a larger one only the first."""
 
+_MAX_BACKTRACKING = 10_000
+"""Steps back that one pattern may take with one text; a text that needs more does not match."""
+
+_TOO_MUCH_WORK = (
+    f"is too large to be checked against this schema: it takes more than {MAX_STEPS:,} comparisons of a value with "
+    "a subschema"
+)
+_NOT_EXPLAINED = "does not fit the schema; the two are too large together to find out where"
+
+
+def load_validation() -> None:
+    """Load the library that the first `Validator` would load, for who must not fail or wait then."""
+    import jsonschema_rs  # see _compile
+
+    del jsonschema_rs
+
 
 class Validator:
     """A JSON Schema, compiled once and asked often.
@@ -47,17 +71,25 @@ class Validator:
             (requirements R45, R62).
     """
 
-    __slots__ = ("_compiled", "schema")
+    __slots__ = ("_by_value", "_compiled", "_steps", "_unchecked", "schema")
 
     def __init__(self, schema: Mapping[str, Any] | bool) -> None:
         self.schema = schema
-        self._compiled = _compile(schema)
+        self._compiled, self._steps = _compile(schema)
+        self._unchecked = MAX_STEPS // (self._steps + 1) - 1
+        """Values inside a value up to which no schema of this size takes too long."""
+        self._by_value: int | None = None
 
     def is_valid(self, instance: Any) -> bool:
         """Tell whether a JSON value fits; what is no JSON value does not."""
-        if type(instance) is not dict or not _SCALARS.issuperset(map(type, instance.values())):  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        if (
+            type(instance) is not dict
+            or len(instance) > self._unchecked  # pyright: ignore[reportUnknownArgumentType]
+            or not _SCALARS.issuperset(map(type, instance.values()))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        ):
             instance = _plain(instance)
-            if measure(instance) < 0:
+            size = measure(instance)
+            if size < 0 or self._is_too_much(size):
                 return False
         try:
             return self._compiled.is_valid(instance)
@@ -70,15 +102,29 @@ class Validator:
         size = measure(instance)
         if size < 0:
             return (Problem(path="", message=f"is nested deeper than {MAX_INSTANCE_DEPTH} levels"),)
+        if self._is_too_much(size):
+            return (Problem(path="", message=_TOO_MUCH_WORK),)
         try:
             if self._compiled.is_valid(instance):
                 return ()
-            return problems_of(self._errors(instance, size), self.schema)
+            explainable = is_explainable(self.schema, instance)
+            if not explainable and has_alternatives(self.schema):  # the first error may be as large as all of them
+                return (Problem(path="", message=_NOT_EXPLAINED),)
+            all_of_them = explainable and size <= _ALL_ERRORS_UP_TO
+            return problems_of(self._errors(instance, all_of_them=all_of_them), self.schema)
         except ValueError as exc:
             return (Problem(path="", message=f"is not a JSON value: {exc}"),)
 
-    def _errors(self, instance: Any, size: int) -> list[jsonschema_rs.ValidationError]:
-        if size <= _ALL_ERRORS_UP_TO:
+    def _is_too_much(self, size: int) -> bool:
+        if size <= self._unchecked:
+            return False
+        if self._by_value is None:
+            own = self.schema
+            self._by_value = steps_by_value(dict(own), self._steps) if isinstance(own, Mapping) else 1
+        return (size + 1) * self._by_value > MAX_STEPS
+
+    def _errors(self, instance: Any, *, all_of_them: bool) -> list[jsonschema_rs.ValidationError]:
+        if all_of_them:
             return list(self._compiled.iter_errors(instance))
         from jsonschema_rs import ValidationError  # see _compile
 
@@ -92,16 +138,18 @@ class Validator:
         return f"Validator({self.schema!r})"
 
 
-def _compile(schema: Mapping[str, Any] | bool) -> jsonschema_rs.Validator:
+def _compile(schema: Mapping[str, Any] | bool) -> tuple[jsonschema_rs.Validator, int]:
+    """Return a schema compiled, and the steps of looking at one value with all of it."""
     import jsonschema_rs  # loading its 10 MB takes 20 ms, and few runs validate
 
     if isinstance(schema, bool):
-        return jsonschema_rs.Draft202012Validator(schema)
+        return jsonschema_rs.Draft202012Validator(schema), 1
     if not isinstance(schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # strangers send anything
         raise SchemaError(f"a schema is an object or a boolean, not {type(schema).__name__}")
     draft = getattr(jsonschema_rs, _dialect(schema))
     body = {key: value for key, value in schema.items() if key != "$schema"}
-    check_schema(body)
+    steps = check_schema(body)
+    patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKING)
     refused: list[str] = []
 
     def refuse(uri: str) -> Any:
@@ -109,7 +157,7 @@ def _compile(schema: Mapping[str, Any] | bool) -> jsonschema_rs.Validator:
         raise LookupError(uri)
 
     try:
-        return draft(body, retriever=refuse, validate_formats=False)
+        return draft(body, retriever=refuse, validate_formats=False, pattern_options=patterns), steps
     except jsonschema_rs.ValidationError as exc:
         if refused:
             raise SchemaError(f"$ref {refused[0]!r} points outside the schema; it is never fetched") from None

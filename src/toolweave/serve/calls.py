@@ -10,10 +10,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
 
-from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError
+import msgspec
+
+from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError, printable
 from toolweave.schema import Validator
 from toolweave.serve.codes import INVALID_PARAMS
 from toolweave.serve.definitions import Definitions, check_definition
+from toolweave.serve.jsonrpc import encode_value
 from toolweave.serve.offers.pages import page
 from toolweave.serve.request import Json, Method, Request
 from toolweave.serve.rounds import Rounds, Work
@@ -28,6 +31,7 @@ _log = logging.getLogger("toolweave.serve")
 ExposeErrors: TypeAlias = Literal["message", "masked"]
 """What a client is told of an unexpected exception of a tool: its message, or that there was one."""
 
+_MOST_PAGES = 1000
 _SPARE = 64  # definitions of tools that are gone: calls that outlive their tool come back to them
 
 
@@ -72,6 +76,8 @@ class Tools:
         self._checked: dict[str, tuple[ToolSpec, _Checks | None]] = {}
         self._seen: ToolSnapshot | None = None
         self._listed: ToolSnapshot = ToolSnapshot()
+        self._paged: ToolSnapshot | None = None
+        self._pages: dict[str | None, tuple[msgspec.Raw, str | None]] = {}  # of `_paged`, by cursor
         toolset.subscribe(self._changed)
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
@@ -119,18 +125,32 @@ class Tools:
         return self._listed
 
     async def _list(self, request: Request) -> Json:
-        cursor = request.params.get("cursor")
+        cursor: Any = request.params.get("cursor")
         snapshot = self._snapshot()
+        if snapshot is not self._paged:
+            self._paged = snapshot
+            self._pages.clear()
+        if not request.modern:
+            listed, following = self._page(snapshot, cursor, modern=False)
+            return {"tools": listed} if following is None else {"tools": listed, "nextCursor": following}
+        known = self._pages.get(cursor) if cursor is None or isinstance(cursor, str) else None
+        if known is None:
+            listed, following = self._page(snapshot, cursor, modern=True)
+            known = self._pages[cursor] = (encode_value(listed), following)
+            if len(self._pages) > _MOST_PAGES:
+                del self._pages[next(iter(self._pages))]  # of cursors that a stranger made up
+        encoded, following = known
+        return {"tools": encoded} if following is None else {"tools": encoded, "nextCursor": following}
+
+    def _page(self, snapshot: ToolSnapshot, cursor: object, *, modern: bool) -> tuple[list[Json], str | None]:
         specs, following = page(snapshot, cursor, self._page_size, key=_name)
-        modern = request.modern
         listed = [self._definitions.of(spec, modern=modern) for spec in specs]
         if self._tasks is not None:
             listed = [
                 {**made, **support} if (support := self._tasks.support(spec, modern=modern)) else made
                 for spec, made in zip(specs, listed, strict=True)
             ]
-        result: Json = {"tools": listed}
-        return result if following is None else result | {"nextCursor": following}
+        return listed, following
 
     async def _call(self, request: Request) -> Json:
         name = request.text("name")
@@ -170,7 +190,7 @@ class Tools:
             problems = checks.output.problems(result.structured_content)
             if problems:
                 found = "; ".join(f"{one.path or 'it'} {one.message}" for one in problems)
-                _log.error("tool %r returned what its output schema does not allow: %s", spec.name, found)
+                _log.error("tool %r returned what its output schema does not allow: %s", spec.name, printable(found))
                 result = ToolResult.failure(
                     f"tool {spec.name!r} returned what its output schema does not allow",
                     kind=ErrorKind.INVALID_OUTPUT,

@@ -14,6 +14,7 @@ from toolweave.schema.mirrored import mirroring_problem
 from toolweave.serve.request import Json
 from toolweave.tools import ToolSpec
 from toolweave.tools.call import RESUMABLE
+from toolweave.tools.function import check_schemas
 
 __all__ = ["Definitions", "check_definition"]
 
@@ -26,20 +27,11 @@ def check_definition(spec: ToolSpec) -> tuple[Validator, Validator | None]:
     Raises:
         SchemaError: One is no schema; names the tool, the schema and the JSON pointer (requirements R89, R96).
     """
-    if spec.input_schema.get("type") != "object":
-        raise SchemaError(f"tool {spec.name!r}: inputSchema must have type 'object' at its root", pointer="/type")
-    arguments = _compiled(spec, "inputSchema", spec.input_schema)
+    arguments, output = check_schemas(spec)
     wrong = mirroring_problem(spec.input_schema)
     if wrong is not None:
         raise SchemaError(f"tool {spec.name!r}: inputSchema: {wrong[0]}", pointer=wrong[1])
-    return arguments, None if spec.output_schema is None else _compiled(spec, "outputSchema", spec.output_schema)
-
-
-def _compiled(spec: ToolSpec, what: str, schema: Mapping[str, Any] | bool) -> Validator:
-    try:
-        return Validator(schema)
-    except SchemaError as exc:
-        raise SchemaError(f"tool {spec.name!r}: {what}: {exc.message}", pointer=exc.pointer) from None
+    return arguments, output
 
 
 class Definitions:

@@ -16,9 +16,9 @@ from toolweave.serve.codes import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
-    MODERN_VERSION,
     SERVER_INFO,
 )
+from toolweave.serve.envelope import SERVED_VERSIONS
 from toolweave.serve.request import Feature, Json, Method, Request
 
 __all__ = ["Endpoint"]
@@ -117,7 +117,7 @@ class Endpoint:
         return result
 
     async def _discover(self, request: Request) -> Json:
-        found: Json = {"supportedVersions": [MODERN_VERSION], "capabilities": self.capabilities(modern=True)}
+        found: Json = {"supportedVersions": list(SERVED_VERSIONS), "capabilities": self.capabilities(modern=True)}
         return found | ({"instructions": self.instructions} if self.instructions else {})
 
     async def _initialize(self, request: Request) -> Json:

@@ -23,12 +23,14 @@ __all__ = [
     "Message",
     "RequestId",
     "decode",
+    "decoded",
     "encode_batch",
     "encode_error",
     "encode_notification",
     "encode_request",
     "encode_result",
-    "is_json",
+    "encode_value",
+    "texts",
     "writable",
 ]
 
@@ -43,7 +45,7 @@ RequestId: TypeAlias = int | str
 """The id of a request: an integer is no float and no boolean, and 1 is not "1"."""
 
 _BOM = b"\xef\xbb\xbf"
-_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]')
+_BRACKETS = re.compile(rb'(?s)"(?:[^"\\]++|\\.)*+"?|[\[\]{}]')  # linear, whatever the text: strings need not end
 _NO_JSON = "Parse error: it is not JSON, a number is out of range, or it is nested too deeply"
 _TOO_DEEP = f"Invalid request: nested more than {MAX_DEPTH} levels deep"
 
@@ -166,13 +168,9 @@ def _is_deep(text: bytes) -> bool:
     return False
 
 
-def is_json(text: bytes) -> bool:
-    """Whether a text is JSON as RFC 8259 has it; the `json` module takes more: NaN, UTF-16, half a surrogate pair."""
-    try:
-        _value(text.removeprefix(_BOM))
-    except (ValueError, RecursionError):
-        return False
-    return True
+def texts(batch: bytes) -> list[bytes]:
+    """Return the text of each member of a batch that `decode` has read."""
+    return [bytes(item) for item in _items(batch.removeprefix(_BOM))]
 
 
 def writable(value: V) -> V:
@@ -193,6 +191,26 @@ def writable(value: V) -> V:
     if b"null" in text and _has_non_finite(value):
         raise ValueError("a number is not finite")
     return value
+
+
+def encode_value(value: Any) -> msgspec.Raw:
+    """Return a JSON value as its text, for results that are sent many times; encoders put it in as it is.
+
+    Raises:
+        ValueError: It holds what JSON has no word for, such as NaN, or is nested too deeply.
+        TypeError: It holds an object that is no JSON value.
+    """
+    text = _text(value)
+    if b"null" in text and _has_non_finite(value):
+        raise ValueError("a number is not finite")
+    return msgspec.Raw(text)
+
+
+def decoded(result: Json) -> Json:
+    """Return a result without encoded members, for encoders that are not ours."""
+    if not any(isinstance(member, msgspec.Raw) for member in result.values()):
+        return result
+    return {name: _value(member) if isinstance(member, msgspec.Raw) else member for name, member in result.items()}
 
 
 def encode_result(request_id: RequestId, result: Mapping[str, Any]) -> bytes:

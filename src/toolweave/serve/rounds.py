@@ -173,7 +173,10 @@ class _Pushed:
         return await work(ctx)
 
     async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
-        check_can(questions, self.capabilities)
+        try:
+            check_can(questions, self.capabilities)
+        except RequestError as exc:  # its code is of the stateless era; before, a tool that cannot go on has failed
+            raise ToolError(exc.message, data=exc.data) from None
         return [await self._put(question) for question in questions]
 
     async def _put(self, question: Question) -> Any:

@@ -32,7 +32,7 @@ from toolweave.serve.codes import CAPABILITIES, CLIENT_INFO, INTERNAL_ERROR, INV
 from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.http.asgi import App, ShownHeaders
 from toolweave.serve.http.auth import Auth, principal_of
-from toolweave.serve.jsonrpc import writable
+from toolweave.serve.jsonrpc import decoded, writable
 from toolweave.serve.request import Client, Conversations, Json, Request
 from toolweave.serve.starter import Starter, Starts
 
@@ -105,7 +105,7 @@ class _Bridge:
             headers={} if ctx.request is None else ShownHeaders(ctx.request.scope["headers"]),
         )
         try:
-            return writable(await self._endpoint.answer(request))
+            return writable(decoded(await self._endpoint.answer(request)))
         except RequestError as exc:
             raise _refusal(exc) from None
         except (TypeError, ValueError):  # boundary: a result that is no JSON, which the SDK fails to send

@@ -16,6 +16,7 @@ import anyio.abc
 
 from toolweave.serve.blocking import run_blocking
 from toolweave.serve.changes import Changes
+from toolweave.serve.duplex.conversation import MAX_REQUESTS
 from toolweave.serve.duplex.inprocess import ClientEnd, Visits, in_process
 from toolweave.serve.endpoint import Endpoint
 
@@ -49,28 +50,33 @@ class Served(ABC):
 
     # stdio
 
-    async def serve_stdio(self, *, engine: Literal["auto", "sdk"] = "auto") -> None:
+    async def serve_stdio(self, *, engine: Literal["auto", "sdk"] = "auto", max_requests: int = MAX_REQUESTS) -> None:
         """Serve one client over standard input and output, until it ends the conversation or a signal does.
 
         Nothing else may write to standard output; `print` goes to standard error meanwhile.
 
         Args:
             engine: `"sdk"` lets the official SDK's loop carry the messages.
+            max_requests: How many requests may run at once. More are refused with -32603 and `data.retryable`; pings
+                are always answered. The SDK's loop has no such bound.
 
         Raises:
             RuntimeError: A server of this process serves them already.
         """
-        await self._serve_stdio(engine=engine, owns_process=False)
+        await self._serve_stdio(engine=engine, max_requests=max_requests, owns_process=False)
 
-    def run_stdio(self, *, engine: Literal["auto", "sdk"] = "auto") -> None:
+    def run_stdio(self, *, engine: Literal["auto", "sdk"] = "auto", max_requests: int = MAX_REQUESTS) -> None:
         """Serve over standard input and output as the process's main job; returns when the client is gone.
+
+        See `serve_stdio`.
 
         Raises:
             RuntimeError: Called inside an event loop; use `await serve_stdio()` there.
         """
-        run_blocking(functools.partial(self._serve_stdio, engine=engine, owns_process=True), instead="serve_stdio")
+        serve = functools.partial(self._serve_stdio, engine=engine, max_requests=max_requests, owns_process=True)
+        run_blocking(serve, instead="serve_stdio")
 
-    async def _serve_stdio(self, *, engine: str, owns_process: bool) -> None:
+    async def _serve_stdio(self, *, engine: str, max_requests: int, owns_process: bool) -> None:
         if engine == "sdk":
             from toolweave.serve.sdk import serve_stdio as sdk_stdio  # the SDK is for those who ask for it
 
@@ -83,6 +89,7 @@ class Served(ABC):
             lifespan=self.running,
             conversations=self.changes,
             closing=self.changes.close,
+            max_requests=max_requests,
             owns_process=owns_process,
         )
 

@@ -6,6 +6,7 @@ Puts the endpoint, its features and the carriers together; what each does stands
 from __future__ import annotations
 
 import functools
+import logging as log
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, ge
 import anyio
 import anyio.abc
 
+from toolweave.errors import DuplicateToolError
 from toolweave.serve.calls import ExposeErrors, Tools
 from toolweave.serve.changes import Changes
 from toolweave.serve.endpoint import Endpoint
@@ -37,10 +39,12 @@ from toolweave.tools import (
     ToolRegistry,
     Toolset,
     ToolSource,
+    combined,
     filtered,
     renamed,
     tool,
 )
+from toolweave.tools.names import unknown_tool
 from toolweave.tools.sources import with_registry
 from toolweave.work.queue import Handler, Job, WorkBackend
 
@@ -48,6 +52,8 @@ if TYPE_CHECKING:
     from toolweave.serve.tasks.board import Board
 
 __all__ = ["AgentLike", "McpServer", "create_mcp_server"]
+
+_log = log.getLogger("toolweave.serve")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -96,6 +102,15 @@ class AgentLike(Protocol):
         ...
 
 
+@runtime_checkable
+class AgentsLike(Protocol):
+    """A registry of agents, as a server knows it."""
+
+    def list(self) -> Iterable[AgentLike]:
+        """Return its agents."""
+        ...
+
+
 def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of its own
     *,
     name: str,
@@ -105,7 +120,7 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
     website_url: str | None = None,
     icons: Sequence[Mapping[str, Any]] = (),
     tools: ToolSource = (),
-    agents: Iterable[AgentLike] = (),
+    agents: Iterable[AgentLike] | AgentsLike = (),
     resources: Resourceful | None = None,
     prompts: Promptful | None = None,
     include: Iterable[str] = (),
@@ -131,10 +146,13 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         website_url: Where people read about it.
         icons: Icon objects of the specification.
         tools: Functions, tools, a registry, a connection, a hub, any other toolset, or a sequence of these.
-        agents: Each is offered as the tool `agent_<name>` (requirement C22).
+        agents: Each is offered as the tool `agent_<name>` (requirement C22); an `AgentRegistry` gives all of its own.
+            Each call begins anew: an agent that goes on with its conversation is given as a tool,
+            `tools=[agent.as_tool(keep_conversation=True)]`.
         resources: What `@resource` made, a `ResourceSource` such as `directory(PATH)`, or a sequence of these.
         prompts: Functions, what `@prompt` made, a `PromptSource`, or a sequence of these.
-        include: Offers only these tools, by their own names; it wins over `exclude` (requirement R33).
+        include: Offers only these of `tools`, by their own names; it wins over `exclude` (requirement R33). Agents are
+            offered when they are in `agents`, whatever this says.
         exclude: Leaves these tools out.
         state: Dependencies for handlers: `ctx.state` (requirements R95, C29).
         page_size: Entries on a page of a list; None puts all on one.
@@ -155,17 +173,20 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         SchemaError: Naming the tool, the schema and the JSON pointer at fault (requirement R96).
         DuplicateToolError: Two local tools have one name.
         TypeError: Something offers no tools.
-        ValueError: A setting is none.
+        ValueError: A setting is none, or `include` names a tool that there is not.
     """
     info: Json = {"name": name, "version": version}
     optional = {"title": title, "websiteUrl": website_url, "icons": list(icons) or None}
     info.update((key, value) for key, value in optional.items() if value is not None)
     registry, toolset = with_registry(tools)
-    for agent in agents:
-        registry.add(_agent_tool(agent))
     included, excluded = (frozenset([one] if isinstance(one, str) else one) for one in (include, exclude))
-    if included or excluded:
-        toolset = filtered(toolset, included, excluded)
+    offered = _chosen(toolset, included, excluded)
+    agent_tools = [_agent_tool(agent) for agent in _agents(agents)]
+    if agent_tools:  # which `include` says nothing about: `agents` does
+        runners = ToolRegistry(agent_tools)
+        for one in agent_tools:
+            _check_free(one.name, offered)
+        offered = combined(offered, runners)
     options = Options(
         instructions=instructions,
         state=state or {},
@@ -182,11 +203,42 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
     return McpServer(
         info,
         registry,
-        toolset,
+        offered,
         options,
         resources=() if resources is None else resources,
         prompts=() if prompts is None else prompts,
     )
+
+
+def _chosen(toolset: Toolset, include: frozenset[str], exclude: frozenset[str]) -> Toolset:
+    """Return the tools that are to be offered.
+
+    Raises:
+        ValueError: One that is wanted is not there, and nothing that may bring it later.
+    """
+    if not include and not exclude:
+        return toolset
+    snapshot = toolset.snapshot()
+    known = {name for spec in snapshot for name in (spec.original_name, *spec.aliases)}
+    if snapshot:  # else nothing is open or added yet
+        for name in sorted(include - known):
+            if all(spec.server is None for spec in snapshot):
+                raise ValueError(f"include: {unknown_tool(name, known)}")
+            _log.warning("include: %s (yet)", unknown_tool(name, known))  # a server's tools come and go
+    return filtered(toolset, include, exclude)
+
+
+def _agents(agents: Iterable[AgentLike] | AgentsLike) -> Iterable[AgentLike]:
+    if isinstance(agents, str):
+        raise TypeError(f"agents= takes agents, not a name; give an AgentRegistry's get({agents!r})")
+    return agents.list() if isinstance(agents, AgentsLike) and not isinstance(agents, (list, tuple)) else agents
+
+
+def _check_free(name: str, toolset: Toolset) -> None:
+    """Refuse a name that a local tool has; a server's tool that comes with it later is renamed."""
+    there = toolset.snapshot().find(name)
+    if there is not None and there.server is None:
+        raise DuplicateToolError(name)
 
 
 def _agent_tool(agent: AgentLike) -> Tool:
@@ -302,10 +354,11 @@ class McpServer(Offering, Served):
         function: Any = item
         made: Tool = item if isinstance(item, Tool) and not options else tool(**options)(function)
         self._calls.admit(made.spec)
+        _check_free(made.name, self.tools)
         return self._registry.add(made)
 
     def remove_tool(self, name: str) -> None:
-        """Stop offering a tool that was given as a function or a tool.
+        """Stop offering a tool that was given as a function or a tool; a registry's is removed there.
 
         Raises:
             KeyError: There is none of this name.

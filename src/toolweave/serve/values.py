@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, cast
+import logging
+from typing import cast
 
 from toolweave.errors import ToolError
 from toolweave.serve.codes import SERVER_INFO
+from toolweave.serve.jsonrpc import writable
 from toolweave.serve.request import Json
 from toolweave.tools import (
     AudioContent,
@@ -18,17 +19,11 @@ from toolweave.tools import (
     TextContent,
     ToolResult,
 )
+from toolweave.tools.error_meta import ERROR_META, error_meta
 
-__all__ = ["ERROR_META", "block", "call_result"]
+__all__ = ["block", "call_result"]
 
-ERROR_META = "toolweave/error"
-"""The member of an error result's `_meta` that carries its code for programs (requirement R92)."""
-
-_CODES = {
-    "invalid_input": "INVALID_INPUT",
-    "timeout": "TIMEOUT",
-    "not_found": "RESOURCE_NOT_FOUND",
-}
+_log = logging.getLogger("toolweave.serve")
 
 
 def call_result(result: ToolResult, *, modern: bool, typed: bool = False) -> Json:
@@ -52,7 +47,7 @@ def call_result(result: ToolResult, *, modern: bool, typed: bool = False) -> Jso
             del made["structuredContent"]  # handshake-era clients know objects only; the text carries it
     if result.is_error:
         made["isError"] = True
-        if not isinstance(raw, dict):
+        if not isinstance(raw, dict) or raw.get("isError") is not True:  # pyright: ignore[reportUnknownMemberType]
             made["_meta"] = {**made.get("_meta", {}), ERROR_META: _error(result.require_error())}
     return made
 
@@ -118,8 +113,12 @@ def _mirror(made: Json) -> None:
         made["content"] = [{"type": "text", "text": json.dumps(made["structuredContent"], ensure_ascii=False)}]
 
 
-def _error(error: ToolError) -> Mapping[str, Any]:
-    told: Json = {"code": _CODES.get(error.kind.value, "EXECUTION_FAILED"), "kind": error.kind.value}
-    if error.retryable:
-        told["retryable"] = True
-    return told | ({} if error.data is None else {"details": error.data})
+def _error(error: ToolError) -> Json:
+    """Return the member that says what went wrong; `data` that is no JSON is left out, the error itself goes out."""
+    made = error_meta(error)
+    try:
+        return writable(made)
+    except (TypeError, ValueError):
+        _log.warning("the data of the error %r is no JSON and is left out", error.message)
+        del made["data"]
+        return made

@@ -9,13 +9,28 @@ from typing import TYPE_CHECKING, Any
 
 from toolweave.state.memory import MemoryStore
 from toolweave.state.opening import open_store
-from toolweave.state.store import Document, Store
+from toolweave.state.signals import Ear, Signalling, listening, signal
+from toolweave.state.store import Change, Delete, Document, Put, Store
 
 if TYPE_CHECKING:
     from toolweave.state.redis import RedisStore
     from toolweave.state.sqlite import SqliteStore
 
-__all__ = ["Document", "MemoryStore", "RedisStore", "SqliteStore", "Store", "open_store"]
+__all__ = [
+    "Change",
+    "Delete",
+    "Document",
+    "Ear",
+    "MemoryStore",
+    "Put",
+    "RedisStore",
+    "Signalling",
+    "SqliteStore",
+    "Store",
+    "listening",
+    "open_store",
+    "signal",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,12 +11,14 @@ import threading
 import time
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 from toolweave.errors import StoreError
-from toolweave.state.store import Document, to_json
+from toolweave.state.signals import Ear, Ears
+from toolweave.state.store import Change, Document, Put, to_json
 
 __all__ = ["MemoryStore"]
 
@@ -64,6 +66,7 @@ class MemoryStore:
         self._bytes = 0
         self._revision = 0
         self._lock = threading.Lock()
+        self._ears = Ears()
 
     async def get(self, collection: str, key: str) -> Document | None:
         """Return a document, or None when there is none."""
@@ -80,22 +83,8 @@ class MemoryStore:
         Raises:
             StoreError: The store is full, or the value is no JSON.
         """
-        text = to_json(collection, key, value)
-        with self._lock:
-            now = self._expire()
-            old = self._entry(collection, key)
-            if expect is not None and expect != (0 if old is None else old.revision):
-                return None
-            entry = _Entry(text, self._revision + 1, None if ttl is None else now + ttl)
-            grown = entry.size(key) - (0 if old is None else old.size(key))
-            if (old is None and self._documents >= self._most_documents) or self._bytes + grown > self._most_bytes:
-                raise StoreError(
-                    f"no room for {key!r}: the store holds {self._documents} documents, {self._bytes} bytes",
-                    collection=collection,
-                )
-            self._write(collection, key, entry, new=old is None)
-            self._bytes += grown
-            return entry.revision
+        revisions = await self.write([Put(collection=collection, key=key, value=value, ttl=ttl, expect=expect)])
+        return None if revisions is None else revisions[0]
 
     async def delete(self, collection: str, key: str, *, expect: int | None = None) -> bool:
         """Delete a document, with `expect` only if it has this revision; return whether one was deleted."""
@@ -106,6 +95,42 @@ class MemoryStore:
                 return False
             self._remove(collection, key, entry)
             return True
+
+    async def read(self, names: Sequence[tuple[str, str]]) -> Sequence[Document | None]:
+        """Return documents, None for each that there is not."""
+        with self._lock:
+            self._expire()
+            entries = [(key, self._entry(collection, key)) for collection, key in names]
+        return [None if entry is None else _document(key, entry) for key, entry in entries]
+
+    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+        """Make all of these changes or none; return the revisions, or None when an `expect` did not hold.
+
+        Raises:
+            StoreError: The store is full, or a value is no JSON.
+        """
+        revisions = self._written(changes)
+        if revisions is not None and tell is not None:
+            self._ears.ring(tell)
+        return revisions
+
+    def _written(self, changes: Sequence[Change]) -> Sequence[int] | None:
+        texts = [to_json(one.collection, one.key, one.value) if isinstance(one, Put) else "" for one in changes]
+        with self._lock:
+            now = self._expire()
+            before = [self._entry(one.collection, one.key) for one in changes]
+            for one, old in zip(changes, before, strict=True):
+                if one.expect is not None and one.expect != (0 if old is None else old.revision):
+                    return None
+            made: list[tuple[Change, _Entry | None, _Entry | None]] = []
+            for number, (one, old) in enumerate(zip(changes, before, strict=True), 1):
+                until = now + one.ttl if isinstance(one, Put) and one.ttl is not None else None
+                new = _Entry(texts[number - 1], self._revision + number, until) if isinstance(one, Put) else None
+                made.append((one, old, new))
+            self._check_room(made)
+            for one, old, new in made:
+                self._change(one, old, new)
+            return [0 if new is None else new.revision for _, _, new in made]
 
     async def scan(self, collection: str, *, prefix: str = "", after: str = "", limit: int = 100) -> Sequence[Document]:
         """Return documents by key, a page at a time."""
@@ -118,6 +143,14 @@ class MemoryStore:
             chosen = [key for key in kept.keys[start : start + max(0, limit)] if key.startswith(prefix)]
             found = [(key, kept.entries[key]) for key in chosen]
         return [_document(key, entry) for key, entry in found]
+
+    async def signal(self, name: str) -> None:
+        """Tell all of this process who listen to a name."""
+        self._ears.ring(name)
+
+    def listening(self, name: str) -> AbstractAsyncContextManager[Ear]:
+        """Hear signals of a name meanwhile."""
+        return self._ears.listening(name, sure=True)
 
     async def __aenter__(self) -> Self:
         return self
@@ -133,6 +166,23 @@ class MemoryStore:
     def _entry(self, collection: str, key: str) -> _Entry | None:
         kept = self._collections.get(collection)
         return None if kept is None else kept.entries.get(key)
+
+    def _check_room(self, made: Sequence[tuple[Change, _Entry | None, _Entry | None]]) -> None:
+        documents = sum((new is not None) - (old is not None) for _, old, new in made)
+        grown = sum(_size(one.key, new) - _size(one.key, old) for one, old, new in made)
+        full = documents > 0 and self._documents + documents > self._most_documents
+        if full or (grown > 0 and self._bytes + grown > self._most_bytes):
+            raise StoreError(
+                f"no room for {made[0][0].key!r}: the store holds {self._documents} documents, {self._bytes} bytes",
+                collection=made[0][0].collection,
+            )
+
+    def _change(self, one: Change, old: _Entry | None, new: _Entry | None) -> None:
+        if new is not None:
+            self._write(one.collection, one.key, new, new=old is None)
+            self._bytes += _size(one.key, new) - _size(one.key, old)
+        elif old is not None:
+            self._remove(one.collection, one.key, old)
 
     def _write(self, collection: str, key: str, entry: _Entry, *, new: bool) -> None:
         kept = self._collections.setdefault(collection, _Collection())
@@ -169,6 +219,10 @@ class MemoryStore:
     def _is_current(self, due: tuple[float, int, str, str]) -> bool:
         entry = self._entry(due[2], due[3])
         return entry is not None and entry.revision == due[1]
+
+
+def _size(key: str, entry: _Entry | None) -> int:
+    return 0 if entry is None else entry.size(key)
 
 
 def _document(key: str, entry: _Entry) -> Document:

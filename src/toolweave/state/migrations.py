@@ -5,15 +5,17 @@ Knows SQL and the file's own marks; not what the documents hold.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
+import uuid
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 from toolweave.errors import StoreError
 
-__all__ = ["MIGRATIONS", "open_database", "writing"]
+__all__ = ["MIGRATIONS", "CheckedFile", "open_database", "savepoint", "writing"]
 
 APPLICATION_ID = 0x746F6F6C
 """Marks a file as ours: SQLite's `application_id`, "tool" in ASCII."""
@@ -36,16 +38,54 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 """One entry per version, oldest first, each the statements that lead to it; entries are never changed, only added."""
 
 
-def open_database(path: Path, busy_seconds: float) -> sqlite3.Connection:
+class CheckedFile:
+    """The file that was opened, as it was then: whether it is still the one that its path names.
+
+    Args:
+        path: Of it.
+        writable: Whether it can be written to.
+    """
+
+    def __init__(self, path: Path, *, writable: bool) -> None:
+        self._path = path
+        self._writable = writable
+        self._identity = _identity(path)
+
+    def check(self, *, writes: bool) -> None:
+        """Raise unless what is done now is done to the file that others see.
+
+        Raises:
+            StoreError: It was deleted, replaced or emptied since it was opened, or cannot be written to.
+        """
+        if writes and not self._writable:
+            raise StoreError(f"{self._path} can only be read: the file, its folder or its file system is read-only")
+        if _identity(self._path) != self._identity:
+            raise StoreError(
+                f"{self._path} was deleted, emptied or replaced while it was open; put it back, or close the store and "
+                "open it again to begin anew"
+            )
+
+
+def open_database(path: Path, busy_seconds: float) -> tuple[sqlite3.Connection, CheckedFile]:
     """Return a connection to a file of this version; make the file, or bring it to this version, where needed.
 
+    A file that cannot be written to is opened for reading.
+
     Raises:
-        StoreError: The file is not ours, or a newer version of Toolweave wrote it. It is left as it is.
-        sqlite3.Error: The file is damaged or cannot be written.
+        StoreError: The file is not ours, is empty, or a newer version of Toolweave wrote it. It is left as it is.
+        sqlite3.Error: The file is damaged or cannot be read.
         OSError: The file cannot be made.
     """
-    _make_file(path)
-    connection = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
+    if not path.exists():
+        _make_file(path)
+    elif not path.stat().st_size:
+        raise StoreError(
+            f"{path} is empty, and no store ever is: it was emptied, or its disk was full; "
+            "put a backup in its place, or delete it to begin anew"
+        )
+    if path.is_file() and not _is_writable(path):
+        return _open_to_read(path, busy_seconds), CheckedFile(path, writable=False)
+    connection = _connected(path, busy_seconds)
     try:
         _check(connection, path)
         _write_ahead(connection, busy_seconds)
@@ -55,7 +95,7 @@ def open_database(path: Path, busy_seconds: float) -> sqlite3.Connection:
     except BaseException:
         connection.close()
         raise
-    return connection
+    return connection, CheckedFile(path, writable=True)
 
 
 @contextmanager
@@ -71,13 +111,79 @@ def writing(connection: sqlite3.Connection) -> Generator[None, None, None]:
         raise
 
 
-def _make_file(path: Path) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+@contextmanager
+def savepoint(connection: sqlite3.Connection) -> Generator[None, None, None]:
+    """Make what is done inside one part of a transaction, which is taken back alone when it fails."""
+    connection.execute("SAVEPOINT part")
     try:
-        # SQLite gives its -wal and -shm files the same mode
-        path.touch(mode=0o600, exist_ok=False)
-    except FileExistsError:
-        pass
+        yield
+    except BaseException:
+        if connection.in_transaction:  # a full disk ends all of it
+            connection.execute("ROLLBACK TO part")
+            connection.execute("RELEASE part")
+        raise
+    connection.execute("RELEASE part")
+
+
+def _make_file(path: Path) -> None:
+    """Make a file with nothing in it but the layout, whole from the moment it has its name."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    made = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+    try:
+        made.touch(mode=0o600, exist_ok=False)  # SQLite gives its -wal and -shm files the same mode
+        connection = _connected(made, 0)
+        try:
+            _migrate(connection, made)
+        finally:
+            connection.close()
+        try:
+            os.link(made, path)
+        except FileExistsError:
+            pass  # another process was faster
+        except OSError:  # a file system without links
+            if not path.exists():
+                made.rename(path)
+    finally:
+        made.unlink(missing_ok=True)
+
+
+def _connected(path: Path, busy_seconds: float, *, options: str = "") -> sqlite3.Connection:
+    name = f"{path.as_uri()}?{options}" if options else path
+    return sqlite3.connect(name, timeout=busy_seconds, isolation_level=None, check_same_thread=False, uri=bool(options))
+
+
+def _is_writable(path: Path) -> bool:
+    """Whether SQLite can write: to the file, and to its folder, where it keeps what is not in the file yet."""
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+
+
+def _open_to_read(path: Path, busy_seconds: float) -> sqlite3.Connection:
+    ahead = path.with_name(f"{path.name}-wal")
+    if ahead.exists() and ahead.stat().st_size and not path.with_name(f"{path.name}-shm").exists():
+        raise StoreError(
+            f"{path} can only be read, and part of what was written is in {ahead.name} beside it; "
+            "copy both into a folder that can be written to"
+        )
+    # nobody can write to a file that nobody has open and that has nothing beside it
+    connection = _connected(path, busy_seconds, options="mode=ro" if ahead.exists() else "mode=ro&immutable=1")
+    try:
+        if _check(connection, path) != len(MIGRATIONS):
+            raise StoreError(
+                f"{path} is of an older layout and can only be read; copy it to where it can be written to"
+            )
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from others that have its path later; None when there is none, or nothing in it."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if found.st_size else None
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> int:

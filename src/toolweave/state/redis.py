@@ -7,22 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
-from uuid import uuid4
 
 import anyio
 
 from toolweave.errors import StoreError
 from toolweave.state.redis_address import Address
 from toolweave.state.redis_link import Link
-from toolweave.state.redis_scripts import DELETE, GET, PUT, SCAN, Script
-from toolweave.state.store import Document, to_json
+from toolweave.state.redis_scripts import GET, READ, SCAN, SIGNAL, WRITE, Script
+from toolweave.state.signals import Ear
+from toolweave.state.store import Change, Delete, Document, Put, to_json
 
 __all__ = ["RedisStore"]
+
+_SWEEP_EACH = 8
+"""How many writes come to one that drops what is past its time."""
+_SURE_SECONDS = 3600.0
+"""What has longer than this is not past its time on the server either, however its clock goes."""
 
 
 class RedisStore:
@@ -62,7 +69,9 @@ class RedisStore:
         self._clock = clock
         self._wait_seconds = wait_seconds
         self._remember = str(int(2_000 * wait_seconds) + 5_000)
-        self._keys = [f"{{{prefix}}}:{name}" for name in ("documents", "order", "expiring", "revision")]
+        self._keys = [f"{{{prefix}}}:{name}" for name in ("documents", "order", "expiring")]
+        self._writes = 0
+        self._channel = f"{{{prefix}}}:signals"
         self._links: dict[asyncio.AbstractEventLoop, Link] = {}
         self._lock = threading.Lock()
 
@@ -77,9 +86,24 @@ class RedisStore:
         Raises:
             StoreError: The server cannot be reached or refuses.
         """
-        head, name = _name(collection, key)
-        stored = await self._call(GET, self._keys[:1], [name, self._now()])
-        return None if stored is None else _document(head, name, stored)
+        (found,) = await self.read([(collection, key)])
+        return found
+
+    async def read(self, names: Sequence[tuple[str, str]]) -> Sequence[Document | None]:
+        """Return documents, None for each that there is not.
+
+        Raises:
+            StoreError: The server cannot be reached or refuses.
+        """
+        named = [_name(*name) for name in names]
+        wanted = [name for _, name in named]
+        found = await self._call(READ, self._keys[:1], wanted)
+        if self._clock is not None or any(_may_be_over(stored) for stored in found):
+            found = await self._call(GET, self._keys[:1], [self._now(), *wanted])  # by the clock of the server
+        return [
+            None if stored is None else _document(head, name, stored)
+            for (head, name), stored in zip(named, found, strict=True)
+        ]
 
     async def put(
         self, collection: str, key: str, value: Any, *, ttl: float | None = None, expect: int | None = None
@@ -89,10 +113,8 @@ class RedisStore:
         Raises:
             StoreError: The server cannot be reached, is full or refuses, or the value is no JSON.
         """
-        text = to_json(collection, key, value)
-        _, name = _name(collection, key)
-        until = "" if ttl is None else repr(float(ttl))
-        return await self._write(PUT, [name, text, until, _expected(expect), self._now(), self._remember])
+        revisions = await self.write([Put(collection=collection, key=key, value=value, ttl=ttl, expect=expect)])
+        return None if revisions is None else revisions[0]
 
     async def delete(self, collection: str, key: str, *, expect: int | None = None) -> bool:
         """Delete a document, with `expect` only if it has this revision; return whether one was deleted.
@@ -100,8 +122,17 @@ class RedisStore:
         Raises:
             StoreError: The server cannot be reached or refuses.
         """
-        _, name = _name(collection, key)
-        return bool(await self._write(DELETE, [name, _expected(expect), self._now(), self._remember]))
+        # of what there is not, none is deleted
+        return await self._write([Delete(collection=collection, key=key, expect=expect or None)]) == [-1]
+
+    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+        """Make all of these changes or none; return the revisions, or None when an `expect` did not hold.
+
+        Raises:
+            StoreError: The server cannot be reached, is full or refuses, or a value is no JSON.
+        """
+        revisions = await self._write(changes, tell or "")
+        return None if revisions is None else [max(0, revision) for revision in revisions]
 
     async def scan(self, collection: str, *, prefix: str = "", after: str = "", limit: int = 100) -> Sequence[Document]:
         """Return documents by key, a page at a time.
@@ -123,6 +154,21 @@ class RedisStore:
             start = b"(" + reached
         return found
 
+    async def signal(self, name: str) -> None:
+        """Tell all who listen to a name, in any process; a signal that cannot be sent is lost."""
+        try:
+            await self._call(SIGNAL, [self._channel], [name])
+        except StoreError:
+            pass
+
+    @asynccontextmanager
+    async def listening(self, name: str) -> AsyncGenerator[Ear, None]:
+        """Hear signals of a name meanwhile, from all processes; from none while the server cannot be reached."""
+        async with self._used() as link:
+            sure = await link.subscribe(self._channel)
+            async with link.ears.listening(name, sure=sure, hear=lambda: link.hear(self._channel)) as ear:
+                yield ear
+
     async def close(self) -> None:
         """Close the connections of this event loop that are not in use; used again, it makes new ones."""
         link = self._links.get(asyncio.get_running_loop())
@@ -137,7 +183,7 @@ class RedisStore:
         """
         async with self._used() as link:
             if link.users == 1:
-                await link.call(GET, self._keys[:1], ["", ""], again=False)
+                await link.call(GET, self._keys[:1], ["", "none"], again=False)
             link.users += 1
         return self
 
@@ -154,18 +200,40 @@ class RedisStore:
     def _now(self) -> str:
         return "" if self._clock is None else repr(float(self._clock()))
 
-    async def _write(self, script: Script, args: Sequence[str | bytes]) -> Any:
-        keys = [*self._keys, f"{{{self._prefix}}}:done:{uuid4().hex}"]
+    async def _write(self, changes: Sequence[Change], tell: str = "") -> Sequence[int] | None:
+        self._writes += 1
+        sweeps = "1" if self._writes % _SWEEP_EACH == 1 else ""
+        args: list[str | bytes] = [self._now(), os.urandom(16).hex(), self._remember, sweeps, tell]
+        for one in changes:
+            _, name = _name(one.collection, one.key)
+            expect = "" if one.expect is None else str(one.expect)
+            if isinstance(one, Put):
+                text = to_json(one.collection, one.key, one.value)
+                args += ["put", name, text, "" if one.ttl is None else repr(float(one.ttl)), expect]
+            else:
+                args += ["delete", name, "", "", expect]
+        told: bytes | None = None
         with anyio.CancelScope(shield=True):
-            return await self._call(script, keys, args)
+            told = await self._call(WRITE, [*self._keys, self._channel], args)
+        return None if told is None else [int(revision) for revision in told.split()]
 
     async def _call(self, script: Script, keys: Sequence[str], args: Sequence[str | bytes]) -> Any:
-        async with self._used() as link:
+        link = self._enter()
+        try:
             return await link.call(script, keys, args)
+        finally:
+            await self._leave(link)
 
     @asynccontextmanager
     async def _used(self) -> AsyncGenerator[Link, None]:
         """Have the connections of this event loop, at least until this ends."""
+        link = self._enter()
+        try:
+            yield link
+        finally:
+            await self._leave(link)
+
+    def _enter(self) -> Link:
         loop = asyncio.get_running_loop()
         with self._lock:
             link = self._links.get(loop)
@@ -173,10 +241,7 @@ class RedisStore:
                 self._links = {one: kept for one, kept in self._links.items() if not one.is_closed()}
                 link = self._links[loop] = Link(self._address, self._wait_seconds)
         link.users += 1
-        try:
-            yield link
-        finally:
-            await self._leave(link)
+        return link
 
     async def _leave(self, link: Link) -> None:
         link.users -= 1
@@ -200,8 +265,10 @@ def _name(collection: str, key: str) -> tuple[bytes, bytes]:
         raise StoreError(f"a collection or key is no valid Unicode text: {exc.object!r}") from None
 
 
-def _expected(revision: int | None) -> str:
-    return "" if revision is None else str(revision)
+def _may_be_over(stored: bytes | None) -> bool:
+    """Whether what is stored may be past its time, which only the clock of the server tells."""
+    expires = b"-" if stored is None else stored.split(b" ", 2)[1]
+    return expires != b"-" and float(expires) - time.time() < _SURE_SECONDS
 
 
 def _document(head: bytes, name: bytes, stored: bytes) -> Document:

@@ -5,6 +5,7 @@ Knows the wire (of the package `redis`, which it imports when the first connecti
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 import time
@@ -17,10 +18,13 @@ import anyio
 from toolweave.errors import StoreError
 from toolweave.state.redis_address import Address
 from toolweave.state.redis_scripts import Script
+from toolweave.state.signals import Ears
 
 __all__ = ["Link"]
 
-MOST_CONNECTIONS = 16
+MOST_CONNECTIONS = 4
+_MOST_TOGETHER = 64
+"""How many calls are sent in one exchange."""
 _LONGEST_PAUSE = 0.5
 
 _TOLD: tuple[tuple[str, str], ...] = (
@@ -51,7 +55,10 @@ _STARTING = re.compile("LOADING|BusyLoading|BUSY |CLUSTERDOWN|ClusterDown|MASTER
 
 
 class Link:
-    """Connections that calls share, at most `MOST_CONNECTIONS`; a call waits for a free one.
+    """Connections that calls share, at most `MOST_CONNECTIONS`.
+
+    What is called at the same time is sent together: whoever finds room first sends for all, and when it is cancelled
+    meanwhile, or the connection breaks, each of the others is sent again for itself.
 
     Args:
         address: Of the server.
@@ -67,7 +74,11 @@ class Link:
         self._options = address.options()
         self._wait_seconds = wait_seconds
         self._free: list[Any] = []
-        self._room = anyio.Semaphore(MOST_CONNECTIONS)
+        self._waiting: list[_Call] = []
+        self._exchanging = 0
+        self.ears = Ears()
+        self._listener: Any = None
+        self._hearing = anyio.Lock()
 
     async def call(
         self, script: Script, keys: Sequence[str], args: Sequence[str | bytes], *, again: bool = True
@@ -83,27 +94,82 @@ class Link:
         Raises:
             StoreError: The server was not reached in time, or refused.
         """
-        from redis.exceptions import RedisError
-
         deadline = time.monotonic() + self._wait_seconds
-        attempt, pause = _Attempt(), 0.0
+        unanswered, pause = False, 0.0
         while True:
-            try:
-                # half of the time, so that a connection which leads nowhere is not all that was tried
-                with anyio.fail_after(max(0.01, min(deadline - time.monotonic(), self._wait_seconds / 2))):
-                    return await self._once(script, keys, args, attempt)
-            except (RedisError, OSError) as exc:
-                text, lost, starting = self._said(exc), _is_lost(exc), _is_starting(exc)
+            call = _Call(script=script, keys=keys, args=args)
+            # half of the time, so that a connection which leads nowhere is not all that was tried
+            await self._settled(call, max(0.01, min(deadline - time.monotonic(), self._wait_seconds / 2)))
+            if call.error is None:
+                return call.answer
+            if isinstance(call.error, StoreError):
+                raise call.error
+            exc, unanswered = call.error, unanswered or call.unanswered
+            text, lost, starting = self._said(exc), _is_lost(exc), _is_starting(exc)
             if not (starting or (again and lost)) or time.monotonic() + pause >= deadline:
-                # not from within the handler: what the client raised holds what it was given
-                if script.writes and attempt.unanswered and (lost or starting):
+                if script.writes and unanswered and (lost or starting):
                     text += "; it is not known whether the document was written"
+                del call, exc  # what the client raised holds what it was given
                 raise StoreError(text)
             await anyio.sleep(pause)
             pause = min(_LONGEST_PAUSE, 0.02 + 2 * pause)
 
+    async def subscribe(self, channel: str) -> bool:
+        """Have signals come on a connection of their own; return False when the server cannot be reached."""
+        from redis.exceptions import RedisError
+
+        if self._listener is not None:  # whoever hears goes on with it, for as long as that takes
+            return True
+        try:
+            with anyio.fail_after(self._wait_seconds / 2):
+                async with self._hearing:
+                    await self._subscribed(channel)
+        except (RedisError, OSError, StoreError):
+            return False
+        return True
+
+    async def hear(self, channel: str) -> None:
+        """Pass on signals for ever. Of all who wait one does it for all; when that one leaves, another goes on."""
+        from redis.exceptions import RedisError
+
+        async with self._hearing:
+            pause = 0.0
+            while True:
+                try:
+                    listener = await self._subscribed(channel)
+                    # what was read of a signal when this is cancelled is kept by the connection
+                    said = await listener.read_response(disconnect_on_error=False)
+                    pause = 0.0
+                except (RedisError, OSError):
+                    await self._unsubscribe()
+                    pause = min(_LONGEST_PAUSE, 0.02 + 2 * pause)
+                    await anyio.sleep(pause)
+                    continue
+                if said[0] == b"message":
+                    self.ears.ring(said[2].decode(errors="replace"))
+
+    async def _subscribed(self, channel: str) -> Any:
+        if self._listener is None:
+            connection = self._new()
+            try:
+                await connection.connect()
+                await connection.send_command("SUBSCRIBE", channel)
+                await connection.read_response()
+            except BaseException:
+                await _drop(connection)
+                raise
+            self._listener = connection
+        return self._listener
+
+    async def _unsubscribe(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            await _drop(listener)
+
     async def close(self) -> None:
         """Close what nobody is using."""
+        if not self.users:
+            await self._unsubscribe()
         free, self._free = self._free, []
         with anyio.move_on_after(1, shield=True):  # TLS says goodbye
             for connection in free:
@@ -112,29 +178,90 @@ class Link:
         for connection in free:
             await _drop(connection)
 
-    async def _once(self, script: Script, keys: Sequence[str], args: Sequence[str | bytes], attempt: _Attempt) -> Any:
+    async def _settled(self, call: _Call, seconds: float) -> None:
+        """Have a call sent, by this task with all others that wait, or by another with its own; return when settled."""
+        late = asyncio.get_running_loop().call_later(seconds, call.settle, None, TimeoutError())
+        self._waiting.append(call)
+        try:
+            while not call.settled:
+                if call.taken or self._exchanging == MOST_CONNECTIONS:
+                    await call.news()
+                else:
+                    await self._lead(call, seconds)
+        finally:
+            late.cancel()
+            if not call.taken:
+                self._waiting.remove(call)
+                self._wake_next()
+
+    async def _lead(self, call: _Call, seconds: float) -> None:
+        self._exchanging += 1
+        try:
+            await asyncio.sleep(0)  # what others call meanwhile goes with it
+            if not (call.taken or call.settled):
+                calls, self._waiting = self._waiting[:_MOST_TOGETHER], self._waiting[_MOST_TOGETHER:]
+                for one in calls:
+                    one.taken = True
+                if not call.taken:  # it is further behind
+                    self._waiting.remove(call)
+                    call.taken = True
+                    calls.append(call)
+                with anyio.move_on_after(seconds):
+                    await self._exchange(calls)
+        finally:
+            self._exchanging -= 1
+            self._wake_next()
+
+    def _wake_next(self) -> None:
+        """Have the first that waits send for all that do, when a connection is free for it."""
+        if self._waiting and self._exchanging < MOST_CONNECTIONS:
+            self._waiting[0].wake()
+
+    async def _exchange(self, calls: Sequence[_Call]) -> None:
+        """Send calls together and settle each: with its answer, or an error of its own or of the connection."""
+        from redis.exceptions import RedisError
+
+        error: Exception = TimeoutError()  # to the others, when whoever sends for all gives up or is cancelled
+        connection, sent = None, False
+        try:
+            connection = self._free.pop() if self._free else self._new()
+            await connection.connect()
+            sent = True
+            await self._answered(connection, calls)
+        except BaseException as exc:
+            if isinstance(exc, Exception):
+                error = exc
+            if connection is not None:
+                await _drop(connection)
+            await self._drop_all()  # they led to the same server
+            if not isinstance(exc, (RedisError, OSError, StoreError)):
+                raise
+        else:
+            self._keep(connection)
+        finally:
+            for call in calls:
+                call.unanswered |= sent and not call.settled
+                call.settle(None, error)
+
+    async def _answered(self, connection: Any, calls: Sequence[_Call]) -> None:
+        """Send calls and read their answers; what the server does not know by its digest is sent in full."""
         from redis.exceptions import BusyLoadingError, NoScriptError, ResponseError
 
-        sent = False
-        async with self._room:
-            connection = self._free.pop() if self._free else self._new()
+        unknown: list[_Call] = []
+        await connection.send_packed_command([b"".join(call.packed() for call in calls)])
+        for call in calls:
             try:
-                await connection.connect()
-                sent = True
-                try:
-                    answer = await _ask(connection, "EVALSHA", script.digest, len(keys), *keys, *args)
-                except NoScriptError:
-                    answer = await _ask(connection, "EVAL", script.source, len(keys), *keys, *args)
-            except (ResponseError, BusyLoadingError):  # an answer like any other
-                self._keep(connection)
-                raise
-            except BaseException:
-                attempt.unanswered |= sent
-                await _drop(connection)
-                await self._drop_all()  # they led to the same server
-                raise
-            self._keep(connection)
-            return answer
+                call.settle(await connection.read_response())
+            except NoScriptError:
+                unknown.append(call)
+            except (ResponseError, BusyLoadingError) as exc:  # an answer like any other
+                call.settle(None, exc)
+        for call in unknown:
+            await connection.send_packed_command([call.packed(in_full=True)])
+            try:
+                call.settle(await connection.read_response())
+            except (ResponseError, BusyLoadingError) as exc:
+                call.settle(None, exc)
 
     def _keep(self, connection: Any) -> None:
         if connection.is_connected:
@@ -172,16 +299,58 @@ class Link:
         return f"{place}: {said}"
 
 
-@dataclass(slots=True)
-class _Attempt:
-    """What is known of a call so far: whether a server may have done what it never answered."""
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Call:
+    """A call that is sent together with others.
 
+    Attributes:
+        taken: Whether somebody sends it.
+        unanswered: Whether a server may have done what it never answered.
+        settled: Whether there is an answer or an error.
+    """
+
+    script: Script
+    keys: Sequence[str]
+    args: Sequence[str | bytes]
+    taken: bool = False
     unanswered: bool = False
+    settled: bool = False
+    answer: Any = None
+    error: Exception | None = None
+    _news: asyncio.Future[None] | None = None
+
+    def packed(self, *, in_full: bool = False) -> bytes:
+        """Return it as the server reads it."""
+        script = self.script
+        if script.command:
+            return _packed([script.command, *self.keys, *self.args])
+        name = ["EVAL", script.source] if in_full else ["EVALSHA", script.digest]
+        return _packed([*name, str(len(self.keys)), *self.keys, *self.args])
+
+    def settle(self, answer: Any, error: Exception | None = None) -> None:
+        """Note how it ended, if it has not."""
+        if not self.settled:
+            self.settled, self.answer, self.error = True, answer, error
+            self.wake()
+
+    async def news(self) -> None:
+        """Wait until it is settled, or somebody has to send it."""
+        self._news = asyncio.get_running_loop().create_future()
+        await self._news
+
+    def wake(self) -> None:
+        """Have its caller look."""
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
 
 
-async def _ask(connection: Any, *command: Any) -> Any:
-    await connection.send_command(*command)
-    return await connection.read_response()
+def _packed(parts: Sequence[str | bytes]) -> bytes:
+    """Return a command in RESP."""
+    pieces = [b"*%d\r\n" % len(parts)]
+    for part in parts:
+        text = part.encode() if isinstance(part, str) else part
+        pieces.append(b"$%d\r\n%b\r\n" % (len(text), text))
+    return b"".join(pieces)
 
 
 async def _drop(connection: Any) -> None:

@@ -7,9 +7,10 @@ touches is declared, and all of them have one hash tag, so that they lie on one 
   collection and the key.
 - `{prefix}:order`: the names in a sorted set where every score is 0, which is the order of their bytes, which in UTF-8
   is the order of code points.
-- `{prefix}:expiring`: the names of what has a ttl, by the time it ends.
-- `{prefix}:revision`: the last revision.
-- `{prefix}:done:...`: for a while, what became of a write, so that one which is sent again is known by its token.
+- `{prefix}:expiring`: the names of what has a ttl, by the time it ends, or by an earlier one.
+
+Beside the names stand in that hash `revision`, the last revision, and for a while `done:TOKEN`, what became of a write,
+so that one which is sent again is known by its token.
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-__all__ = ["DELETE", "GET", "PUT", "SCAN", "Script"]
+__all__ = ["GET", "READ", "SCAN", "SIGNAL", "WRITE", "Script"]
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script and the name Redis has for it."""
+    """A script and the name Redis has for it; or a command of one key that needs none."""
 
     source: str
     digest: str
     writes: bool
+    command: str = ""
 
 
 def _script(*parts: str, writes: bool = False) -> Script:
@@ -53,80 +55,129 @@ local function kept(name, now)
 end
 """
 
-# A bounded portion at every write: what is due is not shown meanwhile. It also makes room in a server that is full.
-_SWEEP = """
-local function sweep(now)
-  local due = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%.17g', now), 'LIMIT', 0, 50)
-  if #due > 0 then
-    redis.call('ZREM', KEYS[3], unpack(due))
-    redis.call('ZREM', KEYS[2], unpack(due))
-    redis.call('HDEL', KEYS[1], unpack(due))
-  end
-end
-"""
+SIGNAL = Script("", "", writes=False, command="PUBLISH")
+"""KEYS channel; ARGV name."""
+
+READ = Script("", "", writes=False, command="HMGET")
+"""KEYS documents; ARGV names. Returns what is stored, whether it is past its time or not."""
 
 GET = _script(
     _NOW,
-    _KEPT,
     """
-local stored = kept(ARGV[1], time(ARGV[2]))
-return stored or false
+local now, found = time(ARGV[1]), {}
+local stored = redis.call('HMGET', KEYS[1], unpack(ARGV, 2))
+for at = 1, #ARGV - 1 do
+  local expires = stored[at] and string.match(stored[at], '^%d+ (%S+) ')
+  found[at] = stored[at] and (expires == '-' or tonumber(expires) > now) and stored[at] or false
+end
+return found
 """,
 )
-"""KEYS documents; ARGV name, now. Returns what is stored, or nil."""
+"""KEYS documents; ARGV now, names. Returns what is stored, or nil, for each."""
 
 # A revision is no smaller than the server's microseconds: a server that forgot its last writes (it had no disk, or a
-# replica took over) gives none of theirs to others.
-PUT = _script(
-    _NOW,
-    _KEPT,
-    _SWEEP,
+# replica took over) gives none of theirs to others. One script makes all changes or none, in as few commands as there
+# are kinds of them. Of what is due a bounded portion is dropped at a write that is told to sweep; it is not shown
+# meanwhile. What is deleted, or kept for longer, is left among what expires until then, and looked at there.
+WRITE = _script(
     """
-local done = redis.call('GET', KEYS[5])
-if done then return tonumber(done) end
-local name, json, ttl, expect, now = ARGV[1], ARGV[2], ARGV[3], ARGV[4], time(ARGV[5])
-sweep(now)
-local _, found = kept(name, now)
-if expect ~= '' and expect ~= found then return false end
 local clock = redis.call('TIME')
-local revision = math.max(tonumber(redis.call('GET', KEYS[4]) or '0') + 1, clock[1] * 1000000 + clock[2])
-revision = string.format('%.0f', revision)
-redis.call('SET', KEYS[4], revision)
-local expires = '-'
-if ttl == '' then
-  redis.call('ZREM', KEYS[3], name)
-else
-  expires = string.format('%.17g', now + tonumber(ttl))
-  redis.call('ZADD', KEYS[3], expires, name)
-end
-redis.call('ZADD', KEYS[2], 0, name)
-redis.call('HSET', KEYS[1], name, revision .. ' ' .. expires .. ' ' .. json)
-redis.call('SET', KEYS[5], revision, 'PX', ARGV[6])
-return tonumber(revision)
-""",
-    writes=True,
-)
-"""KEYS all; ARGV name, JSON, ttl, expect, now, milliseconds to remember. Returns the revision, or nil."""
+local micros = clock[1] * 1000000 + clock[2]
+local now = ARGV[1] ~= '' and tonumber(ARGV[1]) or micros / 1000000
+local done = 'done:' .. ARGV[2]
 
-DELETE = _script(
-    _NOW,
-    _KEPT,
-    _SWEEP,
-    """
-if redis.call('EXISTS', KEYS[5]) == 1 then return 1 end
-local name, expect, now = ARGV[1], ARGV[2], time(ARGV[3])
-sweep(now)
-local stored, found = kept(name, now)
-if not stored or (expect ~= '' and expect ~= found) then return 0 end
-redis.call('HDEL', KEYS[1], name)
-redis.call('ZREM', KEYS[2], name)
-redis.call('ZREM', KEYS[3], name)
-redis.call('SET', KEYS[5], found, 'PX', ARGV[4])
-return 1
+local function kept(stored)
+  if not stored then return '0' end
+  local revision, expires = string.match(stored, '^(%d+) (%S+) ')
+  if expires ~= '-' and tonumber(expires) <= now then return '0', expires end
+  return revision, expires
+end
+
+if ARGV[4] == '1' then
+  local due = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%.17g', now), 'LIMIT', 0, 100)
+  if #due > 0 then
+    local stored, gone, later = redis.call('HMGET', KEYS[1], unpack(due)), {}, {}
+    for at, name in ipairs(due) do
+      local revision, expires = kept(stored[at])
+      if revision == '0' or not expires then
+        gone[#gone + 1] = name
+      elseif expires ~= '-' then
+        later[#later + 1] = expires
+        later[#later + 1] = name
+      end
+    end
+    redis.call('ZREM', KEYS[3], unpack(due))
+    if #later > 0 then redis.call('ZADD', KEYS[3], unpack(later)) end
+    if #gone > 0 then
+      redis.call('ZREM', KEYS[2], unpack(gone))
+      redis.call('HDEL', KEYS[1], unpack(gone))
+    end
+  end
+end
+
+local names = {'revision', done}
+for at = 6, #ARGV, 5 do names[#names + 1] = ARGV[at + 1] end
+local stored = redis.call('HMGET', KEYS[1], unpack(names))
+if stored[2] then return string.match(stored[2], '^%d+ %S+ (.*)$') end
+local place = 2
+for at = 6, #ARGV, 5 do
+  place = place + 1
+  if ARGV[at + 4] ~= '' and ARGV[at + 4] ~= kept(stored[place]) then return false end
+end
+
+local revision = math.max(tonumber(stored[1] or '0'), micros - 1)
+local hash, order, expiring, deleted, revisions = {}, {}, {}, {}, {}
+place = 2
+for at = 6, #ARGV, 5 do
+  place = place + 1
+  local name, ttl = ARGV[at + 1], ARGV[at + 3]
+  if ARGV[at] == 'put' then
+    revision = revision + 1
+    local text, expires = string.format('%.0f', revision), '-'
+    if ttl ~= '' then
+      expires = string.format('%.17g', now + tonumber(ttl))
+      expiring[#expiring + 1] = expires
+      expiring[#expiring + 1] = name
+    end
+    hash[#hash + 1] = name
+    hash[#hash + 1] = text .. ' ' .. expires .. ' ' .. ARGV[at + 2]
+    if not stored[place] then
+      order[#order + 1] = 0
+      order[#order + 1] = name
+    end
+    revisions[#revisions + 1] = text
+  else
+    if stored[place] then deleted[#deleted + 1] = name end
+    revisions[#revisions + 1] = kept(stored[place]) ~= '0' and '-1' or '0'
+  end
+end
+
+local told = table.concat(revisions, ' ')
+if #hash == 0 and #deleted == 0 then return told end
+local last = string.format('%.0f', revision)
+local until_ = string.format('%.17g', now + tonumber(ARGV[3]) / 1000)
+hash[#hash + 1] = 'revision'
+hash[#hash + 1] = last
+hash[#hash + 1] = done
+hash[#hash + 1] = '0 ' .. until_ .. ' ' .. told
+expiring[#expiring + 1] = until_
+expiring[#expiring + 1] = done
+-- what makes room comes first: after it a server that is full takes the rest
+if #deleted > 0 then
+  redis.call('HDEL', KEYS[1], unpack(deleted))
+  redis.call('ZREM', KEYS[2], unpack(deleted))
+end
+redis.call('HSET', KEYS[1], unpack(hash))
+redis.call('ZADD', KEYS[3], unpack(expiring))
+if #order > 0 then redis.call('ZADD', KEYS[2], unpack(order)) end
+if ARGV[5] ~= '' then redis.call('PUBLISH', KEYS[4], ARGV[5]) end
+return told
 """,
     writes=True,
 )
-"""KEYS all; ARGV name, expect, now, milliseconds to remember. Returns 1 when a document was deleted."""
+"""KEYS documents, order, expiring, channel; ARGV now, token, milliseconds to remember, 1 to sweep, a signal, and for
+each change `put` or `delete`, name, JSON, ttl, expect. Returns the revisions, apart by spaces, -1 for what was deleted
+and 0 for what there was not to delete; nil when a revision was another."""
 
 # Bounded in names and in bytes, however many are past their ttl: others wait while a script runs.
 SCAN = _script(

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -20,8 +24,9 @@ from typing import Any, Self, TypeVar
 import anyio
 
 from toolweave.errors import StoreError
-from toolweave.state.migrations import open_database, writing
-from toolweave.state.store import Document, to_json
+from toolweave.state.migrations import CheckedFile, open_database, savepoint, writing
+from toolweave.state.signals import Ear, Ears
+from toolweave.state.store import Change, Document, Put, to_json
 
 __all__ = ["SqliteStore", "default_path"]
 
@@ -46,8 +51,10 @@ class SqliteStore:
     """A `Store` in one SQLite file (DESIGN decision 11).
 
     It opens its file when it is first used and closes it when the last who entered it leaves; used again, it opens it
-    again. All work is done in one thread of its own. A write that has begun is finished, also when its caller is
-    cancelled. What a process wrote is there after it was killed, whole or not at all.
+    again. All work is done in one thread of its own. Writes that come at the same time are one transaction and one sync
+    of the disk; each is on the disk before it returns, and one that does not hold does not disturb the others. A write
+    that has begun is finished, also when its caller is cancelled. What a process wrote is there after it was killed,
+    whole or not at all. A process that was forked off opens the file for itself. What cannot be written to can be read.
 
     Args:
         path: The file, made with mode 0600 where there is none; None is `default_path()`.
@@ -74,6 +81,8 @@ class SqliteStore:
         self._users = 0
         self._worker: _Worker | None = None
         self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._ears = Ears()
 
     @property
     def path(self) -> Path:
@@ -101,24 +110,43 @@ class SqliteStore:
         Raises:
             StoreError: The file cannot be written, or the value is no JSON.
         """
-        text = to_json(collection, key, value)
+        revisions = await self.write([Put(collection=collection, key=key, value=value, ttl=ttl, expect=expect)])
+        return None if revisions is None else revisions[0]
 
-        def write(connection: sqlite3.Connection) -> int | None:
+    async def read(self, names: Sequence[tuple[str, str]]) -> Sequence[Document | None]:
+        """Return documents, None for each that there is not.
+
+        Raises:
+            StoreError: The file cannot be read.
+        """
+
+        def read(connection: sqlite3.Connection) -> Sequence[Document | None]:
             now = self._clock()
-            with writing(connection):
-                connection.execute("DELETE FROM documents WHERE expires_at <= ?", (now,))
-                if expect is not None and expect != _revision(connection, collection, key):
-                    return None
-                connection.execute("UPDATE counter SET revision = revision + 1")
-                revision: int = connection.execute("SELECT revision FROM counter").fetchone()[0]
-                connection.execute(
-                    "INSERT OR REPLACE INTO documents (collection, key, value, revision, expires_at) "
-                    "VALUES (?, ?, ?, ?, ?)",
-                    (collection, key, text, revision, None if ttl is None else now + ttl),
-                )
-                return revision
+            rows = [connection.execute(_GET, (*name, now)).fetchone() for name in names]
+            return [None if row is None else _document(row) for row in rows]
 
-        return await self._run(write, shield=True)
+        return await self._run(read)
+
+    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+        """Make all of these changes or none; return the revisions, or None when an `expect` did not hold.
+
+        Raises:
+            StoreError: The file cannot be written, or a value is no JSON.
+        """
+        texts = [to_json(one.collection, one.key, one.value) if isinstance(one, Put) else "" for one in changes]
+
+        def write(connection: sqlite3.Connection) -> Sequence[int] | None:
+            now = self._clock()
+            connection.execute("DELETE FROM documents WHERE expires_at <= ?", (now,))
+            for one in changes:
+                if one.expect is not None and one.expect != _revision(connection, one.collection, one.key):
+                    return None
+            return [_change(connection, one, text, now) for one, text in zip(changes, texts, strict=True)]
+
+        revisions = await self._run(write, writes=True)
+        if revisions is not None and tell is not None:
+            self._ears.ring(tell)
+        return revisions
 
     async def delete(self, collection: str, key: str, *, expect: int | None = None) -> bool:
         """Delete a document, with `expect` only if it has this revision; return whether one was deleted.
@@ -128,15 +156,14 @@ class SqliteStore:
         """
 
         def remove(connection: sqlite3.Connection) -> bool:
-            with writing(connection):
-                connection.execute("DELETE FROM documents WHERE expires_at <= ?", (self._clock(),))
-                revision = _revision(connection, collection, key)
-                wanted = revision > 0 and expect in (None, revision)
-                if wanted:
-                    connection.execute("DELETE FROM documents WHERE collection = ? AND key = ?", (collection, key))
-                return wanted
+            connection.execute("DELETE FROM documents WHERE expires_at <= ?", (self._clock(),))
+            revision = _revision(connection, collection, key)
+            wanted = revision > 0 and expect in (None, revision)
+            if wanted:
+                connection.execute("DELETE FROM documents WHERE collection = ? AND key = ?", (collection, key))
+            return wanted
 
-        return await self._run(remove, shield=True)
+        return await self._run(remove, writes=True)
 
     async def scan(self, collection: str, *, prefix: str = "", after: str = "", limit: int = 100) -> Sequence[Document]:
         """Return documents by key, a page at a time.
@@ -169,6 +196,14 @@ class SqliteStore:
             with anyio.CancelScope(shield=True):
                 await asyncio.wrap_future(worker.end())
 
+    async def signal(self, name: str) -> None:
+        """Tell all of this process who listen to a name."""
+        self._ears.ring(name)
+
+    def listening(self, name: str) -> AbstractAsyncContextManager[Ear]:
+        """Hear signals of a name meanwhile."""
+        return self._ears.listening(name, sure=False)
+
     async def __aenter__(self) -> Self:
         """Open the file, so that what is wrong with it is known here.
 
@@ -189,63 +224,166 @@ class SqliteStore:
     def __repr__(self) -> str:
         return f"<SqliteStore {str(self._path)!r}, {'closed' if self._worker is None else 'open'}>"
 
-    async def _run(self, work: Callable[[sqlite3.Connection], T], *, shield: bool = False) -> T:
+    async def _run(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = False) -> T:
+        if self._process != os.getpid():
+            self._forked()
         with self._lock:
             if self._worker is None:
                 self._worker = _Worker(self._path, self._busy_seconds)
                 self._worker.end_with(self)
-            future = asyncio.wrap_future(self._worker.submit(work))
-        with anyio.CancelScope(shield=shield):
+            worker = self._worker
+            job = worker.add(work, writes=writes)
+        # in the next round of the loop, so that what its other tasks write in this one is written together with it
+        asyncio.get_running_loop().call_soon(worker.begin)
+        future = asyncio.wrap_future(job)
+        with anyio.CancelScope(shield=writes):
             await future
         return future.result()
 
+    def _forked(self) -> None:
+        """Begin anew in a process that was forked off, where the thread and the connection of the other are no use."""
+        if self._worker is not None:
+            self._worker.leave()
+        self._worker, self._lock, self._process = None, threading.Lock(), os.getpid()
+
+
+_left_behind: list[Any] = []
+"""Connections of the processes that this one was forked off from: closing one here would touch their files."""
+
+
+@dataclass(slots=True)
+class _Job:
+    """Something to do with the connection, and what became of it.
+
+    Attributes:
+        told: The future of whoever wants it done.
+        error: What made it fail.
+    """
+
+    work: Callable[[sqlite3.Connection], Any]
+    writes: bool
+    told: Future[Any] = field(default_factory=Future[Any])
+    result: Any = None
+    error: Exception | None = None
+
+    def do(self, connection: sqlite3.Connection) -> None:
+        self.result = self.error = None
+        try:
+            with savepoint(connection) if self.writes else nullcontext():
+                self.result = self.work(connection)
+        except UnicodeEncodeError as exc:
+            self.error = StoreError(f"a collection or key is no valid Unicode text: {exc.object!r}")
+
+    def tell(self) -> None:
+        if self.error is None:
+            self.told.set_result(self.result)
+        else:
+            self.told.set_exception(self.error)
+
 
 class _Worker:
-    """One thread with one connection."""
+    """One thread with one connection; it does all that waits at once: writes in one transaction, then reads."""
 
     def __init__(self, path: Path, busy_seconds: float) -> None:
         self._path = path
         self._busy_seconds = busy_seconds
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="toolweave-store")
+        self._waiting: deque[_Job] = deque()  # whose ends are safe to use from any thread
         self._connection: sqlite3.Connection | None = None
+        self._file: CheckedFile | None = None
         self._finalizer: weakref.finalize[Any, SqliteStore] | None = None
 
     def end_with(self, store: SqliteStore) -> None:
         """Close the connection of a store that nobody closed."""
         self._finalizer = weakref.finalize(store, self._close)
 
-    def submit(self, work: Callable[[sqlite3.Connection], T]) -> Future[T]:
-        """Have work done after all that was submitted before."""
-        return self._thread.submit(self._do, work)
+    def add(self, work: Callable[[sqlite3.Connection], T], *, writes: bool) -> Future[T]:
+        """Have work done with the next `begin`."""
+        job = _Job(work, writes)
+        self._waiting.append(job)
+        return job.told
+
+    def begin(self) -> None:
+        """Do what waits."""
+        if self._waiting:
+            try:
+                self._thread.submit(self._do_all)
+            except RuntimeError:  # it was closed meanwhile, which did what waited
+                pass
 
     def end(self) -> Future[None]:
         """Close the connection after all that was submitted before."""
         if self._finalizer is not None:
             self._finalizer.detach()
+        self._thread.submit(self._do_all)
         future = self._thread.submit(self._close)
         self._thread.shutdown(wait=False)
         return future
 
-    def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def leave(self) -> None:
+        """Leave all to the process that this one was forked off from."""
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        _left_behind.append((self._connection, self._thread))
+
+    def _do_all(self) -> None:
+        jobs = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        jobs = [job for job in jobs if job.told.set_running_or_notify_cancel()]
+        # a write is only told of when it is on the disk, so reads of who was told come later than it
+        self._write([job for job in jobs if job.writes])
+        for job in jobs:
+            if not job.writes:
+                self._attempt([job], self._read)
+
+    def _write(self, jobs: Sequence[_Job]) -> None:
+        if jobs and not self._attempt(jobs, self._write_together, last=len(jobs) == 1):
+            for job in jobs:  # what one of them cannot have, others may: a small one still fits on the disk
+                self._attempt([job], self._write_together)
+
+    def _attempt(
+        self, jobs: Sequence[_Job], do: Callable[[sqlite3.Connection, Sequence[_Job]], None], *, last: bool = True
+    ) -> bool:
+        """Do jobs and tell what became of them; what fails for all of them is only told when it is the last attempt."""
+        failure: StoreError | None = None
         try:
-            if self._connection is None:
-                self._connection = open_database(self._path, self._busy_seconds)
-            return work(self._connection)
+            do(self._opened(writes=jobs[0].writes), jobs)
+        except StoreError as exc:
+            failure = exc
         except sqlite3.Error as exc:
-            raise StoreError(self._said(exc)) from exc
+            failure = StoreError(self._said(exc))
+            last |= _code(exc) in _BUSY
         except OSError as exc:
-            raise StoreError(f"{self._path} cannot be opened: {exc.strerror or exc}") from exc
-        except UnicodeEncodeError as exc:
-            raise StoreError(f"a collection or key is no valid Unicode text: {exc.object!r}") from None
+            failure = StoreError(f"{self._path} cannot be opened: {exc.strerror or exc}")
+        if failure is not None and not last:
+            return False
+        for job in jobs:
+            job.error = failure or job.error
+            job.tell()
+        return True
+
+    def _read(self, connection: sqlite3.Connection, jobs: Sequence[_Job]) -> None:
+        for job in jobs:
+            job.do(connection)
+
+    def _write_together(self, connection: sqlite3.Connection, jobs: Sequence[_Job]) -> None:
+        with writing(connection):
+            for job in jobs:
+                job.do(connection)
+
+    def _opened(self, *, writes: bool) -> sqlite3.Connection:
+        if self._connection is None or self._file is None:
+            self._connection, self._file = open_database(self._path, self._busy_seconds)
+        self._file.check(writes=writes)
+        return self._connection
 
     def _close(self) -> None:
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._file = self._connection, None, None
         if connection is not None:
             connection.close()
 
     def _said(self, exc: sqlite3.Error) -> str:
-        code = getattr(exc, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        code = _code(exc)
+        if code in _BUSY:
             return f"{self._path} is busy: other processes have been writing to it for {self._busy_seconds:g} s"
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return (
@@ -253,6 +391,27 @@ class _Worker:
                 "or rescue what it holds with `sqlite3 FILE .recover`"
             )
         return f"{self._path}: {exc}"
+
+
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _code(exc: sqlite3.Error) -> int:
+    return getattr(exc, "sqlite_errorcode", 0) & 0xFF
+
+
+def _change(connection: sqlite3.Connection, one: Change, text: str, now: float) -> int:
+    """Make one change; return the revision, 0 for what was deleted."""
+    if not isinstance(one, Put):
+        connection.execute("DELETE FROM documents WHERE collection = ? AND key = ?", (one.collection, one.key))
+        return 0
+    connection.execute("UPDATE counter SET revision = revision + 1")
+    revision: int = connection.execute("SELECT revision FROM counter").fetchone()[0]
+    connection.execute(
+        "INSERT OR REPLACE INTO documents (collection, key, value, revision, expires_at) VALUES (?, ?, ?, ?, ?)",
+        (one.collection, one.key, text, revision, None if one.ttl is None else now + one.ttl),
+    )
+    return revision
 
 
 def _revision(connection: sqlite3.Connection, collection: str, key: str) -> int:

@@ -9,11 +9,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from toolweave.errors import StoreError
 
-__all__ = ["Document", "Store", "to_json"]
+__all__ = ["Change", "Delete", "Document", "Put", "Store", "to_json"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,32 @@ class Document:
     value: Any
     revision: int
     expires_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Put:
+    """A document to be written; as with `Store.put`."""
+
+    collection: str
+    key: str
+    value: Any
+    ttl: float | None = None
+    expect: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """A document to be deleted if it is there; with `expect`, it has to be, and have this revision."""
+
+    collection: str
+    key: str
+    expect: int | None = None
+
+
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+
+Change: TypeAlias = Put | Delete
+"""What is done to one document."""
 
 
 @runtime_checkable
@@ -69,6 +95,25 @@ class Store(Protocol):
         """Delete a document, with `expect` only if it has this revision; return whether one was deleted."""
         ...
 
+    async def read(self, names: Sequence[tuple[str, str]]) -> Sequence[Document | None]:
+        """Return the documents of these collections and keys, in one step; None for each that there is not."""
+        ...
+
+    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+        """Make all of these changes, each to a document of its own, or none of them; others see them whole.
+
+        Args:
+            changes: To documents, by collection and key.
+            tell: The signal that is sent when they are made, where the store passes on signals.
+
+        Returns:
+            The new revisions, 0 for what was deleted; None when an `expect` did not hold and nothing was written.
+
+        Raises:
+            StoreError: The store is full, or a value is no JSON.
+        """
+        ...
+
     async def scan(self, collection: str, *, prefix: str = "", after: str = "", limit: int = 100) -> Sequence[Document]:
         """Return the documents whose keys have this prefix and come after `after`, by key in code point order.
 
@@ -91,6 +136,6 @@ def to_json(collection: str, key: str, value: Any) -> str:
         StoreError: It is no JSON; NaN is none.
     """
     try:
-        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+        return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError) as exc:
         raise StoreError(f"{key!r} is no JSON: {exc}", collection=collection) from None

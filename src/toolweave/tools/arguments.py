@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 import uuid
 from collections.abc import Mapping
 from hashlib import sha256
@@ -10,7 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
-__all__ = ["encode", "fresh_id", "json_text", "read_arguments", "wire_id"]
+__all__ = ["alphanumeric_id", "encode", "fresh_id", "json_text", "read_arguments", "wire_id"]
 
 _LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
@@ -18,7 +19,8 @@ _LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
     """Return the arguments in a model's text, and the text itself when it is no JSON object.
 
-    No text is no arguments: some servers send `""` or `null` for a tool without parameters.
+    No text is no arguments: some servers send `""` or `null` for a tool without parameters. A string that holds the
+    object, which some models write, is read as the object.
     """
     if not text.strip():
         return {}, None
@@ -28,6 +30,9 @@ def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
         return {}, text
     if value is None:
         return {}, None
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        inner, malformed = read_arguments(value)
+        return (inner, None) if malformed is None else ({}, text)
     return (cast("dict[str, Any]", value), None) if isinstance(value, dict) else ({}, text)
 
 
@@ -58,6 +63,15 @@ def wire_id(call_id: str) -> str:
     if _LEGAL_ID.fullmatch(call_id):
         return call_id
     return f"call_{sha256(call_id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+
+
+def alphanumeric_id(call_id: str, length: int) -> str:
+    """Return a call's id as so many letters and digits; the same id gives the same one, and one that is so stays."""
+    if len(call_id) == length and call_id.isascii() and call_id.isalnum():
+        return call_id
+    number = int.from_bytes(sha256(call_id.encode("utf-8", "surrogatepass")).digest())
+    digits = string.digits + string.ascii_letters
+    return "".join(digits[number // 62**place % 62] for place in range(length))
 
 
 def _whole(value: Any) -> Any:

@@ -21,7 +21,7 @@ from toolweave.tools.asking import (
     SamplingResult,
     check_level,
 )
-from toolweave.tools.frozen import slot_setters
+from toolweave.tools.frozen import mutable_twin, slot_setters
 from toolweave.tools.questions import ABILITIES, Askable, Elicitation, Question, Roots, Sampling, can_answer
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "ProgressCallback",
     "ProgressReporter",
     "ToolCall",
+    "plain_call",
 ]
 
 FormT = TypeVar("FormT")
@@ -88,6 +89,17 @@ class ToolCall:
 
 
 _set_name, _set_arguments, _set_id = slot_setters(ToolCall, "name", "arguments", "id")
+_CallTwin = mutable_twin(ToolCall)
+
+
+def plain_call(name: str, arguments: Mapping[str, Any]) -> ToolCall:
+    """Make a call without an id, as `Tool.execute` does for each; faster than the class."""
+    call = _CallTwin()
+    call.name = name
+    call.arguments = arguments
+    call.id = None
+    call.__class__ = ToolCall
+    return call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False)

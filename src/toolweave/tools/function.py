@@ -21,10 +21,11 @@ from toolweave.tools.call import CallContext, Progress, ToolCall
 from toolweave.tools.media import File
 from toolweave.tools.names import unknown_tool
 from toolweave.tools.result import ContentBlock, ToolResult, invalid_input
+from toolweave.tools.running import THREADS, Runner
 from toolweave.tools.spec import Tool, ToolSpec
 from toolweave.tools.toolset import ToolsChanged, ToolSnapshot, Unsubscribe
 
-__all__ = ["FunctionTool", "is_unbound", "tool"]
+__all__ = ["FunctionTool", "check_schemas", "is_derived", "is_unbound", "tool"]
 
 _log = logging.getLogger("toolweave.tools")
 
@@ -41,12 +42,21 @@ class FunctionTool(Tool, Generic[P, R]):
         function: The function as it was given.
     """
 
-    __slots__ = ("_signature", "function")
+    __slots__ = ("_signature", "_threads", "function")
 
-    def __init__(self, function: Callable[P, R], spec: ToolSpec, signature: Signature) -> None:
-        super().__init__(spec, _FunctionToolset(function, spec, signature))
+    def __init__(
+        self, function: Callable[P, R], spec: ToolSpec, signature: Signature, *, threads: int = THREADS
+    ) -> None:
+        super().__init__(spec, _FunctionToolset(function, spec, signature, threads))
         self.function = function
         self._signature = signature
+        self._threads = threads
+
+    @property
+    def derived(self) -> bool:
+        """Whether both schemas come from the signature, so that they need no check."""
+        signature = self._signature
+        return not isinstance(signature, MappingSignature) and self.spec.output_schema is signature.output_schema
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself: no validation, no result object."""
@@ -62,7 +72,7 @@ class FunctionTool(Tool, Generic[P, R]):
         if instance is None or not self._signature.unbound:
             return self
         bound: Callable[..., R] = self.function.__get__(instance, owner)
-        return FunctionTool(bound, self.spec, self._signature)
+        return FunctionTool(bound, self.spec, self._signature, threads=self._threads)
 
 
 @overload
@@ -80,6 +90,7 @@ def tool(
     input_schema: Mapping[str, Any] | None = None,
     output_schema: Mapping[str, Any] | None = None,
     meta: Mapping[str, Any] | None = None,
+    threads: int | None = None,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 @overload
 def tool(
@@ -94,6 +105,7 @@ def tool(
     input_schema: Mapping[str, Any] | None = None,
     output_schema: Mapping[str, Any] | None = None,
     meta: Mapping[str, Any] | None = None,
+    threads: int | None = None,
 ) -> FunctionTool[P, R]: ...
 def tool(  # noqa: PLR0913  # keyword-only, each with a default of its own
     function: Callable[..., Any] | None = None,
@@ -107,6 +119,7 @@ def tool(  # noqa: PLR0913  # keyword-only, each with a default of its own
     input_schema: Mapping[str, Any] | None = None,
     output_schema: Mapping[str, Any] | None = None,
     meta: Mapping[str, Any] | None = None,
+    threads: int | None = None,
 ) -> Any:
     """Make a tool of a function; use as `@tool`, `@tool(name=...)` or `tool(function)`.
 
@@ -126,13 +139,17 @@ def tool(  # noqa: PLR0913  # keyword-only, each with a default of its own
         output_schema: JSON Schema of the structured content; by default derived from a return
             annotation that is a model, a dataclass, a TypedDict or a dict.
         meta: The definition's `_meta`.
+        threads: How many calls of a plain function may run at the same time, 40 by default. Further ones wait;
+            other tools have threads of their own.
 
     Raises:
         SchemaError: Naming the function and the parameter that has no place in a JSON object.
+        ValueError: `threads` is less than 1, or given for an `async` function, which runs in none.
     """
     if function is None:
         options = {"name": name, "title": title, "description": description, "annotations": annotations, "icons": icons}
-        return functools.partial(tool, **options, input_schema=input_schema, output_schema=output_schema, meta=meta)
+        schemas = {"input_schema": input_schema, "output_schema": output_schema}
+        return functools.partial(tool, **options, **schemas, meta=meta, threads=threads)
     if isinstance(function, str):
         raise TypeError(f"the first argument of a tool is its function; its name is given as name={function!r}")
     if isinstance(function, FunctionTool):
@@ -153,15 +170,41 @@ def tool(  # noqa: PLR0913  # keyword-only, each with a default of its own
         icons=tuple(icons),
         meta={} if meta is None else meta,
     )
-    return FunctionTool(function, spec, signature)
+    return FunctionTool(function, spec, signature, threads=_threads(threads, function, spec.name))
 
 
-def _is_its_own(exc: BaseException) -> bool:
-    """Whether it is a cancellation that nobody asked this task for: of something that a function waited for."""
-    import asyncio  # who runs a tool has it loaded
+def _threads(threads: int | None, function: Callable[..., Any], name: str) -> int:
+    if threads is None:
+        return THREADS
+    if threads < 1:
+        raise ValueError(f"tool {name!r}: threads must be 1 or more, not {threads!r}")
+    if inspect.iscoroutinefunction(implementation(function)):
+        raise ValueError(f"tool {name!r}: an async function runs in no thread; threads= is for plain ones")
+    return threads
 
-    task = asyncio.current_task()
-    return isinstance(exc, asyncio.CancelledError) and task is not None and not task.cancelling()
+
+def is_derived(item: Tool) -> bool:
+    """Whether a tool's schemas come from a signature, so that they need no check."""
+    return isinstance(item, FunctionTool) and item.derived
+
+
+def check_schemas(spec: ToolSpec) -> tuple[Validator, Validator | None]:
+    """Compile the schemas of a tool of ours: of its arguments, and of its output if it has one.
+
+    Raises:
+        SchemaError: One is no schema; names the tool, the schema and the JSON pointer (requirements R89, R96).
+    """
+    if spec.input_schema.get("type") != "object":
+        raise SchemaError(f"tool {spec.name!r}: inputSchema must have type 'object' at its root", pointer="/type")
+    arguments = _compiled(spec, "inputSchema", spec.input_schema)
+    return arguments, None if spec.output_schema is None else _compiled(spec, "outputSchema", spec.output_schema)
+
+
+def _compiled(spec: ToolSpec, what: str, schema: Mapping[str, Any] | bool) -> Validator:
+    try:
+        return Validator(schema)
+    except SchemaError as exc:
+        raise SchemaError(f"tool {spec.name!r}: {what}: {exc.message}", pointer=exc.pointer) from None
 
 
 def is_unbound(item: Tool) -> bool:
@@ -172,13 +215,15 @@ def is_unbound(item: Tool) -> bool:
 class _FunctionToolset:
     """The toolset of one function."""
 
-    __slots__ = ("_function", "_is_async", "_output", "_signature", "_snapshot", "_spec")
+    __slots__ = ("_function", "_output", "_runner", "_signature", "_snapshot", "_spec")
 
-    def __init__(self, function: Callable[..., Any], spec: ToolSpec, signature: Signature) -> None:
+    def __init__(self, function: Callable[..., Any], spec: ToolSpec, signature: Signature, threads: int) -> None:
         self._function = function
         self._spec = spec
         self._signature = signature
-        self._is_async = inspect.iscoroutinefunction(implementation(function))
+        self._runner = Runner(
+            f"tool {spec.name!r}", is_async=inspect.iscoroutinefunction(implementation(function)), threads=threads
+        )
         self._snapshot = ToolSnapshot((spec,), version=1)
         self._output: Validator | None = None
 
@@ -210,21 +255,11 @@ class _FunctionToolset:
             error = as_tool_error(exc)
             _log.log(logging.WARNING if error.unexpected else logging.DEBUG, "tool %r failed", name, exc_info=exc)
             return ToolResult.failure(error)
-        except BaseException as exc:
-            if not _is_its_own(exc):
-                raise
-            return ToolResult.failure(f"tool {name!r} failed: what it waited for was cancelled")
 
     async def _run(self, kwargs: dict[str, Any], ctx: CallContext) -> Any:
         for name in self._signature.injected:
             kwargs[name] = ctx
-        if self._is_async:
-            return await self._function(**kwargs)
-        from anyio import to_thread  # 15 ms; tools are defined where none is run
-
-        function = functools.partial(self._function, **kwargs)
-        value = await to_thread.run_sync(function, abandon_on_cancel=ctx.timeout is not None)
-        return await value if inspect.isawaitable(value) else value
+        return await self._runner.run(self._function, kwargs, abandon=ctx.timeout is not None)
 
     async def _run_bounded(self, kwargs: dict[str, Any], ctx: CallContext) -> Any:
         """Run with `ctx.timeout` as the longest silence; a thread that passes it is left behind."""

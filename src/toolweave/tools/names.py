@@ -1,6 +1,6 @@
 """Names of tools: exposed ones, the aliases they are found by, and the ones that every LLM API accepts.
 
-Pure functions of names. A tool's identity is the pair (server, original name); no name here depends on
+Pure values and functions of names. A tool's identity is the pair (server, original name); no name here depends on
 the order in which tools came (requirement C1).
 """
 
@@ -8,17 +8,30 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from toolweave.errors import shortened
+from toolweave.schema.problems import nearest
 from toolweave.tools.spec import ToolSpec
 
-__all__ = ["MAX_WIRE_NAME", "NameMap", "ToolName", "aliases", "expose", "free_name", "selected", "unknown_tool"]
+__all__ = [
+    "MAX_WIRE_NAME",
+    "GivenNames",
+    "NameMap",
+    "ToolName",
+    "aliases",
+    "expose",
+    "free_name",
+    "selected",
+    "unknown_tool",
+]
 
 MAX_WIRE_NAME = 64
 """Characters in a tool name that OpenAI, Anthropic, Gemini and Bedrock all accept."""
 
+_LONGEST_SHOWN = 200
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 _FIRST = re.compile(r"[A-Za-z_]")
 
@@ -69,15 +82,61 @@ def free_name(name: str, server: str | None, taken: Collection[str]) -> str:
     return f"{name}_{number}"
 
 
+class GivenNames:
+    """Names that stay with whoever was given them first, for as long as this lives.
+
+    Whoever comes later and wants a name that is taken gets another one, and gets that one again whenever it comes back:
+    names never change hands, neither while their holder is gone nor when the order changes. A holder is a pair of a
+    source, such as a server's key, and a name within it.
+
+    Args:
+        most_gone: Names that each source keeps for what it no longer offers; the oldest of more than these are free
+            again, so that a source that offers other names all the time does not fill the memory.
+    """
+
+    __slots__ = ("_by_source", "_holders", "_most_gone", "_others")
+
+    def __init__(self, most_gone: int = 10_000) -> None:
+        self._most_gone = most_gone
+        self._holders: dict[str, tuple[Hashable, str]] = {}
+        self._by_source: dict[Hashable, dict[str, str]] = {}
+        self._others: dict[tuple[Hashable, str, str], str] = {}
+
+    def holder(self, name: str) -> tuple[Hashable, str] | None:
+        """Return the source and the inner name that a name was given to, or None."""
+        return self._holders.get(name)
+
+    def give(self, who: tuple[Hashable, str], wanted: str, server: str | None) -> str:
+        """Return the name of a holder that wants `wanted`; `server` is put before it where it is taken."""
+        name = self._others.get((*who, wanted), wanted) if self._others else wanted
+        if self._holders.setdefault(name, who) != who:
+            name = self._others[*who, wanted] = free_name(wanted, server, self._holders)
+            self._holders[name] = who
+        self._by_source.setdefault(who[0], {})[name] = who[1]
+        return name
+
+    def forget(self, source: Hashable, present: Collection[str]) -> None:
+        """Free the oldest names of what a source no longer offers, if there are more than are kept."""
+        names = self._by_source.get(source, {})
+        if len(names) <= len(present) + self._most_gone:
+            return
+        gone = [name for name, inner in names.items() if inner not in present]
+        dropped = set(gone[: len(gone) - self._most_gone // 2])
+        for name in dropped:
+            del names[name], self._holders[name]
+        self._others = {key: name for key, name in self._others.items() if key[0] != source or name not in dropped}
+
+
 def unknown_tool(name: str, known: Iterable[str]) -> str:
     """Return the sentence for a name that no tool has, with the nearest names that some have."""
-    import difflib  # only a wrong name needs it
-
     names = list(known)
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    near = nearest(name, names, cutoff=0.5)
+    name = shortened(name, _LONGEST_SHOWN)
     if near:
         return f"no tool {name!r}; did you mean {' or '.join(repr(other) for other in near)}?"
-    some = ", ".join(sorted(names)[:10]) + (", ..." if len(names) > 10 else "")
+    some = ", ".join(shortened(one, _LONGEST_SHOWN) for one in sorted(names)[:10]) + (
+        ", ..." if len(names) > 10 else ""
+    )
     return f"no tool {name!r}; there are {some or 'none'}"
 
 

@@ -11,13 +11,14 @@ from typing import Any, TypeAlias
 from toolweave.tools.result import ContentBlock, ToolResult
 from toolweave.tools.shown import PDF, SHOWN, SOUNDS, Media, clean, shown
 
-__all__ = ["chat_parts", "chat_text", "responses_content", "responses_parts"]
+__all__ = ["chat_images", "chat_parts", "chat_text", "responses_content", "responses_parts"]
 
 Json: TypeAlias = dict[str, Any]
 
 _NO_OUTPUT = "(no output)"
 _SILENT_FAILURE = "the tool failed and did not say why"
 _HEARD = SHOWN | frozenset(SOUNDS)
+_IMAGES = SHOWN - {PDF}
 
 
 def responses_content(result: ToolResult) -> str | list[Json]:
@@ -50,6 +51,11 @@ def responses_parts(blocks: Iterable[ContentBlock]) -> list[Json]:
 def chat_parts(blocks: Iterable[ContentBlock]) -> list[Json]:
     """Return blocks as parts of a user's message of the Chat API; blank text is left out."""
     return [_chat_part(one) for one in shown(blocks, _HEARD)]
+
+
+def chat_images(blocks: Iterable[ContentBlock]) -> list[Json]:
+    """Return the images among blocks as parts of a user's message of the Chat API."""
+    return [_chat_part(one) for one in shown(blocks, _IMAGES) if not isinstance(one, str)]
 
 
 def _responses_part(one: str | Media) -> Json:

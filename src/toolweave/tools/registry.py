@@ -14,14 +14,14 @@ from typing import Any, Literal, Self, TypeAlias
 
 from toolweave.errors import DuplicateToolError, ErrorKind, SchemaError, as_tool_error
 from toolweave.tools.call import NO_CONTEXT, CallContext, ToolCall
-from toolweave.tools.function import is_unbound
+from toolweave.tools.function import check_schemas, is_derived, is_unbound
 from toolweave.tools.function import tool as function_tool
 from toolweave.tools.names import free_name, unknown_tool
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import Tool, ToolList, ToolSpec
 from toolweave.tools.toolset import Listeners, ToolsChanged, ToolSnapshot, Unsubscribe
 
-__all__ = ["Alias", "OnConflict", "ToolRegistry"]
+__all__ = ["Alias", "OnConflict", "ToolRegistry", "no_tools"]
 
 _log = logging.getLogger("toolweave.tools")
 
@@ -75,7 +75,8 @@ class ToolRegistry:
 
         Raises:
             DuplicateToolError: The name is taken and `on_conflict` is `"error"`.
-            SchemaError: The function's signature cannot be described, or it is a method without its object.
+            SchemaError: The function's signature cannot be described, it is a method without its object, or a schema
+                that its author gave is none: names the tool, the schema and the JSON pointer (requirement R96).
             TypeError: The item is neither; a whole toolset is joined with `combined(registry, toolset)`.
         """
         return self._insert(item, on_conflict or self._on_conflict)
@@ -189,11 +190,13 @@ class ToolRegistry:
     def _insert(self, item: Tool | Callable[..., Any], on_conflict: OnConflict) -> Tool:
         if not isinstance(item, Tool):
             if not callable(item):
-                raise TypeError(f"a registry takes tools and functions, not {type(item).__name__}; see `combined`")
+                raise no_tools(item, "a Tool or a function, or join a whole toolset with `combined`")
             item = function_tool(item)
         if is_unbound(item):
             raise SchemaError(f"function {item.name!r} wants its self; give the method of an object")
         spec = item.spec
+        if spec.server is None and not is_derived(item):
+            check_schemas(spec)  # a server's are judged where its tools are listed
         if spec.name in self._tools or spec.name in self._aliases:
             if on_conflict == "error" or (on_conflict == "replace" and spec.name in self._aliases):
                 raise DuplicateToolError(spec.name)
@@ -240,3 +243,10 @@ class ToolRegistry:
         if alias.deprecated is not None and alias.uses == 1:
             until = f" (goes away on {alias.sunset.isoformat()})" if alias.sunset is not None else ""
             _log.warning("tool name %r is deprecated%s: %s", alias.name, until, alias.deprecated)
+
+
+def no_tools(item: object, wanted: str) -> TypeError:
+    """Return the error for what offers no tools, such as a connection that nobody has awaited."""
+    if hasattr(item, "__await__"):
+        return TypeError(f"{item!r} offers no tools yet; give what awaiting it returns")
+    return TypeError(f"an object of type {type(item).__name__} offers no tools; give {wanted}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from toolweave.tools.registry import ToolRegistry
+from toolweave.tools.registry import ToolRegistry, no_tools
 from toolweave.tools.spec import Tool
 from toolweave.tools.toolset import Toolset
 from toolweave.tools.wrappers import combined
@@ -38,15 +38,13 @@ def as_toolset(source: ToolSource) -> Toolset:
 
 
 def with_registry(source: ToolSource) -> tuple[ToolRegistry, Toolset]:
-    """Return a registry for tools that come and go, and the whole that it is part of.
+    """Return a new registry for tools that come and go, and the whole that it is part of.
 
-    A registry that is given stays the one; else functions and tools go into a new one, toolsets beside it.
+    Functions and tools go into it, toolsets beside it: a registry that is given is read and followed, never written to.
 
     Raises:
         DuplicateToolError, SchemaError, TypeError: As `as_toolset`.
     """
-    if isinstance(source, ToolRegistry):
-        return source, source
     if isinstance(source, (Toolset, Tool)) or callable(source):
         source = (source,)
     registry, toolsets = _sorted(source)
@@ -55,7 +53,7 @@ def with_registry(source: ToolSource) -> tuple[ToolRegistry, Toolset]:
 
 def _sorted(source: Iterable[Toolset | Tool | Callable[..., Any]]) -> tuple[ToolRegistry, list[Toolset]]:
     if isinstance(source, (str, bytes)) or not isinstance(source, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"{_kind(source)} offers no tools; give a Toolset, a Tool, a function or a sequence of them")
+        raise no_tools(source, "a Toolset, a Tool, a function or a sequence of them")
     registry = ToolRegistry()
     toolsets: list[Toolset] = []
     for item in source:
@@ -65,9 +63,5 @@ def _sorted(source: Iterable[Toolset | Tool | Callable[..., Any]]) -> tuple[Tool
             local = not isinstance(item, Tool) or item.server is None
             registry.add(item, on_conflict="error" if local else "rename")
         else:
-            raise TypeError(f"{_kind(item)} offers no tools; give a Toolset, a Tool or a function")
+            raise no_tools(item, "a Toolset, a Tool or a function")
     return registry, toolsets
-
-
-def _kind(value: object) -> str:
-    return f"an object of type {type(value).__name__}"

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, overload
 
-from toolweave.errors import ToolExecutionError, as_tool_error
-from toolweave.tools.call import NO_CONTEXT, CallContext, ToolCall
+from toolweave.errors import ErrorKind, ToolExecutionError, as_tool_error
+from toolweave.tools.call import NO_CONTEXT, CallContext, plain_call
 from toolweave.tools.frozen import slot_setters
 from toolweave.tools.result import ToolResult
 
@@ -184,10 +184,14 @@ class Tool:
         """Run the tool and return its result; tool and transport faults come back as error results.
 
         Arguments travel as one mapping, so a parameter may have any name (requirement D16).
-        Only cancellation and programming errors such as a non-mapping argument propagate.
+        Only cancellation and programming errors such as a non-mapping argument propagate. A tool that is gone is not
+        found, also where another one has its name by now.
         """
-        call = ToolCall(name=self.spec.name, arguments={} if arguments is None else arguments)
+        call = plain_call(self.spec.name, {} if arguments is None else arguments)
         try:
+            now = self.toolset.snapshot().find(call.name)
+            if now is not None and now is not self.spec and not self._is(now):
+                return ToolResult.failure(f"{self!r} is gone; {now.name!r} is another tool", kind=ErrorKind.NOT_FOUND)
             return await self.toolset.call(call, NO_CONTEXT if ctx is None else ctx)
         except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns (C2)
             return ToolResult.failure(as_tool_error(exc))
@@ -202,6 +206,10 @@ class Tool:
         if result.is_error:
             raise ToolExecutionError(result.require_error(), result=result, tool=self.name)
         return result
+
+    def _is(self, spec: ToolSpec) -> bool:
+        """Whether a definition is this tool's, however it changed: it is the same tool of the same server."""
+        return (spec.server, spec.original_name) == (self.spec.server, self.spec.original_name)
 
     def __repr__(self) -> str:
         origin = f" from server {self.server!r}" if self.server else ""

@@ -29,17 +29,18 @@ class ToolSnapshot(Sequence[ToolSpec]):
         by_name: Exposed names to definitions; aliases are found by `find`.
     """
 
-    __slots__ = ("_aliases", "_specs", "by_name", "version")
+    __slots__ = ("_aliases", "_by_name", "_specs", "by_name", "version")
 
     def __init__(self, specs: Iterable[ToolSpec] = (), *, version: int = 0) -> None:
         self._specs = tuple(specs)
         self.version = version
-        self.by_name: Mapping[str, ToolSpec] = MappingProxyType({spec.name: spec for spec in self._specs})
+        self._by_name = {spec.name: spec for spec in self._specs}
+        self.by_name: Mapping[str, ToolSpec] = MappingProxyType(self._by_name)
         self._aliases: dict[str, ToolSpec] | None = None
 
     def find(self, name: str) -> ToolSpec | None:
         """Return the definition of this exposed name or alias, or None."""
-        spec = self.by_name.get(name)
+        spec = self._by_name.get(name)
         if spec is not None:
             return spec
         if self._aliases is None:
@@ -85,16 +86,24 @@ class ToolsChanged:
     @classmethod
     def between(cls, old: ToolSnapshot, new: ToolSnapshot) -> ToolsChanged:
         """Return the difference of two snapshots, names in their snapshots' order."""
-        return cls(
-            added=tuple(name for name in new.by_name if name not in old.by_name),
-            removed=tuple(name for name in old.by_name if name not in new.by_name),
-            changed=tuple(name for name, spec in new.by_name.items() if _differ(old.by_name.get(name, spec), spec)),
-            version=new.version,
-        )
+        return cls.of(old.by_name, new.by_name, version=new.version)
 
-
-def _differ(old: ToolSpec, new: ToolSpec) -> bool:
-    return old is not new and old != new  # most are the same object, and comparing all the rest of them is not cheap
+    @classmethod
+    def of(cls, old: Mapping[str, ToolSpec], new: Mapping[str, ToolSpec], *, version: int) -> ToolsChanged:
+        """Return the difference of two sets of definitions by exposed name, names in their order."""
+        added: list[str] = []
+        changed: list[str] = []
+        for name, spec in new.items():
+            before = old.get(name)
+            if before is spec:  # most are the same object, and comparing all the rest of them is not cheap
+                continue
+            if before is None:
+                added.append(name)
+            elif before != spec:
+                changed.append(name)
+        fewer = len(old) + len(added) > len(new)
+        removed = tuple(name for name in old if name not in new) if fewer else ()
+        return cls(added=tuple(added), removed=removed, changed=tuple(changed), version=version)
 
 
 @runtime_checkable

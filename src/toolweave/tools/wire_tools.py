@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from toolweave.errors import SchemaError
+from toolweave.errors import SchemaError, printable
 from toolweave.schema.dialects import Dialect, Lowered, lower
 from toolweave.schema.strict import drop_fillers
 from toolweave.tools.arguments import encode
@@ -129,7 +129,7 @@ class ToolWriter:
         prepared = [self._prepared(spec) for spec in specs]
         quarantined = {one.spec.name: one.reason for one in prepared if one.lowered is None}
         for name, reason in quarantined.items():
-            _log.warning("tool %r is not offered to the model: %s", name, reason)
+            _log.warning("tool %r is not offered to the model: %s", name, printable(reason))
         kept = [(one, one.lowered) for one in prepared if one.lowered is not None]
         names = NameMap(one.spec for one, _ in kept)
         definitions = tuple(self._definition(names.wire_names[one.spec.name], one, lowered) for one, lowered in kept)

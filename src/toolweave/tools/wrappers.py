@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from toolweave.errors import DuplicateToolError, ErrorKind, as_tool_error
 from toolweave.tools.call import CallContext, ToolCall
-from toolweave.tools.names import free_name, selected, unknown_tool
+from toolweave.tools.names import GivenNames, selected, unknown_tool
 from toolweave.tools.registry import ToolRegistry
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolSpec
@@ -25,12 +25,9 @@ from toolweave.tools.toolset import ToolsChanged, Toolset, ToolSnapshot, Unsubsc
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
-__all__ = ["combined", "enhanced", "filtered", "prefixed", "renamed", "traced", "transformed"]
+__all__ = ["combined", "enhanced", "filtered", "joined", "prefixed", "renamed", "traced", "transformed"]
 
 _log = logging.getLogger("toolweave.tools")
-
-_Source: TypeAlias = tuple[Toolset, str]
-"""Where a tool of a view comes from: the toolset, and the tool's name there."""
 
 _Run: TypeAlias = Callable[[Toolset, ToolCall, CallContext, ToolSpec], Awaitable[ToolResult]]
 """Makes a call; the call carries the tool's name in the toolset, the definition is the exposed one."""
@@ -127,6 +124,8 @@ def traced(toolset: Toolset, tracer: Tracer | None = None) -> Toolset:
 def combined(*toolsets: Toolset, on_conflict: Literal["rename", "skip", "error"] = "rename") -> Toolset:
     """Return several toolsets as one, in their order; of two tools of one name the first keeps it (C20).
 
+    A name that a tool was given stays that tool's, also while it is gone.
+
     Args:
         *toolsets: What is joined.
         on_conflict: `"rename"` exposes the later one as `server_name` or `name_2`, `"skip"` leaves
@@ -135,39 +134,102 @@ def combined(*toolsets: Toolset, on_conflict: Literal["rename", "skip", "error"]
     Raises:
         DuplicateToolError: Two tools have one name now and `on_conflict` is `"error"`.
     """
-    view = _Combined(toolsets, on_conflict)
+    view = _Combined(toolsets, on_conflict, GivenNames(), range(len(toolsets)))
     view.snapshot()
     if on_conflict == "error":
         view.on_conflict = "rename"
     return view
 
 
-class _Joined(ABC):
-    """What all wrappers share: a cached view of the snapshots beneath, and the forwarding."""
+def joined(toolsets: Mapping[Hashable, Toolset], given: GivenNames) -> Toolset:
+    """Return several toolsets as one, for toolsets that come and go: names stay with the pair of a key and a tool.
 
-    __slots__ = ("_run", "_seen", "_sources", "_toolsets", "_view")
+    Args:
+        toolsets: By keys that stay the same when a toolset is opened anew.
+        given: The names that were given so far; what is named later is added.
+    """
+    return _Combined(tuple(toolsets.values()), "rename", given, toolsets)
+
+
+class _Part:
+    """What a wrapper offers of one toolset beneath it.
+
+    Attributes:
+        seen: The snapshot that this was made of.
+        specs: The definitions offered, by the names they are offered under.
+        made: The definitions that are not those of `seen` themselves, by the names there.
+        inner: The names in `seen` of what is offered under another name.
+    """
+
+    __slots__ = ("inner", "made", "seen", "specs")
+
+    def __init__(self, seen: ToolSnapshot) -> None:
+        self.seen = seen
+        self.specs: dict[str, ToolSpec] = {}
+        self.made: dict[str, ToolSpec] = {}
+        self.inner: dict[str, str] = {}
+
+    def known(self, inner: ToolSpec) -> ToolSpec | None:
+        """Return what was made of this very definition, or None."""
+        if self.seen.by_name.get(inner.name) is not inner:
+            return None
+        made = self.made.get(inner.name)
+        return inner if made is None and self.specs.get(inner.name) is inner else made
+
+    def add(self, inner: ToolSpec, spec: ToolSpec) -> None:
+        """Offer a definition as another."""
+        self.specs[spec.name] = spec
+        if spec is not inner:
+            self.made[inner.name] = spec
+        if spec.name != inner.name:
+            self.inner[spec.name] = inner.name
+
+
+class _Joined(ABC):
+    """What all wrappers share: a cached view of the snapshots beneath, and the forwarding.
+
+    A definition that did not change beneath stays the same object, so a change costs no more than looking for it.
+    """
+
+    __slots__ = ("_parts", "_run", "_toolsets", "_view")
 
     def __init__(self, toolsets: tuple[Toolset, ...], run: _Run | None = None) -> None:
         self._toolsets = toolsets
         self._run = run
-        self._seen: tuple[ToolSnapshot, ...] | None = None
-        self._view = ToolSnapshot()
-        self._sources: dict[str, _Source] = {}
+        self._parts = [_Part(ToolSnapshot()) for _ in toolsets]
+        self._view: ToolSnapshot | None = None
 
     @abstractmethod
-    def _specs(self, snapshots: tuple[ToolSnapshot, ...]) -> Iterable[tuple[ToolSpec, _Source]]:
-        """Return the definitions offered, each with where it comes from."""
+    def _offered(self, index: int, inner: ToolSpec, known: ToolSpec | None) -> ToolSpec | None:
+        """Return what is offered of a definition of the toolset of this index, or None for nothing.
+
+        `known` is what was returned the last time, if the definition has not changed since.
+        """
+
+    @abstractmethod
+    def _forget(self, index: int, present: Collection[str]) -> None:
+        """Take note of all names that a toolset offers."""
 
     def snapshot(self) -> ToolSnapshot:
-        snapshots = tuple(toolset.snapshot() for toolset in self._toolsets)
-        seen = self._seen
-        if seen is None or any(new is not old for new, old in zip(snapshots, seen, strict=True)):
-            offered = list(self._specs(snapshots))
-            version = sum(snapshot.version for snapshot in snapshots)
-            self._view = ToolSnapshot((spec for spec, _ in offered), version=version)
-            self._sources = {spec.name: source for spec, source in offered}
-            self._seen = snapshots
+        parts, view = self._parts, self._view
+        for index, toolset in enumerate(self._toolsets):
+            snapshot = toolset.snapshot()
+            if view is None or snapshot is not parts[index].seen:
+                parts[index] = self._part(index, snapshot)
+                self._view = None
+        if self._view is None:
+            specs = (spec for part in parts for spec in part.specs.values())
+            self._view = ToolSnapshot(specs, version=sum(part.seen.version for part in parts))
         return self._view
+
+    def _part(self, index: int, snapshot: ToolSnapshot) -> _Part:
+        before, part = self._parts[index], _Part(snapshot)
+        for inner in snapshot:
+            spec = self._offered(index, inner, before.known(inner))
+            if spec is not None:
+                part.add(inner, spec)
+        self._forget(index, snapshot.by_name)
+        return part
 
     def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
         before = self.snapshot()
@@ -193,7 +255,8 @@ class _Joined(ABC):
         spec = view.find(call.name)
         if spec is None:
             return ToolResult.failure(unknown_tool(call.name, view.by_name), kind=ErrorKind.NOT_FOUND)
-        toolset, name = self._sources[spec.name]
+        index = next(index for index, part in enumerate(self._parts) if spec.name in part.specs)
+        toolset, name = self._toolsets[index], self._parts[index].inner.get(spec.name, spec.name)
         if call.name != spec.name and isinstance(toolset, (ToolRegistry, _Joined)):
             inside = toolset.snapshot()
             if inside.find(call.name) is inside.by_name.get(name):
@@ -226,45 +289,52 @@ class _Joined(ABC):
 class _View(_Joined):
     """One toolset whose definitions go through `spec` (None hides) and whose calls go through `run`."""
 
-    __slots__ = ("_change",)
+    __slots__ = ("_change", "_given")
 
     def __init__(
         self, toolset: Toolset, spec: Callable[[ToolSpec], ToolSpec | None] | None = None, run: _Run | None = None
     ) -> None:
         super().__init__((toolset,), run)
         self._change = spec
+        self._given = GivenNames()
 
-    def _specs(self, snapshots: tuple[ToolSnapshot, ...]) -> Iterable[tuple[ToolSpec, _Source]]:
-        taken: set[str] = set()
-        for inner in snapshots[0]:
-            spec = inner if self._change is None else self._change(inner)
-            if spec is None:
-                continue
-            if spec.name in taken:
-                spec = replace(spec, name=free_name(spec.name, spec.server, taken))
-            taken.add(spec.name)
-            yield spec, (self._toolsets[0], inner.name)
+    def _offered(self, index: int, inner: ToolSpec, known: ToolSpec | None) -> ToolSpec | None:
+        if known is not None and known is not inner:
+            return known
+        changed = inner if self._change is None else self._change(inner)
+        return None if changed is None else _named(changed, self._given, (None, inner.name))
+
+    def _forget(self, index: int, present: Collection[str]) -> None:
+        self._given.forget(None, present)
 
 
 class _Combined(_Joined):
-    """Several toolsets as one."""
+    """Several toolsets as one; the names in `given` belong to the pairs of a toolset's key and a tool's name in it."""
 
-    __slots__ = ("on_conflict",)
+    __slots__ = ("_given", "_keys", "on_conflict")
 
-    def __init__(self, toolsets: tuple[Toolset, ...], on_conflict: str) -> None:
+    def __init__(
+        self, toolsets: tuple[Toolset, ...], on_conflict: str, given: GivenNames, keys: Iterable[Hashable]
+    ) -> None:
         super().__init__(toolsets)
+        self._given = given
+        self._keys = tuple(keys)
         self.on_conflict = on_conflict
 
-    def _specs(self, snapshots: tuple[ToolSnapshot, ...]) -> Iterable[tuple[ToolSpec, _Source]]:
-        taken: set[str] = set()
-        for toolset, snapshot in zip(self._toolsets, snapshots, strict=True):
-            for inner in snapshot:
-                spec = inner
-                if inner.name in taken:
-                    if self.on_conflict == "skip":
-                        continue
-                    if self.on_conflict == "error":
-                        raise DuplicateToolError(inner.name, where="an earlier toolset")
-                    spec = replace(inner, name=free_name(inner.name, inner.server, taken))
-                taken.add(spec.name)
-                yield spec, (toolset, inner.name)
+    def _offered(self, index: int, inner: ToolSpec, known: ToolSpec | None) -> ToolSpec | None:
+        if known is not None:
+            return known
+        who = self._keys[index], inner.name
+        if self.on_conflict != "rename" and self._given.holder(inner.name) not in (None, who):
+            if self.on_conflict == "skip":
+                return None
+            raise DuplicateToolError(inner.name, where="an earlier toolset")
+        return _named(inner, self._given, who)
+
+    def _forget(self, index: int, present: Collection[str]) -> None:
+        self._given.forget(self._keys[index], present)
+
+
+def _named(spec: ToolSpec, given: GivenNames, who: tuple[Hashable, str]) -> ToolSpec:
+    name = given.give(who, spec.name, spec.server)
+    return spec if name == spec.name else replace(spec, name=name)

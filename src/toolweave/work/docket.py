@@ -1,13 +1,13 @@
 """The queue of jobs over docket: one docket for each topic, so that only workers who know a topic are given its jobs.
 
-Nothing but keys and JSON text goes through docket's pickles, and it keeps no results. `topic.py` does the jobs.
+Nothing but keys and JSON text goes into it (`messages.py`), and it keeps no results. `topic.py` does the jobs.
 """
 
 from __future__ import annotations
 
 import json
 from asyncio import AbstractEventLoop, get_running_loop
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -16,12 +16,13 @@ from typing import Self
 from urllib.parse import quote
 
 import anyio
-from docket import Disposition, Docket
+from docket import Disposition, Docket, Execution
 from redis.exceptions import RedisError
 
 from toolweave.errors import StoreError
+from toolweave.work.messages import FUNCTION, PlainDocket, in_plain
 from toolweave.work.queue import Handler, Job
-from toolweave.work.topic import FUNCTION, TopicWorker, open_docket
+from toolweave.work.topic import TopicWorker, open_docket
 
 __all__ = ["REDELIVERY_SECONDS", "DocketQueue"]
 
@@ -38,7 +39,7 @@ class _Opened:
 
     entered: int = 0
     lock: anyio.Lock = field(default_factory=anyio.Lock)
-    dockets: dict[str, Docket] = field(default_factory=dict[str, Docket])
+    dockets: dict[str, PlainDocket] = field(default_factory=dict[str, PlainDocket])
 
 
 class DocketQueue:
@@ -84,12 +85,27 @@ class DocketQueue:
         except (TypeError, ValueError, RecursionError) as exc:
             raise StoreError(f"what job {job.key!r} of {job.topic!r} is about is no JSON: {exc}") from None
         async with self._reaching(), self._docket(job.topic) as docket:
-            execution = await docket.add(FUNCTION, key=job.key)(about)
-            added = execution.disposition is Disposition.SCHEDULED
             now = datetime.now(UTC)  # noqa: TID251 - docket's own clock
+            function = docket.tasks[FUNCTION]
+            execution = in_plain(Execution(docket, function, (about,), {}, job.key, now, 1, function_name=FUNCTION))
+            added = await execution.schedule() is Disposition.SCHEDULED
             if not added and await _due(docket, job.key) > now.timestamp() + _FAR_SECONDS:
-                await docket.replace(FUNCTION, now, job.key)(about)
+                await execution.schedule(replace=True)
         return added
+
+    async def waiting(self, topic: str, keys: Sequence[str]) -> Sequence[str]:
+        """Return those of these keys whose jobs wait, for two minutes at most.
+
+        Raises:
+            StoreError: The queue cannot be reached.
+        """
+        latest = datetime.now(UTC).timestamp() + _FAR_SECONDS  # noqa: TID251 - docket's own clock
+        async with self._reaching(), self._docket(topic) as docket, docket.redis() as redis:
+            pipeline = redis.pipeline()
+            for key in keys:
+                pipeline.hget(docket.runs_key(key), "known")  # when it is due
+            found: list[bytes | None] = await pipeline.execute()
+        return [key for key, due in zip(keys, found, strict=True) if due is not None and float(due) <= latest]
 
     async def work(
         self, handlers: Mapping[str, Handler], *, concurrency: int = 10, started: Callable[[], None] | None = None
@@ -144,7 +160,7 @@ class DocketQueue:
         return TopicWorker(docket, topic, handler, concurrency=concurrency, redelivery=self._redelivery)
 
     @asynccontextmanager
-    async def _docket(self, topic: str) -> AsyncGenerator[Docket, None]:
+    async def _docket(self, topic: str) -> AsyncGenerator[PlainDocket, None]:
         """Return the docket of a topic, which stays open as long as the queue."""
         # what docket calls a name begins its keys and its patterns
         name = f"{quote(self._name, safe='')}:{quote(topic, safe=':')}"

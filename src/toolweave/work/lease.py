@@ -5,10 +5,10 @@ Knows a store and a clock; not what the work is.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
-import uuid
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -17,13 +17,17 @@ from typing import Any
 import anyio
 
 from toolweave.errors import StoreError
-from toolweave.state import Store
+from toolweave.state import Change, Delete, Document, Put, Store, listening, signal
 from toolweave.work.pause import Sleep
 
-__all__ = ["LEASE_SECONDS", "Lease", "ask_to_cancel", "is_held", "machine"]
+__all__ = ["LEASE_SECONDS", "Lease", "ask_to_cancel", "is_held", "is_living", "machine", "process_is_dead"]
 
 LEASE_SECONDS = 15.0
 """How long work is kept for a process that says nothing; a dead one of this machine keeps nothing."""
+_SHORT_SECONDS = 0.1
+"""For how long nobody listens whether work is to be cancelled that has just begun."""
+_here: set[str] = set()
+"""The holders of this process that have not given back what they hold, or tried to."""
 SURE = 0.8
 """The part of that for which nobody else can have it: the rest is for what has to stop then."""
 
@@ -56,10 +60,11 @@ class Lease:
         self._seconds = seconds
         self._sleep = sleep
         self._strict = strict
-        self._value: dict[str, Any] = {"holder": uuid.uuid4().hex, "process": os.getpid(), "machine": machine()}
+        self._value: dict[str, Any] = {"holder": os.urandom(16).hex(), "process": os.getpid(), "machine": machine()}
         self._revision = 0
         self._since = 0.0  # when it was last renewed, or before
         self.lost = False
+        self._given = False
 
     @property
     def holder(self) -> str:
@@ -77,12 +82,47 @@ class Lease:
         Raises:
             StoreError: The store cannot be reached.
         """
+        if await self._put(0):
+            return None
         while True:
             found = await self._store.get(self._collection, self._key)
             if found is not None and not _is_abandoned(found.value):
+                _here.discard(self.holder)
                 return found.value
             if await self._put(0 if found is None else found.revision):
                 return None
+
+    async def take_with(self, changes: Sequence[Change]) -> Sequence[int] | None:
+        """Take it if nobody has it, and make changes in the same step; return their revisions, None when that fails.
+
+        Raises:
+            StoreError: The store cannot be reached.
+        """
+        begun = anyio.current_time()
+        _here.add(self.holder)
+        ours = Put(collection=self._collection, key=self._key, value=self._value, ttl=self._seconds, expect=0)
+        revisions = await self._store.write([ours, *changes])
+        if revisions is None:
+            return None
+        self._revision, self._since = revisions[0], begun
+        return revisions[1:]
+
+    async def give_back_with(self, changes: Sequence[Change], *, tell: str) -> Sequence[int] | None:
+        """Give it back and make changes in the same step; return their revisions, or None when one did not hold.
+
+        `tell` is the signal that is sent then. When another process has it, or wrote to it, nothing is done.
+
+        Raises:
+            StoreError: The store cannot be reached.
+        """
+        self._given = True  # who renews it meanwhile would take it again
+        revisions: Sequence[int] | None = None
+        try:
+            ours = Delete(collection=self._collection, key=self._key, expect=self._revision)
+            revisions = await self._store.write([*changes, ours], tell=tell)
+        finally:
+            self._given = revisions is not None
+        return None if revisions is None else revisions[:-1]
 
     @asynccontextmanager
     async def kept(self, cancel: Callable[[], None]) -> AsyncGenerator[None, None]:
@@ -93,14 +133,21 @@ class Lease:
         failure: Exception | None = None
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self.keep, tasks.cancel_scope.cancel, cancel)
+                # work that is over before needs no task that keeps its lease
+                later = min(_SHORT_SECONDS, self._seconds / 10)
+                keeping = asyncio.get_running_loop().call_later(
+                    later, tasks.start_soon, self.keep, tasks.cancel_scope.cancel, cancel
+                )
                 try:
                     yield
                 except Exception as exc:  # boundary: raised below, a task group would wrap it
                     failure = exc
+                finally:
+                    keeping.cancel()
                 tasks.cancel_scope.cancel()
         finally:
-            if not self.lost:
+            _here.discard(self.holder)
+            if not (self.lost or self._given):
                 with anyio.CancelScope(shield=True):
                     await self.release()
         if failure is not None:
@@ -108,20 +155,41 @@ class Lease:
 
     async def keep(self, lost: Callable[[], None], cancel: Callable[[], None]) -> None:
         """Renew it for ever; call `lost` and return when another process has it, `cancel` when one asks for that."""
-        while not self.lost:
-            await self._sleep(self._seconds / 3)
-            ours = False
-            async with anyio.create_task_group() as tasks:
-                if self._strict:
-                    tasks.start_soon(self._run_out, lost)
-                try:
-                    ours = await self._put(self._revision) or await self._still_ours(cancel)
-                except StoreError:  # busy for a while: whether it still holds is seen the next time
-                    soon = anyio.current_time() + self._seconds / 3
-                    ours = not self._strict or soon < self._since + self._seconds * SURE
-                tasks.cancel_scope.cancel()
-            if not (ours or self.lost):
-                self._lose(lost)
+        async with listening(self._store, _name_of(self._collection, self._key)) as ear:
+            changed = await self._is_changed()
+            while not self.lost:
+                if not changed:
+                    await ear.wait(self._seconds / 3, self._sleep)
+                changed = False
+                if self._given:
+                    continue
+                ours = await self._renewed(lost)
+                if not (ours or self.lost):
+                    self._lose(lost)
+                elif self._value.get("cancel"):
+                    cancel()
+
+    async def _is_changed(self) -> bool:
+        """Whether somebody wrote to it before this listened."""
+        try:
+            found = await self._store.get(self._collection, self._key)
+        except StoreError:  # which is seen at the renewal
+            return False
+        return found is None or found.revision != self._revision
+
+    async def _renewed(self, lost: Callable[[], None]) -> bool:
+        """Renew it; return False when another process has it, or may soon."""
+        ours = False
+        async with anyio.create_task_group() as tasks:
+            if self._strict:
+                tasks.start_soon(self._run_out, lost)
+            try:
+                ours = await self.is_ours()
+            except StoreError:  # busy for a while: whether it still holds is seen the next time
+                soon = anyio.current_time() + self._seconds / 3
+                ours = not self._strict or soon < self._since + self._seconds * SURE
+            tasks.cancel_scope.cancel()
+        return ours
 
     async def _run_out(self, lost: Callable[[], None]) -> None:
         """Lose it while the store does not answer: a write that was begun may take longer than it holds."""
@@ -134,7 +202,8 @@ class Lease:
         lost()
 
     async def release(self) -> None:
-        """Give it back, if it is still held; what cannot be given back runs out."""
+        """Give it back, if it is still held; what cannot be given back, as on a full disk, is free to this process."""
+        _here.discard(self.holder)
         try:
             await self._store.delete(self._collection, self._key, expect=self._revision)
         except StoreError:
@@ -142,13 +211,21 @@ class Lease:
 
     async def _put(self, expect: int) -> bool:
         begun = anyio.current_time()
+        _here.add(self.holder)
         revision = await self._store.put(self._collection, self._key, self._value, ttl=self._seconds, expect=expect)
         if revision is None:
             return False
         self._revision, self._since = revision, begun
         return True
 
-    async def _still_ours(self, cancel: Callable[[], None]) -> bool:
+    async def is_ours(self) -> bool:
+        """Whether nobody else has it, by the store; one that ran out while nobody wanted it is renewed.
+
+        Raises:
+            StoreError: The store cannot be reached.
+        """
+        if self.lost or await self._put(self._revision):
+            return not self.lost
         found = await self._store.get(self._collection, self._key)
         if found is None:  # it ran out, on a machine that slept, and nobody wanted it
             return await self._put(0)
@@ -156,26 +233,37 @@ class Lease:
             return False
         self._value = found.value
         self._revision = found.revision
-        if found.value.get("cancel"):
-            cancel()
         return await self._put(self._revision)
 
 
 async def is_held(store: Store, collection: str, key: str) -> bool:
     """Whether a living process has a lease now."""
-    found = await store.get(collection, key)
+    return is_living(await store.get(collection, key))
+
+
+def is_living(found: Document | None) -> bool:
+    """Whether what is found of a lease is that of a living process."""
     return found is not None and not _is_abandoned(found.value)
 
 
 async def ask_to_cancel(store: Store, collection: str, key: str, *, seconds: float = LEASE_SECONDS) -> bool:
-    """Ask whoever does the work to cancel it; return False when nobody does. It is told at the next renewal."""
+    """Ask whoever does the work to cancel it; return False when nobody does.
+
+    It is told at once where the store passes on signals, else at the next renewal.
+    """
     while True:
         found = await store.get(collection, key)
         if found is None or _is_abandoned(found.value):
             return False
         value = {**found.value, "cancel": True}
         if await store.put(collection, key, value, ttl=seconds, expect=found.revision) is not None:
+            await signal(store, _name_of(collection, key))
             return True
+
+
+def _name_of(collection: str, key: str) -> str:
+    """Return the signal that a lease was written to by others."""
+    return f"{collection}/{key}"
 
 
 @cache
@@ -191,12 +279,19 @@ def machine() -> str:
 
 
 def _is_abandoned(value: Mapping[str, Any]) -> bool:
-    """Whether a lease is that of a dead process of this machine."""
+    """Whether a lease is that of a dead process of this machine, or one that this process does not hold any more."""
     if os.name != "posix" or value["machine"] != machine():
         return False
+    if value["process"] == os.getpid():
+        return value["holder"] not in _here
+    return process_is_dead(value["process"])
+
+
+def process_is_dead(process: int) -> bool:
+    """Whether this machine has no process of this id; one that ended and was not waited for counts as living."""
     try:
-        os.kill(value["process"], 0)
-    except ProcessLookupError:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
         return True
     except OSError:
         return False

@@ -37,8 +37,13 @@ class Pause:
 
     async def wait(self) -> float:
         """Wait, and longer the next time; return how many seconds it was."""
-        seconds, self._next = self._next, longer(self._next)
+        seconds = self.next()
         await self._sleep(seconds)
+        return seconds
+
+    def next(self) -> float:
+        """Return how many seconds to wait now, and longer the next time."""
+        seconds, self._next = self._next, longer(self._next)
         return seconds
 
     async def wait_for(self, event: anyio.Event) -> None:

@@ -5,7 +5,7 @@ Says what a queue promises; knows no queue, and nothing of what the work is.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
@@ -59,6 +59,14 @@ class WorkQueue(Protocol):
 
     async def submit(self, job: Job) -> bool:
         """Have a job done; return False when one of its topic and key waits or is being done already.
+
+        Raises:
+            StoreError: The queue cannot be reached.
+        """
+        ...
+
+    async def waiting(self, topic: str, keys: Sequence[str]) -> Sequence[str]:
+        """Return those of these keys whose jobs wait, so that `submit` would not add them.
 
         Raises:
             StoreError: The queue cannot be reached.

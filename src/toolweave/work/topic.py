@@ -5,12 +5,10 @@ They are apart so that a job goes on while the queue is lost for a while, and is
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-import os
-import socket
-import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -18,20 +16,24 @@ from typing import Any, Self
 
 import anyio
 import anyio.abc
-from docket import CurrentExecution, CurrentWorker, Docket, Execution, Worker
-from docket.dependencies import FailureHandler
+from docket import Docket, Execution, Worker
+from docket.dependencies import FailureHandler, current_execution, current_worker
 from docket.dependencies import TaskOutcome as Outcome
 
+from toolweave.work.liveness import Liveness, worker_name
+from toolweave.work.messages import FUNCTION, Messages, PlainDocket, in_plain
 from toolweave.work.queue import Handler, Job, Later
 
-__all__ = ["FUNCTION", "TopicWorker", "open_docket"]
+__all__ = ["TopicWorker", "open_docket"]
 
 _log = logging.getLogger("toolweave.work")
-FUNCTION = "job"
-"""The one function of every docket."""
 _SHORTEST, _LONGEST = 1.0, 60.0
 """Seconds until a job that failed is delivered again."""
 _RECONNECT_SECONDS = 1.0
+_SPARE = 1
+"""How much more room docket is told of than there is."""
+_GIVEN_BEFORE = b"__redelivery__"
+"""The stream from which docket's loop takes what was given to others before."""
 _HAND_BACK_SECONDS = 30.0
 
 
@@ -59,7 +61,7 @@ class _Redeliver(FailureHandler["_Redeliver"]):
         again = outcome.exception if isinstance(outcome.exception, _Again) else _Again(_LONGEST, failed=True)
         execution.when = datetime.now(UTC) + timedelta(seconds=again.seconds)  # noqa: TID251 - docket's own clock
         execution.attempt += again.failed
-        await execution.schedule(
+        await in_plain(execution).schedule(
             replace=True, reschedule_message=execution.message_id, expected_generation=execution.generation
         )
         return True
@@ -82,29 +84,73 @@ class _Worker(Worker):
     topic: TopicWorker
 
 
-async def _do(
-    about: str,
-    execution: Execution = CurrentExecution(),  # noqa: B008 - how docket is asked for it
-    worker: Worker = CurrentWorker(),  # noqa: B008
-    redeliver: _Redeliver = _Redeliver(),  # noqa: B008
-) -> None:
+async def _do(about: str, _redeliver: _Redeliver = _Redeliver()) -> None:  # noqa: B008 - how docket is asked for it
+    worker = current_worker.get()
     if isinstance(worker, _Worker):
-        await worker.topic.do(execution, about)
+        await worker.topic.do(current_execution.get(), about)
 
 
-def open_docket(url: str, name: str) -> Docket:
+def open_docket(url: str, name: str) -> PlainDocket:
     """Return a docket to be entered, with the one function and without any memory of what was done."""
     quiet = logging.getLogger("docket")
     if quiet.level == logging.NOTSET:  # it tells of each job, and of each second of an outage; we tell what matters
         quiet.setLevel(logging.CRITICAL)
-    docket = Docket(name=name, url=url, execution_ttl=timedelta(0))
+    docket = PlainDocket(name, url)
     docket.register(_do, names=[FUNCTION])
     return docket
 
 
+class _Reading:
+    """Gives a worker of docket as many jobs as it may do, and wakes it when one is done.
+
+    docket would sleep for a fixed time while it has no room. So it is told that it has room for one more than it has,
+    always comes here, and waits here.
+
+    Args:
+        docket: Of the worker.
+        name: Of the worker.
+    """
+
+    def __init__(self, docket: PlainDocket, name: str) -> None:
+        self.docket = docket
+        self.freed = anyio.Event()
+        self._liveness = Liveness(docket, name)
+
+    async def read(self, redis: Any, **arguments: Any) -> Sequence[tuple[bytes, Messages]]:
+        """Return new jobs, or those of workers that died; wait for room, or for a job, within docket's own bound."""
+        room = arguments["count"] - _SPARE
+        abandoned = await self._liveness.look(redis, room)
+        if abandoned:
+            return [(_GIVEN_BEFORE, abandoned)]
+        if room <= 0:
+            with anyio.move_on_after(arguments["block"] / 1000):
+                await self.freed.wait()
+            self.freed = anyio.Event()
+            return []
+        found = await redis.xreadgroup(**arguments | {"count": room})
+        return [(stream, await self.docket.checked(redis, messages)) for stream, messages in found]
+
+    async def take_over(self, redis: Any, **arguments: Any) -> Sequence[Any]:
+        """Return jobs that somebody has held for too long without a word, as many as there is room for."""
+        room = arguments["count"] - _SPARE
+        if room <= 0:
+            return [arguments["start_id"].encode(), []]
+        cursor, messages, *rest = await redis.xautoclaim(**arguments | {"count": room})
+        return [cursor, await self.docket.checked(redis, messages), *rest]
+
+
 @dataclass(slots=True)
 class _Doing:
-    over: anyio.Event = field(default_factory=anyio.Event)
+    """A job that is being done.
+
+    Attributes:
+        news: Set when it is over, or the queue was lost; a new one is made for the next delivery of it.
+        over: Whether it is over.
+        again: How there is to be another delivery of it.
+    """
+
+    news: anyio.Event = field(default_factory=anyio.Event)
+    over: bool = False
     again: _Again | None = None
 
 
@@ -123,9 +169,11 @@ class TopicWorker:
     """
 
     def __init__(
-        self, docket: Docket, topic: str, handler: Handler, *, concurrency: int, redelivery: timedelta
+        self, docket: PlainDocket, topic: str, handler: Handler, *, concurrency: int, redelivery: timedelta
     ) -> None:
         self.ready = anyio.Event()
+        self._name = worker_name()
+        self._reading = _Reading(docket, self._name)
         self._docket = docket
         self._topic = topic
         self._handler = handler
@@ -134,19 +182,20 @@ class TopicWorker:
         self._doing: dict[str, _Doing] = {}
         self._group: anyio.abc.TaskGroup | None = None
         self._stopping = False
-        self._idle = anyio.Event()  # set when docket's loop has ended
 
     async def work(self, stop: anyio.Event) -> None:
         """Do jobs until `stop`; then hand back what is not done, within a bound."""
         worker = _Worker(
             self._docket,
-            name=f"{socket.gethostname()}#{os.getpid()}#{uuid.uuid4().hex[:8]}",
-            concurrency=self._concurrency,
+            name=self._name,
+            concurrency=self._concurrency + _SPARE,
+            message_batch=self._concurrency + _SPARE,  # so that a read always tells how much room there is
             redelivery_timeout=self._redelivery,
             reconnection_delay=timedelta(seconds=_RECONNECT_SECONDS),
             schedule_automatic_tasks=False,
         )
         worker.topic = self
+        self._docket.readers[self._name] = self._reading
         # docket must not be cancelled with its jobs: it would wait for them, or leave them to their timeout
         with anyio.CancelScope(shield=True) as scope:
             async with anyio.create_task_group() as self._group, anyio.create_task_group() as loop, worker:
@@ -155,9 +204,13 @@ class TopicWorker:
                 self._stopping = True
                 scope.deadline = anyio.current_time() + _HAND_BACK_SECONDS
                 # here all is handed back
+        self._docket.readers.pop(self._name, None)
 
     async def do(self, execution: Execution, about: str) -> None:
         """Do one job, or go on waiting for it, as docket's delivery of it."""
+        task = asyncio.current_task()  # docket's, which has its room until it ends
+        if task is not None:
+            task.add_done_callback(lambda _: self._reading.freed.set())
         doing = self._doing.get(execution.key)
         if doing is None:
             job = await self._job(execution, about)
@@ -167,8 +220,8 @@ class TopicWorker:
                 raise _Again(0)
             doing = self._doing[execution.key] = _Doing()
             self._group.start_soon(self._handle, job, doing)
-        await _first(doing.over, self._idle)
-        if not doing.over.is_set():  # the queue was lost: the job goes on, and will be delivered again
+        await doing.news.wait()
+        if not doing.over:  # the queue was lost: the job goes on, and will be delivered again
             raise _Again(0)
         if doing.again is not None:
             raise doing.again
@@ -177,7 +230,6 @@ class TopicWorker:
         """Note that docket takes jobs."""
         if self.ready.is_set():
             _log.warning("topic %r: the queue is back", self._topic)
-        self._idle = anyio.Event()
         self.ready.set()
 
     def not_taking(self) -> None:
@@ -186,7 +238,9 @@ class TopicWorker:
             self._group.cancel_scope.cancel()
         else:
             _log.warning("topic %r: the queue is lost; trying again every %g s", self._topic, _RECONNECT_SECONDS)
-            self._idle.set()
+            for doing in self._doing.values():
+                news, doing.news = doing.news, anyio.Event()
+                news.set()
 
     async def _handle(self, job: Job, doing: _Doing) -> None:
         doing.again = _Again(0)  # unless it gets further
@@ -202,7 +256,8 @@ class TopicWorker:
             doing.again = None
         finally:
             del self._doing[job.key]
-            doing.over.set()
+            doing.over = True
+            doing.news.set()
 
     async def _job(self, execution: Execution, about: str) -> Job | None:
         try:
@@ -226,14 +281,3 @@ class TopicWorker:
             pipeline.xpending_range(docket.stream_key, docket.worker_group_name, message, message, 1)
             (found,) = await pipeline.execute()
         return max(1, found[0]["times_delivered"] - 1) if found else 1
-
-
-async def _first(*events: anyio.Event) -> None:
-    async with anyio.create_task_group() as tasks:
-
-        async def wait(event: anyio.Event) -> None:
-            await event.wait()
-            tasks.cancel_scope.cancel()
-
-        for event in events:
-            tasks.start_soon(wait, event)

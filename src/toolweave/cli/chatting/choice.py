@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from toolweave.cli.chatting.keyboard import ask_line
+from toolweave.cli.asking import ask_line
 from toolweave.cli.exits import CommandError
 from toolweave.cli.screen import note
 from toolweave.cli.stdin import can_ask

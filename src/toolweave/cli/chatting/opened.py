@@ -50,7 +50,7 @@ async def opened(
         CommandError: No model is named, or the options contradict each other.
         ConfigError: The model's name or a config is wrong.
     """
-    selection = servers_of(options)
+    selection = await servers_of(options)
     model = await choose_model(options.model)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(_closed, model)
@@ -71,18 +71,18 @@ async def opened(
         yield Opened(agent=await stack.enter_async_context(agent), fleet=fleet, store=store)
 
 
-def servers_of(options: ChatOptions) -> LoadedConfig | None:
+async def servers_of(options: ChatOptions) -> LoadedConfig | None:
     """Return the servers that are asked for; None when none are, and there is no config either.
 
     Raises:
-        CommandError: The options contradict each other.
+        CommandError: The options contradict each other, or a file is not trusted.
         ConfigError: A config is wrong.
     """
     named = options.config or options.server or options.ad_hoc or options.header or options.bearer_env
     if not named and not names_in(default_config()):
         note("no servers: there is no config")
         return None
-    return select(options)
+    return await select(options)
 
 
 def _refusing(confirm: Confirm) -> Callable[[ToolCallPart, ToolSpec], Approval]:

@@ -92,6 +92,8 @@ def _words(options: ChatOptions, run_id: str) -> Iterator[str]:
     for option, value in named:
         if value is not None:
             yield f"{option}={value}"
+    if options.trust:
+        yield "--trust"
     if options.command:
         yield from ("--", *options.command)
 

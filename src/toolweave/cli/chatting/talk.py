@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import anyio
+
 from toolweave.agent import Agent, Run
+from toolweave.cli.arguments import parse_object
+from toolweave.cli.asking import ask_line
 from toolweave.cli.chatting.kept import Kept
-from toolweave.cli.chatting.keyboard import ask_line
 from toolweave.cli.chatting.watch import Watch
 from toolweave.cli.exits import CommandError
 from toolweave.cli.fleet import Fleet
+from toolweave.cli.live import call_progress
 from toolweave.cli.render.views import summary, table
-from toolweave.cli.screen import complain, note, show
+from toolweave.cli.screen import answer, complain, note, show
 from toolweave.errors import ToolweaveError
+from toolweave.tools import CallContext, ToolCall, ToolResult
+from toolweave.tools.names import unknown_tool
 
 __all__ = ["Talk"]
 
 _HELP = """/tools          what can be called
 /servers        the servers, and what became of them
+/call TOOL {JSON}  run a tool yourself; its answer is shown, and the model does not see it
 /save NAME      keep this conversation under a name
 /resume [NAME]  go on with a conversation; without a name, those that there are
 /new            begin another one
@@ -38,10 +45,12 @@ class Talk:
         self._kept = kept
         self._offline = offline
         self._run: Run | None = None
+        self._by_hand: anyio.CancelScope | None = None
         self._commands: dict[str, Callable[[str], Awaitable[None]]] = {
             "/help": self._show_help,
             "/tools": self._show_tools,
             "/servers": self._show_servers,
+            **({} if offline else {"/call": self._call_by_hand}),
             "/save": self._save,
             "/resume": self._resume,
             "/new": self._begin,
@@ -62,6 +71,9 @@ class Talk:
 
     def interrupted(self) -> bool:
         """Stop the answer that is being given; returns False when there is none."""
+        if self._by_hand is not None:
+            self._by_hand.cancel()
+            return True
         if self._run is None or self._run.done or self._run.cancelling:
             return False
         self._run.cancel("the user stopped it")
@@ -88,10 +100,32 @@ class Talk:
         if result.status == "cancelled":
             note("stopped")
         elif result.status != "completed":
-            note(f"ended early: {result.stop_reason}")
+            note(f"ended early: {result.why}")
+
+    async def _call_by_hand(self, words: str) -> None:
+        """Run a tool that a person named; typing it is the word it needs."""
+        name, _, written = words.partition(" ")
+        if not name:
+            raise CommandError("which tool?", hint='/call TOOL {"argument": ...}; /tools lists them')
+        tools = self._agent.tools.snapshot()
+        spec = next((one for one in tools if name == one.name or name in one.aliases), None)
+        if spec is None:
+            raise CommandError(unknown_tool(name, [one.name for one in tools]))
+        arguments = parse_object(written.strip() or "{}", f"the arguments of {spec.name}")
+        result: ToolResult | None = None
+        with anyio.CancelScope() as self._by_hand, call_progress(spec.name) as listeners:
+            context = CallContext(on_progress=listeners[0])
+            result = await self._agent.tools.call(ToolCall(name=spec.name, arguments=arguments), context)
+        self._by_hand = None
+        if result is None:
+            note("stopped")
+        elif result.is_error:
+            complain(result.require_error())
+        else:
+            answer(result.text)
 
     async def _show_help(self, _: str) -> None:
-        extra = "\n/call TOOL {JSON}  run a tool; other words search for one" if self._offline else ""
+        extra = "\nother words search for a tool" if self._offline else ""
         note(_HELP + extra)
 
     async def _show_tools(self, _: str) -> None:

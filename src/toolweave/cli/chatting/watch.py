@@ -13,14 +13,16 @@ from toolweave.agent import (
     Event,
     Run,
     RunResult,
+    StepStarted,
     TextDelta,
     ToolFinished,
     ToolProgress,
     ToolStarted,
+    TurnRestarted,
 )
+from toolweave.cli.asking import ask_about, ask_line
 from toolweave.cli.chatting.bars import RunningCalls
-from toolweave.cli.chatting.keyboard import ask_line
-from toolweave.cli.render.text import clip
+from toolweave.cli.render.text import SafeStream, clip, safe_text
 from toolweave.cli.screen import note, stream
 from toolweave.models import ToolCallPart
 
@@ -42,6 +44,15 @@ class Watch:
         self._calls = RunningCalls()
         self._begun: dict[str, float] = {}
         self._in_line = False
+        self._stream = SafeStream()
+        self._finished_calls: list[ToolFinished] = []
+        self._step_began = False
+
+    @property
+    def failed(self) -> list[ToolFinished]:
+        """The calls of the last turn with calls, when every one of them was refused or failed."""
+        calls = self._finished_calls
+        return [*calls] if all(call.result.is_error for call in calls) else []
 
     async def show(self, run: Run) -> RunResult:
         """Show a run to its end and return what came of it.
@@ -61,6 +72,11 @@ class Watch:
         match event:
             case TextDelta(text=text):
                 self._say(text)
+            case TurnRestarted(error=error):
+                self._end_line()
+                note(f"{error}; asking again: what was said of this answer does not count")
+            case StepStarted():
+                self._step_began = True
             case ToolStarted(call=call):
                 self._end_line()
                 self._begun[call.id] = time.monotonic()
@@ -77,17 +93,22 @@ class Watch:
     def _say(self, text: str) -> None:
         if self._text and text:
             self._calls.hide()
-            stream(text)
+            stream(self._stream.feed(text))
             self._in_line = not text.endswith("\n")
 
     def _end_line(self) -> None:
-        if self._in_line:
-            stream("\n")
+        held = self._stream.end()
+        if held or self._in_line:
+            stream(f"{held}\n")
             self._in_line = False
 
     def _finished(self, event: ToolFinished) -> None:
         self._calls.finished(event.call.id)
         self._calls.hide()
+        if self._step_began:
+            self._finished_calls.clear()
+            self._step_began = False
+        self._finished_calls.append(event)
         self._end_line()
         seconds = time.monotonic() - self._begun.pop(event.call.id, time.monotonic())
         if event.result.is_error:
@@ -100,7 +121,7 @@ class Watch:
     async def _ask(self, run: Run, event: ApprovalRequested) -> None:
         self._calls.hide()
         self._end_line()
-        answer = (await ask_line(f"run {_label(event.call)}? [y]es, [n]o, [a]lways: ") or "").strip().lower()
+        answer = await _answer_about(event.call)
         if answer in ("a", "always"):
             run.approve(event, remember="agent")
         elif answer in ("y", "yes"):
@@ -110,6 +131,21 @@ class Watch:
         self._calls.show()
 
 
+async def _answer_about(call: ToolCallPart) -> str:
+    """Ask whether a call may run; every argument of it is shown, however long it is."""
+    choices = "[y]es, [n]o, [a]lways"
+    short = _written(call)
+    if len(safe_text(short)) <= _LABEL:
+        return (await ask_line(f"run {short}? {choices}: ") or "").strip().lower()
+    arguments = json.dumps(call.arguments, ensure_ascii=False, default=str, indent=2)
+    return await ask_about(f"{call.name} is to run with\n{arguments}", f"run {call.name}?", choices)
+
+
 def _label(call: ToolCallPart) -> str:
+    """Return a call as one short line, for what is told and never for what is asked."""
+    return clip(_written(call), _LABEL)
+
+
+def _written(call: ToolCallPart) -> str:
     arguments = json.dumps(call.arguments, ensure_ascii=False, default=str) if call.arguments else ""
-    return clip(f"{call.name} {arguments}".strip(), _LABEL)
+    return f"{call.name} {arguments}".strip()

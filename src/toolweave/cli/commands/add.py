@@ -57,6 +57,9 @@ def add(
     module = ".".join(below if below and first == "src" else [first, *below])
     for line in component(name).usage:
         note("  " + line.replace("{module}", module))
+    needed = component(name).reads
+    if needed is not None and not Path(needed).exists():
+        note(f"it reads its servers from {needed}, which is not here yet: toolweave init writes one to begin with")
     return ExitCode.OK
 
 

@@ -86,9 +86,16 @@ def call(
             _print(result)
         if save is not None:
             _save(result, save, tool.original_name)
-        return exit_code_of(result.require_error()) if result.is_error else ExitCode.OK
+        return _exit_code(result)
 
     return run(body, verbose=target.verbose)
+
+
+def _exit_code(result: ToolResult) -> ExitCode:
+    if not result.is_error:
+        return ExitCode.OK
+    # a server that answered was reached, whatever it says of its own error
+    return ExitCode.TOOL_ERROR if result.raw is not None else exit_code_of(result.require_error())
 
 
 async def _call(target: Target, name: str, given: Given) -> tuple[Tool, ToolResult, float]:
@@ -97,7 +104,7 @@ async def _call(target: Target, name: str, given: Given) -> tuple[Tool, ToolResu
     from toolweave.cli.targets import select
     from toolweave.tools import CallContext
 
-    selection = select(target)
+    selection = await select(target)
     async with open_fleet(_needed(selection, name)) as fleet:
         tool = await _find(fleet, selection, name)
         arguments = await _complete(given, tool)

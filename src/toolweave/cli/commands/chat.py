@@ -13,9 +13,12 @@ from toolweave.cli.exits import CommandError, ExitCode
 from toolweave.cli.options import JsonOption
 from toolweave.cli.runner import run
 from toolweave.cli.screen import answer_json, note, wide
+from toolweave.errors import ErrorKind
 
 if TYPE_CHECKING:
-    from toolweave.agent import Run, RunResult
+    from collections.abc import Sequence
+
+    from toolweave.agent import Run, RunResult, ToolFinished
     from toolweave.cli.chatting.talk import Talk
 
 __all__ = ["EXAMPLES", "chat"]
@@ -41,7 +44,8 @@ def chat(
 
     Without --model, it is that of TOOLWEAVE_MODEL, or of the provider whose API key is set. The model "command" needs
     neither key nor network: it takes /call TOOL {JSON} and searches for other words. What is piped in is one message,
-    like -m. You are asked before a tool runs that may destroy something; where nobody can be asked, it does not run.
+    like -m; that exits with 1 when the last calls were all refused or failed. You are asked before a tool runs that may
+    destroy something; where nobody can be asked, it does not run.
     """
     if run_id is not None:
         return run(lambda: _spawned(options, run_id))
@@ -51,7 +55,9 @@ def chat(
         message = read_all()
     if message is None and not as_json:
         return _converse(options)
-    said = (message or "").strip()
+    from toolweave.cli.arguments import as_utf8  # late, as above
+
+    said = as_utf8(message or "").strip()
     if not said:
         raise CommandError("the message is empty", hint="-m TEXT, or a text on standard input")
     return run(lambda: _once(options, said, as_json=as_json), verbose=options.verbose)
@@ -64,12 +70,22 @@ async def _once(options: ChatOptions, message: str, *, as_json: bool) -> ExitCod
 
     async with opened(options) as here:
         sent = here.agent.send(message, session=options.resume, attended=can_ask())
-        result = await Watch(text=not as_json).show(sent)
+        watch = Watch(text=not as_json)
+        result = await watch.show(sent)
     if as_json:
         answer_json(_result_json(sent, result))
     elif result.status != "completed":
-        note(f"ended early: {result.stop_reason}")
-    return ExitCode.OK if result.status == "completed" else ExitCode.TOOL_ERROR
+        note(f"ended early: {result.why}")
+    if result.status != "completed":
+        return ExitCode.TOOL_ERROR
+    return _of_calls(watch.failed)
+
+
+def _of_calls(failed: Sequence[ToolFinished]) -> ExitCode:
+    """Return the exit code for an answer that rests on calls of which these were refused or failed."""
+    if any(call.result.require_error().kind is ErrorKind.DENIED for call in failed):
+        note("hint: --confirm never runs such calls without a question")
+    return ExitCode.TOOL_ERROR if failed else ExitCode.OK
 
 
 def _converse(options: ChatOptions) -> ExitCode:

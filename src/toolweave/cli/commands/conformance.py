@@ -25,7 +25,7 @@ async def conformance(target: Target, *, as_json: bool, strict: bool, bold: bool
     from toolweave.cli.live import starting
     from toolweave.cli.targets import names_in, select
 
-    selection = select(target)
+    selection = await select(target)
     findings = {name: _of_entry(selection, name) for name in names_in(selection)}
     with starting(list(selection.servers)) as done:
         async with anyio.create_task_group() as tasks:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,6 +24,8 @@ toolweave demo
 toolweave demo --config > mcp.json
 """
 
+_MISSING = "missing"
+"""The server that cannot start."""
 _SLOW: tuple[tuple[str, dict[str, Any]], ...] = (
     ("notes_index_notes", {}),
     ("numbers_primes", {"limit": 5000}),
@@ -61,13 +64,24 @@ def demo(
     start; shows their tools, calls several at once, and shows errors. Takes a few seconds.
     """
     if config:
-        answer_json({"mcpServers": {name: _program(name) for name in ("notes", "numbers")}})
-        return ExitCode.OK
+        return _print_config()
     return run(_demo)
 
 
+def _print_config() -> ExitCode:
+    """Print a config of two servers, and trust what it says: these servers are ours, wherever it is put."""
+    from toolweave.config import TrustedFiles, content_digest  # imports are late: --help imports this module
+
+    content = {"mcpServers": {name: _program(name) for name in ("notes", "numbers")}}
+    answer_json(content)
+    with suppress(OSError):  # then it is asked about, as any other
+        TrustedFiles().trust_content(content_digest(content))
+    return ExitCode.OK
+
+
 def _program(name: str) -> dict[str, Any]:
-    return {"command": sys.executable, "args": ["-m", f"toolweave.cli.demo.{name}"]}
+    # -P: whatever folder it is started in, no module is looked for there
+    return {"command": sys.executable, "args": ["-P", "-m", f"toolweave.cli.demo.{name}"]}
 
 
 async def _demo() -> ExitCode:
@@ -83,7 +97,7 @@ async def _demo() -> ExitCode:
             "notes": _program("notes"),
             "numbers": {"url": url},
             "words": {"server": in_process(words_server())},
-            "missing": {"command": "toolweave-demo-no-such-program"},
+            _MISSING: {"command": "toolweave-demo-no-such-program"},
         }
         servers = {name: server_config(entry, name=name) for name, entry in entries.items()}
         answer("Four servers: over stdio, over HTTP, in this process, and one that cannot start.")
@@ -91,20 +105,28 @@ async def _demo() -> ExitCode:
             _show_servers(fleet)
             await _call_several(fleet)
             await _show_errors(fleet)
+            failed = [name for name in fleet.errors if name != _MISSING]
+            if failed:
+                fleet.show_failures()
     answer(f"\nEverything closed after {time.monotonic() - started:.1f} s; nothing is left running.")
+    if failed:
+        answer(f"\nThis is not what you should see: {', '.join(failed)} did not answer.")
+        return ExitCode.UNREACHABLE
     answer(_NEXT)
     return ExitCode.OK
 
 
 def _show_servers(fleet: Fleet) -> None:
-    from toolweave.cli.render.views import table  # late, as above
+    from toolweave.cli.render.views import first_line, table  # late, as above
     from toolweave.cli.targets import names_in
 
     rows: list[tuple[str, str, str, str]] = []
     for name in names_in(fleet.selection):
         server = fleet.server_json(name)
         tools = ", ".join(spec.original_name for spec in fleet.specs_of(name))
-        rows.append((name, server["state"], server["protocol_version"] or "", tools or server["error"] or ""))
+        rows.append(
+            (name, server["state"], server["protocol_version"] or "", tools or first_line(server["error"] or ""))
+        )
     show(table(["server", "state", "protocol", "tools"], rows))
 
 
@@ -133,15 +155,15 @@ async def _call_several(fleet: Fleet) -> None:
 
 
 async def _show_errors(fleet: Fleet) -> None:
-    from toolweave.cli.render.views import table  # late, as above
+    from toolweave.cli.render.views import first_line, table  # late, as above
 
     answer("\nErrors are answers too; the other servers never notice:")
     rows: list[tuple[str, str, str, str]] = []
     for name, arguments, why in _WRONG:
         error = (await fleet.hub.execute(name, arguments)).require_error()
-        rows.append((name, error.kind.value, error.message, why))
-    missing = fleet.errors["missing"]
-    rows.append(("missing", "not_sent", str(missing), "the server could not be started"))
+        rows.append((name, error.kind.value, first_line(error.message), why))
+    missing = fleet.errors[_MISSING]
+    rows.append((_MISSING, "not_sent", str(missing), "the server could not be started"))
     show(table(["call", "kind", "message", "meaning"], rows))
 
 

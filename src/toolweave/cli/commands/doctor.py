@@ -58,7 +58,7 @@ def doctor(
         from toolweave.cli.live import starting
         from toolweave.cli.targets import names_in, select
 
-        selection = select(target)
+        selection = await select(target)
         findings: dict[str, dict[str, Any]] = {name: _of_entry(selection, name) for name in names_in(selection)}
         with starting(list(selection.servers)) as done:
             async with anyio.create_task_group() as tasks:
@@ -137,16 +137,20 @@ def _code(findings: dict[str, dict[str, Any]], strict: bool) -> ExitCode:
 
 
 def _show(findings: dict[str, dict[str, Any]], selection: LoadedConfig) -> None:
-    from toolweave.cli.render.views import heading  # late, as above
+    from toolweave.cli.render.text import safe_text  # late, as above
+    from toolweave.cli.render.views import heading
+    from toolweave.cli.screen import wrapped
 
     for name, finding in findings.items():
         mark = _MARKS["ok" if finding["ok"] else "failed"]
         show(heading(f"{mark} {name}", finding["protocol_version"] or "", finding["endpoint"] or ""))
-        answer("\n".join(_lines(finding)))
+        answer("\n".join(wrapped(safe_text(line, multiline=True), indent=14) for line in _lines(finding)))
     if selection.disabled:
-        answer(f"\ndisabled in the config: {', '.join(selection.disabled)}")
+        answer("\ndoes not start:")
+        for name in selection.disabled:
+            answer(wrapped(f"  {safe_text(name)}: {safe_text(selection.why_disabled(name))}"))
     for warning in selection.warnings:
-        answer(f"config: {warning}")
+        answer(wrapped(safe_text(f"config: {warning}", multiline=True)))
 
 
 def _lines(finding: dict[str, Any]) -> list[str]:
@@ -162,8 +166,11 @@ def _lines(finding: dict[str, Any]) -> list[str]:
         lines += ["  left out:", *(f"    {problem}" for problem in finding["problems"])]
     if finding["error"]:
         first, *rest = finding["error"].split("\n")
-        # what the process said is shown below, once
-        lines.append(f"  error     {first if finding['stderr'] else chr(10).join([first, *rest])}")
+        failed = [step["detail"].split("\n")[0] for step in finding["steps"] if step["outcome"] == "failed"]
+        if first not in failed:  # else the step says it
+            lines.append(f"  error     {first}")
+        if not finding["stderr"]:  # what the process said is shown below, once
+            lines += [f"            {line}" for line in rest]
     if finding["stderr"]:
         lines += ["  standard error:", *(f"    {line}" for line in finding["stderr"].split("\n"))]
     if finding["advice"]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
+import json
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,7 +44,7 @@ def init(
 ) -> ExitCode:
     """Write a first config file.
 
-    With two servers to start with, or with those of an editor.
+    With two servers to start with, or with those of an editor. What was written by it is trusted.
     """
     if file.exists() and not force:
         raise CommandError(f"{str(file)!r} exists", hint="--force replaces it; or name another file")
@@ -84,15 +83,13 @@ def _taken_from(editor: Editor) -> dict[str, Any]:
 
 
 def _write(file: Path, text: str) -> None:
-    """Write a file as a whole or not at all, readable by its owner alone: entries may hold secrets."""
+    """Write a file as a whole or not at all, readable by its owner alone: entries may hold secrets. It is trusted."""
+    from toolweave.cli.trust import trust_file  # late, as above
+    from toolweave.config import LoadedFile, content_digest
+    from toolweave.config.trust import write_privately
+
     try:
-        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            Path(name).replace(file)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_privately(file, text.encode())
     except OSError as exc:
         raise CommandError(f"cannot write {str(file)!r}: {exc.strerror or exc}") from None
+    trust_file(LoadedFile(path=file, digest=content_digest(json.loads(text))))

@@ -42,7 +42,7 @@ def prompts(
         from toolweave.cli.fleet import open_fleet  # imports are late: --help imports this module
         from toolweave.cli.targets import select
 
-        async with open_fleet(select(target)) as fleet:
+        async with open_fleet(await select(target)) as fleet:
             lists = await fleet.ask(_list)
             if get is not None:
                 return await _get(fleet, lists, get, values, as_json)

@@ -43,7 +43,7 @@ def resources(
         from toolweave.cli.fleet import open_fleet  # imports are late: --help imports this module
         from toolweave.cli.targets import select
 
-        async with open_fleet(select(target)) as fleet:
+        async with open_fleet(await select(target)) as fleet:
             if read is not None:
                 return await _read(fleet, read, as_json)
             lists = await fleet.ask(_list)

@@ -99,7 +99,7 @@ def spawn(
         if url is not None:
             run_id = await submit(url, agent or AGENT, message, session=options.resume, key=key)
         else:
-            servers_of(options)  # what is wrong here is better told now than found in the store later
+            await servers_of(options)  # what is wrong here is better told now than found in the store later
             await choose_model(options.model)
             run_id = await begin(options, message)
         if as_json:

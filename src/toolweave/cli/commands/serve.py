@@ -29,6 +29,7 @@ toolweave serve notes.py --reload
 toolweave serve notes.py --install claude
 """
 
+_LEAST_KEY_BYTES = 32
 _OVER_HTTP = "HTTP"
 _OF_CONFIG = "Servers of a config"
 
@@ -41,11 +42,12 @@ class ServeOptions:
         target: The Python object to serve.
         config: Config files whose servers are served instead.
         server: Only these servers of the config.
-        wait: Seconds that clients wait for slow servers of the config.
+        wait: Seconds that clients wait for slow servers of the config; None waits for those that show life.
         http: `[HOST:]PORT`; None serves over stdio.
         path: The path of the endpoint.
         stateless: Handshake-era clients get no session.
         token_env: The environment variable with the bearer token that requests need.
+        state_keys_env: The environment variable with the keys that replicas share, by spaces, the newest first.
         allow_host: Host names that are ours beside the bound address.
         name: The server's name, or that of the editor's entry.
         reload: Start anew when the source changes.
@@ -67,8 +69,13 @@ class ServeOptions:
         list[str], typer.Option("--server", "-s", metavar="NAME", help="Only this server of it; may be repeated.")
     ]
     wait: Annotated[
-        float,
-        typer.Option("--wait", metavar="SECONDS", min=0, help="How long clients wait for servers of it that are slow."),
+        float | None,
+        typer.Option(
+            "--wait",
+            metavar="SECONDS",
+            min=0,
+            help="How long clients wait at most for slow servers of it; by default, for those that show life.",
+        ),
     ]
     http: Annotated[str | None, typer.Option("--http", metavar="[HOST:]PORT", help="Serve over HTTP; port 0: any.")]
     path: Annotated[str, typer.Option("--path", metavar="PATH", help="The path of the endpoint, over HTTP.")]
@@ -78,6 +85,14 @@ class ServeOptions:
     token_env: Annotated[
         str | None,
         typer.Option("--token-env", metavar="VAR", help="The variable with the bearer token that requests must bring."),
+    ]
+    state_keys_env: Annotated[
+        str | None,
+        typer.Option(
+            "--state-keys-env",
+            metavar="VAR",
+            help="The variable with the keys that replicas share, for questions to clients.",
+        ),
     ]
     allow_host: Annotated[
         list[str],
@@ -98,11 +113,12 @@ DEFAULTS: dict[str, Any] = {  # what each option is when it is not given
     "target": None,
     "config": [],
     "server": [],
-    "wait": 5.0,
+    "wait": None,
     "http": None,
     "path": "/mcp",
     "stateless": False,
     "token_env": None,
+    "state_keys_env": None,
     "allow_host": [],
     "name": None,
     "reload": False,
@@ -149,6 +165,7 @@ def _check(options: ServeOptions) -> None:
         (bool(options.server) and not options.config, "--server goes with --config"),
         (options.stateless and not over_http, "--stateless goes with --http"),
         (options.token_env is not None and not over_http, "--token-env goes with --http"),
+        (options.state_keys_env is not None and not over_http, "--state-keys-env goes with --http"),
         (bool(options.allow_host) and not over_http, "--allow-host goes with --http"),
         (installs and over_http, "--install is for stdio: the editor starts the server; --http does not go with it"),
         (installs and options.reload, "--reload does not go with --install"),
@@ -164,10 +181,11 @@ def _server(options: ServeOptions) -> McpServer:
     from toolweave.cli.serving.finding import find, parse_place  # late, as above
     from toolweave.cli.serving.making import hub_server, only_protocol_on_stdout, server_of
 
+    keys = None if options.state_keys_env is None else _state_keys(options.state_keys_env)
     with only_protocol_on_stdout():
         if options.target is None:
-            return hub_server(_selection(options), name=options.name, wait=options.wait)
-        return server_of(find(parse_place(options.target)), name=options.name)
+            return hub_server(_selection(options), name=options.name, wait=options.wait, state_keys=keys)
+        return server_of(find(parse_place(options.target)), name=options.name, state_keys=keys)
 
 
 def _selection(options: ServeOptions) -> LoadedConfig:
@@ -194,6 +212,12 @@ def _run_http(server: McpServer, options: ServeOptions, where: str) -> None:
         settings["auth"] = _auth(options.token_env)
     elif host not in ("127.0.0.1", "localhost", "::1", "[::1]"):
         note("warning: whoever reaches this port can call the tools; --token-env VAR asks for a token")
+
+    if options.stateless and options.state_keys_env is None:
+        note(
+            "warning: a replica knows only its own questions to clients, unless all have the same keys: "
+            "--state-keys-env VAR, or request_state_keys in code"
+        )
 
     def started(base: str) -> None:
         _tell(server, base + options.path, as_json=options.as_json)
@@ -223,6 +247,16 @@ def _auth(variable: str) -> Any:
     if not token:
         raise CommandError(f"environment variable {variable!r} is not set; --token-env names the one with the token")
     return BearerAuth(tokens=[token])
+
+
+def _state_keys(variable: str) -> list[str]:
+    keys = os.environ.get(variable, "").split()
+    if not keys or any(len(key.encode()) < _LEAST_KEY_BYTES for key in keys):
+        raise CommandError(
+            f"environment variable {variable!r} must hold keys of at least {_LEAST_KEY_BYTES} characters, separated by "
+            "spaces, the newest first; --state-keys-env names it"
+        )
+    return keys
 
 
 def _tell(server: McpServer, url: str, *, as_json: bool) -> None:

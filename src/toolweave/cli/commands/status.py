@@ -36,7 +36,7 @@ def status(target: Target, as_json: JsonOption = False, strict: StrictOption = F
         from toolweave.cli.fleet import open_fleet
         from toolweave.cli.targets import names_in, select
 
-        async with open_fleet(select(target)) as fleet:
+        async with open_fleet(await select(target)) as fleet:
             pings: dict[str, float | None] = {}
             async with anyio.create_task_group() as tasks:
                 for connection in fleet.connections():

@@ -44,7 +44,7 @@ def tools(
         from toolweave.cli.fleet import open_fleet
         from toolweave.cli.targets import select
 
-        async with open_fleet(select(target)) as fleet:
+        async with open_fleet(await select(target)) as fleet:
             if as_json:
                 answer_json({"servers": fleet.servers_json(), "tools": [_tool_json(spec) for spec in fleet.specs]})
             else:
@@ -74,6 +74,9 @@ def _tool_json(spec: ToolSpec) -> Mapping[str, Any]:
         "input_schema": spec.input_schema,
         "output_schema": spec.output_schema,
         "annotations": spec.annotations,
+        "icons": spec.raw.get("icons"),
+        "execution": spec.raw.get("execution"),
+        "_meta": spec.raw.get("_meta"),
     }
 
 

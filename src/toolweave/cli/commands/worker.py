@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, fields
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,6 +29,13 @@ TOOLWEAVE_BACKEND=rediss://redis.example/0 toolweave worker app.py --json
 """
 
 
+class Unknown(Enum):
+    """What a worker does about calls whose outcome nobody knows; it has nobody to ask."""
+
+    ERROR = "error"
+    RERUN = "rerun"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions(Target):
     """What a worker was asked for.
@@ -38,6 +46,8 @@ class WorkerOptions(Target):
         confirm: Which of its calls a person would have to allow; as there is nobody, they are refused.
         backend: The URL of the backend, or None for that of the environment.
         concurrency: How many jobs of an agent or a server are done at the same time.
+        on_unknown: What is done about calls whose outcome nobody knows, or None for what each agent says.
+        most_deaths: How many workers may die of a run until it fails.
         quiet: Tell only what went wrong.
         as_json: Tell what happens as JSON lines.
     """
@@ -60,6 +70,14 @@ class WorkerOptions(Target):
             "--concurrency", min=1, help="How many jobs of each agent and server run at a time.", show_default=True
         ),
     ]
+    on_unknown: Annotated[
+        Unknown | None,
+        typer.Option("--on-unknown", help="What is done about calls in which a worker died; else what the agent says."),
+    ]
+    most_deaths: Annotated[
+        int,
+        typer.Option("--most-deaths", min=1, help="How many workers may die of a run.", show_default=True),
+    ]
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Tell only what went wrong.")]
     as_json: Annotated[bool, typer.Option("--json", help="Tell what happens as JSON, one object a line.")]
 
@@ -71,6 +89,8 @@ DEFAULTS: dict[str, Any] = {  # what each option is when it is not given
     "confirm": Confirm.DESTRUCTIVE,
     "backend": None,
     "concurrency": 10,
+    "on_unknown": None,
+    "most_deaths": 3,
     "quiet": False,
     "as_json": False,
 }
@@ -140,7 +160,14 @@ async def _work(options: WorkerOptions, url: str, found: Found | None) -> ExitCo
                 agents, tasks = [(await stack.enter_async_context(chat)).agent], None
             else:
                 agents, tasks = found.agents, await open_all(found, told, stack)
-            await work_runs(agents, told, also=tasks, concurrency=options.concurrency)
+            await work_runs(
+                agents,
+                told,
+                also=tasks,
+                concurrency=options.concurrency,
+                on_unknown=None if options.on_unknown is None else options.on_unknown.value,
+                most_deaths=options.most_deaths,
+            )
     return ExitCode.OK
 
 

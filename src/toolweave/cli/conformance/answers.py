@@ -30,10 +30,11 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     "resource_link": ("uri", "name"),
     "resource": (),
 }
+_LONGEST_LINE = 500  # characters that are searched for a line of a stack: some of the patterns are quadratic
 _STACK = re.compile(
     r"Traceback \(most recent call last\)"
-    r"|^\s*File \"[^\"\n]+\", line \d+"
-    r"|^\s+at \S.*[(:]\S*:\d+(:\d+)?\)?\s*$"
+    r"|^[ \t]*File \"[^\"\n]+\", line \d+"
+    r"|^[ \t]+at \S.*[(:]\S*:\d+(:\d+)?\)?[ \t]*$"
     r"|^goroutine \d+ \["
     r"|panicked at \S+:\d+",
     re.MULTILINE,
@@ -210,4 +211,5 @@ def _parsed(text: str) -> Any:
 
 def _has_stack(answer: Answer) -> bool:
     data = answer.data if isinstance(answer.data, str) else json.dumps(answer.data, indent=0).replace("\\n", "\n")
-    return any(_STACK.search(text.replace('\\"', '"')) for text in (answer.text, data))
+    lines = (line[:_LONGEST_LINE].replace('\\"', '"') for text in (answer.text, data) for line in text.splitlines())
+    return any(map(_STACK.search, lines))

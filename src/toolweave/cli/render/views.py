@@ -11,16 +11,64 @@ from typing import TYPE_CHECKING
 from toolweave.cli.render.text import clip, safe_text
 
 if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["difference", "heading", "seconds_text", "size_text", "summary", "table"]
+__all__ = ["FittingTable", "difference", "first_line", "heading", "seconds_text", "size_text", "summary", "table"]
 
 _SUMMARY = 120
 
 
-def table(names: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> Table:
+class FittingTable:
+    """A table where it fits without breaking a word, else a list of its rows.
+
+    Args:
+        names: The columns.
+        rows: The cells, as safe text.
+        right: The columns that are aligned to the right.
+    """
+
+    def __init__(self, names: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str]) -> None:
+        self._names = names
+        self._rows = rows
+        self._right = right
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self._narrowest() <= options.max_width:
+            yield _table(self._names, self._rows, self._right)
+            return
+        yield from self._listed()
+
+    def _narrowest(self) -> int:
+        """Return the columns that the longest words of a table take, with what is between them."""
+        from rich.cells import cell_len  # rich takes as long to import as the rest of the command
+
+        columns = zip(self._names, *self._rows, strict=True)
+        widest = [max((cell_len(word) for cell in column for word in cell.split()), default=0) for column in columns]
+        return sum(widest) + 2 * (len(widest) - 1)
+
+    def _listed(self) -> RenderResult:
+        from rich.text import Text  # as above
+
+        for first, *rest in self._rows:
+            yield Text(first, style="bold")
+            for name, cell in zip(self._names[1:], rest, strict=True):
+                if cell:
+                    yield Text(f"  {name}: {cell}")
+
+
+def table(names: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> FittingTable:
     """Return a table of plain text cells; the columns in `right` are aligned to the right."""
+    return FittingTable(names, [[safe_text(cell) for cell in row] for row in rows], right=right)
+
+
+def first_line(text: str) -> str:
+    """Return the first line of an error: the others are what its process said."""
+    return text.split("\n", maxsplit=1)[0].removesuffix("; its last words on standard error:")
+
+
+def _table(names: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str]) -> Table:
     from rich.box import SIMPLE_HEAD  # rich takes as long to import as the rest of the command
     from rich.table import Table
     from rich.text import Text
@@ -34,7 +82,7 @@ def table(names: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequenc
             style="bold" if name == names[0] else "",
         )
     for row in rows:
-        made.add_row(*(Text(safe_text(cell)) for cell in row))
+        made.add_row(*map(Text, row))
     return made
 
 

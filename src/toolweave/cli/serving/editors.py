@@ -5,11 +5,9 @@ Where the editors keep their files `config` knows; how a file is changed without
 
 from __future__ import annotations
 
-import os
 import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -140,16 +138,7 @@ def _backed_up(path: Path) -> Path | None:
 
 def _replace(path: Path, data: bytes) -> None:
     """Write the file as a whole or not at all; a new one is its owner's alone, for entries may hold secrets."""
+    from toolweave.config.trust import write_privately  # as above
+
     path.parent.mkdir(parents=True, exist_ok=True)
-    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(name).chmod(mode)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_privately(path, data, mode=stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["hub_server", "only_protocol_on_stdout", "server_of"]
 
 
-def server_of(found: Served, *, name: str | None) -> McpServer:
+def server_of(found: Served, *, name: str | None, state_keys: Sequence[str] | None = None) -> McpServer:
     """Return the server that was found, or one made of what was found.
 
     Raises:
@@ -30,27 +30,39 @@ def server_of(found: Served, *, name: str | None) -> McpServer:
     if found.server is not None:
         if name is not None and name != found.server.name:
             raise CommandError(f"--name is for tools without a server; {found.place} is named {found.server.name!r}")
+        if state_keys is not None:
+            raise CommandError(
+                f"{found.place} is a server with options of its own: give it request_state_keys in its code, not "
+                "--state-keys-env"
+            )
         return found.server
     try:
         return create_mcp_server(
-            name=name or found.place.name, version=found.version, tools=found.tools, agents=found.agents
+            name=name or found.place.name,
+            version=found.version,
+            tools=found.tools,
+            agents=found.agents,
+            request_state_keys=state_keys,
         )
     except (ToolweaveError, TypeError) as error:
         raise CommandError(f"{found.place}: {error}") from None
 
 
-def hub_server(selection: LoadedConfig, *, name: str | None, wait: float) -> McpServer:
+def hub_server(
+    selection: LoadedConfig, *, name: str | None, wait: float | None, state_keys: Sequence[str] | None = None
+) -> McpServer:
     """Return one server of many: their tools, resources and prompts. It starts them when it is served.
 
-    `wait` is for how many seconds clients wait at most for servers that are slow to start; those come later as a
-    change. A server that fails costs the others nothing.
+    `wait` is for how many seconds clients wait at most for servers that are slow to start; None waits for those that
+    show life. The others come later as a change. A server that fails costs the others nothing.
     """
     from importlib.metadata import version  # as above
 
     from toolweave.compose import hub_server as composed
     from toolweave.hub import Hub
 
-    return composed(Hub(selection, wait=wait), name=name or "toolweave", version=version("toolweave"))
+    hub = Hub(selection) if wait is None else Hub(selection, wait=wait)
+    return composed(hub, name=name or "toolweave", version=version("toolweave"), request_state_keys=state_keys)
 
 
 @contextmanager

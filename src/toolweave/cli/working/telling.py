@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -47,6 +47,10 @@ class ToldBackend:
     async def submit(self, job: Job) -> bool:
         """Have a job done; see `WorkQueue`."""
         return await self._backend.queue.submit(job)
+
+    async def waiting(self, topic: str, keys: Sequence[str]) -> Sequence[str]:
+        """Return those of these keys whose jobs wait; see `WorkQueue`."""
+        return await self._backend.queue.waiting(topic, keys)
 
     async def work(
         self, handlers: Mapping[str, Handler], *, concurrency: int = 10, started: Callable[[], None] | None = None

@@ -25,7 +25,7 @@ from toolweave.connect.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_F
 from toolweave.connect.feed.listing import read_tools
 from toolweave.connect.results import content_block
 from toolweave.connect.shapes import as_array, as_object, as_text
-from toolweave.errors import ProtocolError, SchemaError
+from toolweave.errors import ProtocolError, SchemaError, printable
 from toolweave.schema.problems import describe
 from toolweave.schema.validate import Validator
 from toolweave.tools.asking import content_json
@@ -116,7 +116,7 @@ class Asked:
         made = SamplingResult(content=answer) if isinstance(answer, str) else answer
         if not isinstance(made, SamplingResult):
             text = f"the sampling callback returned {type(answer).__name__}, not a SamplingResult, a text or None"
-            _log.error("server %r: %s", self._server, text)
+            _log.error("server %r: %s", self._server, printable(text))
             raise self.refusal(INTERNAL_ERROR, "the client's sampling callback failed")
         result: dict[str, Any] = {"role": made.role, "content": content_json(made.content), "model": made.model}
         return result if made.stop_reason is None else result | {"stopReason": made.stop_reason}
@@ -164,7 +164,9 @@ class Asked:
         if not problems:
             return {"action": "accept", "content": content}
         said = describe(problems)
-        _log.error("server %r: the elicitation callback's answer does not fit; cancelled: %s", self._server, said)
+        _log.error(
+            "server %r: the elicitation callback's answer does not fit; cancelled: %s", self._server, printable(said)
+        )
         return {"action": "cancel"}
 
     async def _list_roots(self) -> dict[str, Any]:

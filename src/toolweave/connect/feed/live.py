@@ -17,7 +17,7 @@ import anyio
 
 from toolweave.connect.codes import METHOD_NOT_FOUND
 from toolweave.connect.feed.listing import Judged, Listing, Refusal, Request, list_all
-from toolweave.errors import ProtocolError
+from toolweave.errors import ProtocolError, printable
 
 __all__ = ["ListChanged", "ListKind", "LiveList", "pinned", "wait_after"]
 
@@ -249,7 +249,7 @@ class LiveList(Generic[ItemT]):
         told = set(self.problems)  # a list that is read every minute says it once
         for problem in problems:
             if problem not in told:
-                _log.warning("server %r: %s", self._server, problem)
+                _log.warning("server %r: %s", self._server, printable(problem))
         self.problems = problems
 
     def _difference(self, before: tuple[ItemT, ...]) -> ListChanged:

@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Generator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-__all__ = ["Stray", "group_lives", "signal_group", "signal_strays", "stray_lives", "strays_of"]
+__all__ = ["Stray", "cpu_seconds", "group_lives", "signal_group", "signal_strays", "stray_lives", "strays_of"]
 
 _GONE = frozenset("ZX")  # a zombie does nothing any more, and its parent may never collect it
-_STATE, _PARENT, _GROUP, _STARTED = 0, 1, 2, 19  # of /proc/PID/stat, counted after the name (man proc_pid_stat)
+_STATE, _PARENT, _GROUP, _SESSION, _TIMES, _STARTED = (
+    0,
+    1,
+    2,
+    3,
+    slice(11, 15),
+    19,
+)  # of /proc/PID/stat, counted after the name (man proc_pid_stat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,55 @@ def stray_lives(stray: Stray) -> bool:
     """Whether this very process still runs."""
     fields = _stat(stray.pid)
     return fields is not None and fields[_STARTED] == stray.started and fields[_STATE] not in _GONE
+
+
+def cpu_seconds(sessions: frozenset[int]) -> dict[int, float]:
+    """Return the CPU time that the processes of each session have taken, and the children that they have collected.
+
+    Blocks for as long as looking at all processes takes; a session of which nothing is known is left out.
+    """
+    if not os.path.exists("/proc/self/stat"):  # noqa: PTH110 - as below
+        return _cpu_seconds_by_ps(sessions)
+    found: dict[int, float] = {}
+    tick = os.sysconf("SC_CLK_TCK")
+    for name in os.listdir("/proc"):  # noqa: PTH208 - as below
+        fields = _stat(int(name)) if name.isdecimal() else None
+        if fields is not None and int(fields[_SESSION]) in sessions:
+            session = int(fields[_SESSION])
+            found[session] = found.get(session, 0.0) + sum(map(int, fields[_TIMES])) / tick
+    return found
+
+
+def _cpu_seconds_by_ps(groups: frozenset[int]) -> dict[int, float]:
+    """Ask `ps`, which knows process groups everywhere and sessions not."""
+    try:
+        said = subprocess.run(
+            ["ps", "-A", "-o", "pgid=,time="],
+            capture_output=True,
+            text=True,
+            timeout=2,
+            check=False,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    found: dict[int, float] = {}
+    for line in said.splitlines():
+        group, _, time = line.strip().partition(" ")
+        if group.isdecimal() and int(group) in groups:
+            found[int(group)] = found.get(int(group), 0.0) + _ps_seconds(time.strip())
+    return found
+
+
+def _ps_seconds(time: str) -> float:
+    """Read `[[days-]hours:]minutes:seconds[.hundredths]`; 0 for anything else."""
+    days, _, clock = time.rpartition("-")
+    try:
+        seconds = 0.0
+        for part in clock.split(":"):
+            seconds = 60 * seconds + float(part)
+        return seconds + 86400 * int(days or 0)
+    except ValueError:
+        return 0.0
 
 
 def signal_group(group: int, number: int) -> None:

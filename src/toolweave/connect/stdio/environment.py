@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from toolweave.config import without_user_info
 from toolweave.errors import ConnectError
 
 __all__ = ["find_program", "inherited_environment"]
@@ -57,7 +58,7 @@ _INHERITED = frozenset(
     ]
 )
 _INHERITED_PREFIXES = ("LC_", "XDG_", "UV_", "PIP_", "NPM_CONFIG_", "npm_config_", "NVM_", "PYENV_", "VOLTA_")
-_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|API_?KEY|PRIVATE", re.IGNORECASE)
+_SECRET = re.compile(r"TOKEN|SECRET|PASS|CREDENTIAL|AUTH|API_?KEY|PRIVATE|(^|_)(OTP|KEY|PWD)($|_)", re.IGNORECASE)
 
 _INSTALL_HINTS = {
     "npx": "install Node.js, which brings npx",
@@ -72,11 +73,13 @@ _INSTALL_HINTS = {
 def inherited_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the part of the environment that a server process inherits.
 
-    Paths, locale, certificates, proxies and package manager settings; nothing whose name looks like a secret.
+    Paths, locale, certificates, proxies and package manager settings; nothing whose name looks like a secret. URLs, of
+    proxies and package indexes, come without the user and password in them: a server that needs these gets them by
+    its entry's `env`.
     """
     source = os.environ if environ is None else environ
     return {
-        name: value
+        name: without_user_info(value)
         for name, value in source.items()
         if name in _INHERITED or (name.startswith(_INHERITED_PREFIXES) and not _SECRET.search(name))
     }

@@ -20,7 +20,7 @@ import anyio.to_thread
 from toolweave.connect.channel import MAX_MESSAGE_BYTES, NotSent
 from toolweave.connect.stdio.descent import Stray, group_lives, signal_group, signal_strays, stray_lives, strays_of
 from toolweave.connect.stdio.reaper import reaper
-from toolweave.connect.wire.jsonrpc import BOM
+from toolweave.connect.wire.jsonrpc import BOM, depth_change
 
 __all__ = ["ServerProcess", "spawn"]
 
@@ -37,23 +37,29 @@ class ServerProcess(asyncio.SubprocessProtocol):
     Attributes:
         junk_lines: How many lines on standard output were no JSON-RPC message.
         last_junk: The last such line, at most 200 characters.
+        pieces: How many pieces of standard output have arrived.
         stop_seconds: The bound of `stop`; most of it is the server's, to exit by itself.
     """
 
     def __init__(self, *, stop_seconds: float = 5.0, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
         self.stop_seconds = stop_seconds
+        self.pieces = 0
         self.junk_lines = 0
         self.last_junk = ""
         self._max = max_message_bytes
         self._transport: asyncio.SubprocessTransport | None = None
         self._stdin: asyncio.WriteTransport | None = None
         self._partial = bytearray()
+        self._begun = bytearray()  # of a message over several lines
+        self._depth = 0
         self._messages: deque[bytes] = deque()
         self._queued_bytes = 0
         self._sink: Callable[[bytes], None] | None = None
         self._arrived = anyio.Event()
         self._eof: str | None = None
         self._stderr = bytearray()
+        self._stderr_position = 0
+        self._disregarded = (0, 0)
         self._stderr_open = True
         self._exit_code: int | None = None
         self._exited = anyio.Event()
@@ -84,9 +90,11 @@ class ServerProcess(asyncio.SubprocessProtocol):
         """Split standard output into messages; keep the tail of standard error."""
         if fd == 2:
             self._stderr += data
+            self._stderr_position += len(data)
             if len(self._stderr) > 2 * _STDERR_BYTES:
                 del self._stderr[:-_STDERR_BYTES]
             return
+        self.pieces += 1
         *lines, rest = data.split(b"\n")
         for line in lines:
             if self._partial:
@@ -210,8 +218,22 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     def stderr_tail(self, lines: int = 20) -> str:
         """Return the last lines of the process's standard error without control characters; untrusted text."""
-        text = bytes(self._stderr[-_STDERR_BYTES:]).decode("utf-8", "replace")
-        return "\n".join(_CONTROLS.sub("", text).split("\n")[-lines - 1 :]).strip()
+        return _last_lines(bytes(self._stderr[-_STDERR_BYTES:]), lines)
+
+    def relevant_stderr(self, lines: int = 20) -> str:
+        """Return the last lines of standard error, but for those that were disregarded."""
+        begin, end = (at - self._stderr_position + len(self._stderr) for at in self._disregarded)
+        kept = self._stderr[: max(0, begin)] + self._stderr[max(0, end) :]
+        return _last_lines(bytes(kept[-_STDERR_BYTES:]), lines)
+
+    @property
+    def stderr_position(self) -> int:
+        """How many bytes the process has written to standard error."""
+        return self._stderr_position
+
+    def disregard_stderr(self, since: int) -> None:
+        """Leave what was written to standard error since this position out of `relevant_stderr`."""
+        self._disregarded = (since, self._stderr_position)
 
     def count_junk(self, line: bytes) -> None:
         """Count a line that was no JSON-RPC message, and keep it for error messages."""
@@ -235,7 +257,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
                     await anyio.sleep(_POLL_SECONDS)
             if not self._signalled:  # else the code is of our own making
                 self._exit_code = self.exit_code
-        return self._exit_code, self.stderr_tail()
+        return self._exit_code, self.relevant_stderr()
 
     async def stop(self) -> None:
         """End the process and its group within `stop_seconds`: close stdin, wait, TERM, wait, KILL.
@@ -273,14 +295,21 @@ class ServerProcess(asyncio.SubprocessProtocol):
         return self._full or (self._stdin is not None and self._stdin.is_closing())
 
     def _line(self, line: bytes) -> None:
-        if self._sink is not None and line.startswith(b"{") and self._eof is None:  # nearly always
-            self._sink(line)
+        if self._sink is not None and line[:1] == b"{" and line[-1:] == b"}" and self._eof is None and not self._begun:
+            self._sink(line)  # nearly always
             return
         line = line.removeprefix(BOM).strip()
         if not line or self._eof is not None:
             return
+        if self._begun or (line.startswith(b"{") and line.endswith((b"{", b"[", b","))):
+            line = self._joined(line)
+            if not line:
+                return
         if not line.startswith((b"{", b"[")):
-            self.count_junk(line)
+            if self._sink is not None and line.endswith(b"}") and b'"jsonrpc"' in line:
+                self._sink(line)  # an answer behind the head of a log record, perhaps
+            else:
+                self.count_junk(line)
             return
         if self._sink is not None:
             self._sink(line)
@@ -291,6 +320,24 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if self._queued_bytes > _HIGH_WATER and not self._paused_reading:
             self._paused_reading = True
             self._with_stdout(lambda pipe: pipe.pause_reading())
+
+    def _joined(self, line: bytes) -> bytes:
+        """Put a message together that is printed over several lines; return it with its last line, until then b"".
+
+        A whole message among them proves that what was begun is none: it is returned, and the beginning is junk.
+        """
+        if self._begun and line.startswith(b"{") and line.endswith(b"}") and b'"jsonrpc"' in line:
+            self.count_junk(bytes(self._begun))
+            self._begun, self._depth = bytearray(), 0
+            return line
+        self._begun += line + b" "
+        self._depth += depth_change(line)
+        if len(self._begun) > self._max:
+            self._end_oversized()
+        if self._depth > 0 and self._eof is None:
+            return b""
+        whole, self._begun, self._depth = bytes(self._begun).strip(), bytearray(), 0
+        return b"" if self._eof is not None else whole
 
     def _end_oversized(self) -> None:
         self._partial = bytearray()
@@ -328,6 +375,10 @@ class _Output(asyncio.Protocol):
         self._behind.connection_lost(exc)
 
 
+def _last_lines(text: bytes, lines: int) -> str:
+    return "\n".join(_CONTROLS.sub("", text.decode("utf-8", "replace")).split("\n")[-lines - 1 :]).strip()
+
+
 @asynccontextmanager
 async def spawn(
     argv: Sequence[str],
@@ -342,7 +393,7 @@ async def spawn(
     No shell is involved. `stop_seconds` bounds the end; most of it is the server's to exit by itself.
 
     uvloop leaves a second copy of each pipe open in the process. There a server that closes its standard output or
-    input, but lives, is not noticed by that: its calls end at their timeouts. One that exits is noticed as ever.
+    input, but lives, is not noticed by that: first a call must time out, and a ping. One that exits is noticed as ever.
     A message larger than `max_message_bytes` ends the conversation.
 
     Raises:

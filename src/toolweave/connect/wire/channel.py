@@ -7,7 +7,6 @@ can write without waiting says so by having `congested` and `write`, one that ca
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -21,7 +20,17 @@ from toolweave.connect.channel import Channel, NotSent
 from toolweave.connect.session import UNCANCELLABLE, Loss, Peer
 from toolweave.connect.wire.answers import invalid, request_text, result_of
 from toolweave.connect.wire.incoming import Incoming
-from toolweave.connect.wire.jsonrpc import Message, answer_id, decode, encode_notification, without_deep_entries
+from toolweave.connect.wire.jsonrpc import (
+    Message,
+    RequestId,
+    answer_behind,
+    answer_id,
+    decode,
+    encode_notification,
+    objects_in,
+    own_id,
+    without_deep_entries,
+)
 from toolweave.errors import ServerError
 
 __all__ = ["ChannelWire", "channel_wire"]
@@ -29,6 +38,8 @@ __all__ = ["ChannelWire", "channel_wire"]
 _log = logging.getLogger("toolweave.connect")
 _COURTESY_SECONDS = 1.0
 _AT_ONCE = 4
+_DOUBT_SECONDS = 0.5
+_MOST_GIVEN_UP = 1000
 _SMALL_BYTES = 4096  # a larger one gains nothing by sharing a write, and is seen to be unsent when it waits alone
 
 
@@ -56,7 +67,9 @@ class ChannelWire:
         self._pipe = channel if isinstance(channel, _Pipe) else None
         self._server = server
         self._loss = loss
-        self._ids = itertools.count(1)
+        self._last_id = 0
+        self._given_up: set[int | str] = set()
+        self._doubted: asyncio.Future[dict[str, Any]] | None = None
         self._lists: set[int | str] = set()
         self._pending: dict[int | str, asyncio.Future[dict[str, Any]]] = {}
         self._outbox: dict[int | str, bytes] = {}
@@ -79,7 +92,8 @@ class ChannelWire:
         """Send a request and return its result as it came; see `Wire.request`."""
         if self.over:
             raise self._loss(False)
-        key = next(self._ids) if request_id is None else request_id
+        self._last_id += 1
+        key = self._last_id if request_id is None else request_id
         text = request_text(key, method, params)
         answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         self._pending[key] = answer
@@ -99,8 +113,8 @@ class ChannelWire:
         except OSError as exc:
             raise self._loss(not isinstance(exc, NotSent)) from None
         except asyncio.CancelledError:
-            if sent and method not in UNCANCELLABLE and not self.over:
-                await self._cancel(key)
+            if sent and not self.over:
+                await self._give_up(key, method)
             raise
         finally:
             self._pending.pop(key, None)
@@ -148,7 +162,7 @@ class ChannelWire:
                 answer.set_exception(self._loss(key not in self._outbox))
 
     def take(self, text: bytes) -> None:
-        """Take one JSON text; what cannot be read costs only the call it belongs to."""
+        """Take one line, a JSON text or several; what cannot be read costs only the call it belongs to."""
         try:
             messages = decode(text)
         except (ValueError, RecursionError) as exc:
@@ -166,6 +180,10 @@ class ChannelWire:
             answer = self._find(message.id)
         if answer is None:
             self._count(text)
+            answer = self._only(None if message.id is msgspec.UNSET else message.id)
+            if answer is None:
+                return
+            self._doubt(answer, message)
             return
         try:
             answer.set_result(result_of(message, self._server))
@@ -173,6 +191,13 @@ class ChannelWire:
             answer.set_exception(exc)
 
     def _take_broken(self, text: bytes, exc: Exception) -> None:
+        if not text.startswith(b"{"):  # a log record may begin with "[" as well as a batch
+            self._take_behind_junk(text)
+            return
+        if isinstance(exc, ValueError) and len(parts := objects_in(text)) > 1:
+            for part in parts:
+                self.take(part)
+            return
         request_id = answer_id(text)
         if isinstance(exc, RecursionError) and request_id in self._lists:
             self._lists.discard(request_id)
@@ -183,6 +208,13 @@ class ChannelWire:
         if answer is not None:
             why = "it is nested too deeply" if isinstance(exc, RecursionError) else str(exc)
             answer.set_exception(invalid(self._server, why))
+
+    def _take_behind_junk(self, text: bytes) -> None:
+        """Take an answer that a server has printed behind other text, if it is that of a pending request."""
+        self._count_junk(text)
+        message = answer_behind(text)
+        if message is not None and self._find(message.id) is not None:
+            self._take_answer(message, text)
 
     def _post(self, key: int | str, text: bytes) -> None:
         """Write a request with others of this turn of the event loop: one system call for a few of them.
@@ -212,19 +244,61 @@ class ChannelWire:
                 if answer is not None and not answer.done():
                     answer.set_exception(self._loss(False))
 
-    async def _cancel(self, key: int | str) -> None:
+    async def _give_up(self, key: int | str, method: str) -> None:
         """Tell the server that nobody waits any more; bounded, so that a full pipe holds nobody."""
+        if len(self._given_up) < _MOST_GIVEN_UP:
+            self._given_up.add(key)
+        if method in UNCANCELLABLE:
+            return
         with anyio.move_on_after(_COURTESY_SECONDS, shield=True):
             await self.notify("notifications/cancelled", {"requestId": key, "reason": "the caller gave up"})
 
     def _find(self, request_id: Any) -> asyncio.Future[dict[str, Any]] | None:
         answer = self._pending.get(request_id) if isinstance(request_id, (int, str)) else None
-        if answer is None and isinstance(request_id, str) and len(request_id) < 19 and request_id.isdecimal():
-            answer = self._pending.get(int(request_id))  # some servers turn ids into strings
+        if answer is None and (named := own_id(request_id)) is not None:
+            answer = self._pending.get(named)
         return answer if answer is not None and not answer.done() else None
+
+    def _only(self, came: RequestId | None) -> asyncio.Future[dict[str, Any]] | None:
+        """Return the one pending request, if an answer that names none of ours can be meant for nothing else.
+
+        Not while a request that was given up may still be answered; one with a name, a subscription, is answered by
+        its end and is not counted.
+        """
+        request_id = own_id(came)
+        if request_id in self._given_up or (isinstance(request_id, int) and 0 < request_id <= self._last_id):
+            self._given_up.discard(request_id)
+            return None
+        if any(isinstance(key, int) for key in self._given_up):
+            return None
+        waiting = [answer for key, answer in self._pending.items() if isinstance(key, int) and not answer.done()]
+        return waiting[0] if len(waiting) == 1 else None
+
+    def _doubt(self, answer: asyncio.Future[dict[str, Any]], message: Message) -> None:
+        """End a request with what must be meant for it, unless its own answer follows at once."""
+        if self._doubted is answer:
+            return
+        self._doubted = answer
+        # the value of a result is not taken: whose it is, nobody can say
+        why = f"its id is {str(message.id)[:40]!r}, which no request had" if message.id else "it has no id"
+        error: Exception = invalid(self._server, why)
+        if message.error is not msgspec.UNSET:
+            try:
+                result_of(message, self._server)
+            except ServerError as exc:
+                error = exc
+
+        def settle() -> None:
+            if not answer.done():
+                answer.set_exception(error)
+
+        self._loop.call_later(_DOUBT_SECONDS, settle)
 
     def _count(self, text: bytes) -> None:
         self.late_answers += 1
+        self._count_junk(text)
+
+    def _count_junk(self, text: bytes) -> None:
         count = getattr(self._channel, "count_junk", None)
         if count is not None:
             count(text)

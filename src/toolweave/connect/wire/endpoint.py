@@ -11,14 +11,18 @@ from urllib.parse import urljoin, urlsplit
 from toolweave.connect.fault import (
     Fault,
     HttpSettings,
+    bad_encoding,
     http_error,
     no_answer,
     own_headers,
     refused_redirect,
     too_large,
+    unasked_encoding,
 )
+from toolweave.connect.wire.cookies import Cookies
 from toolweave.connect.wire.head import Headers
-from toolweave.connect.wire.http1 import HttpClient, NoAnswer, Response
+from toolweave.connect.wire.http1 import HttpClient, NoAnswer, Response, Unreadable
+from toolweave.connect.wire.inflate import ACCEPTED, Inflater
 from toolweave.errors import ServerError
 
 __all__ = ["EVENTS", "JSON", "Endpoint"]
@@ -27,16 +31,19 @@ EVENTS = "text/event-stream"
 JSON = "application/json"
 _MAX_REDIRECTS = 5
 _FRAMING = ("connection", "content-length", "transfer-encoding")
-_COMMON = {"accept": f"{JSON}, {EVENTS}", "accept-encoding": "identity", "user-agent": "toolweave"}
+_COMMON = {"accept": f"{JSON}, {EVENTS}", "accept-encoding": ACCEPTED, "user-agent": "toolweave"}
 
 
 class Endpoint:
-    """Sends HTTP requests to one URL."""
+    """Sends HTTP requests to one URL, with the cookies that its server has set on the way."""
 
     def __init__(self, settings: HttpSettings, *, server: str) -> None:
         self._settings = settings
         self._server = server
-        self._client = HttpClient(settings.url, connect_seconds=settings.connect_seconds)
+        self._client = HttpClient(
+            settings.url, connect_seconds=settings.connect_seconds, max_connections=settings.max_connections
+        )
+        self._cookies: Cookies | None = None
         self._target = _target(settings.url)
         self._fixed = None if callable(settings.headers) else _sendable(settings.headers)
 
@@ -55,28 +62,53 @@ class Endpoint:
             ConnectionLostError: There is no answer, or the credentials could not be made.
             ProtocolError: It redirects to where nothing is sent, or too often.
         """
-        head = headers.head if method == "POST" and isinstance(headers, Headers) else None
-        merged: Mapping[str, str] | None = None
-        url, target, status = self._settings.url, self._target, 0
-        for _ in range(_MAX_REDIRECTS + 1):
+        if self._cookies is None and type(headers) is Headers and headers.head is not None and method == "POST":
             try:
-                if head is None:
-                    merged = merged or await self._merged(headers, body)
-                    head = self._client.head(method, target, merged)
-                    self._keep(method, target, headers, head)
-                response = await self._client.ask(
-                    head, body if method == "POST" else None, repeatable=repeatable, lasting=lasting
-                )
+                response = await self._client.ask(headers.head, body, repeatable=repeatable, lasting=lasting)
             except NoAnswer as exc:
                 raise self.error(exc) from None
+            if response.head.is_json:  # a success that sets no cookie
+                return response
+        else:
+            response = await self._first(method, headers, body, repeatable=repeatable, lasting=lasting)
+        return await self._followed(response, method, headers, body, repeatable=repeatable, lasting=lasting)
+
+    async def _first(self, method: str, headers: Mapping[str, str], body: bytes, **how: bool) -> Response:
+        """Send a request to the configured URL, and keep its head for those that are alike."""
+        merged = await self._merged(headers, body)
+        url, target = self._settings.url, self._target
+        try:
+            head = self._client.head(method, target, self._with_cookies(merged, url))
+            if self._fixed is not None and self._cookies is None and method == "POST" and isinstance(headers, Headers):
+                headers.head = head  # nothing in it is made anew for each
+            return await self._client.ask(head, body if method == "POST" else None, **how)
+        except NoAnswer as exc:
+            raise self.error(exc) from None
+
+    async def _followed(
+        self, response: Response, method: str, headers: Mapping[str, str], body: bytes, **how: bool
+    ) -> Response:
+        """Return the answer behind the redirects within the origin; keep the cookies on the way."""
+        url = self._settings.url
+        merged: Mapping[str, str] | None = None
+        for left in range(_MAX_REDIRECTS, -1, -1):
+            if response.head.cookies:
+                self._cookies = self._cookies or Cookies()
+                self._cookies.take(url, response.head.cookies)
             if not 300 <= response.status < 400 or "location" not in response.headers:
                 return response
             response.close()
-            status = response.status
             url = self._moved(method, url, response)
-            target, head = _target(url), None
+            if not left:
+                break
+            merged = merged or await self._merged(headers, body)
+            try:
+                head = self._client.head(method, _target(url), self._with_cookies(merged, url))
+                response = await self._client.ask(head, body if method == "POST" else None, **how)
+            except NoAnswer as exc:
+                raise self.error(exc) from None
         text = f"it redirects more than {_MAX_REDIRECTS} times"
-        raise http_error(Fault(status=status, text=text), server=self._server)
+        raise http_error(Fault(status=response.status, text=text), server=self._server)
 
     async def _merged(self, headers: Mapping[str, str], body: bytes) -> Mapping[str, str]:
         own = self._fixed
@@ -87,16 +119,28 @@ class Endpoint:
             merged.setdefault("content-type", JSON)
         return merged
 
-    def _keep(self, method: str, target: str, headers: Mapping[str, str], head: bytes) -> None:
-        """Remember the head of requests that are all alike: nothing in it is made anew for each."""
-        if self._fixed is not None and target == self._target and method == "POST" and isinstance(headers, Headers):
-            headers.head = head
+    def _with_cookies(self, headers: Mapping[str, str], url: str) -> Mapping[str, str]:
+        kept = self._cookies.header(url) if self._cookies is not None else ""
+        if not kept:
+            return headers
+        own = headers.get("cookie")
+        return {**headers, "cookie": f"{own}; {kept}" if own else kept}
 
     def error(self, exc: NoAnswer) -> ServerError:
         """Return the error that a request without an answer is."""
-        if exc.limit is not None:
-            return http_error(too_large(exc.limit), server=self._server)
+        if isinstance(exc, Unreadable):
+            fault = too_large(exc.limit) if exc.limit is not None else bad_encoding(200, exc.detail, bomb=exc.bomb)
+            return http_error(fault, server=self._server)
         return http_error(no_answer(self._settings.url, str(exc), sent=exc.sent), server=self._server)
+
+    def check_encoding(self, response: Response) -> None:
+        """Raise what a body is that was compressed in a way nobody asked for."""
+        if response.encoding and not Inflater.reads(response.encoding):
+            raise http_error(unasked_encoding(response.status, response.encoding), server=self._server)
+
+    def heard(self) -> object:
+        """Return what differs whenever bytes of the server have arrived."""
+        return self._client.heard()
 
     def close(self) -> None:
         """Close every connection."""

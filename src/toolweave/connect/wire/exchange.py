@@ -1,6 +1,8 @@
 """One HTTP/1.1 connection and the exchange that runs on it: httptools parses, asyncio carries.
 
-Knows nothing of pools, redirects or JSON-RPC, and decodes no content encoding.
+A head whose bytes were seen before, as nearly every head of an answer was, is not parsed again: what it said is
+looked up, and a body of a known length needs no parser. Every other answer goes through httptools, which therefore
+alone decides what an answer is. Knows nothing of pools, redirects or JSON-RPC, and decodes no content encoding.
 """
 
 from __future__ import annotations
@@ -8,15 +10,19 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from socket import SO_KEEPALIVE, SOL_SOCKET
 from typing import cast
 
 import httptools
 
-__all__ = ["NoAnswer", "Socket"]
+__all__ = ["Head", "NoAnswer", "Socket"]
 
 _MAX_HEAD_BYTES = 256 * 1024
 _PAUSE_BYTES = 1024 * 1024
+_MAX_KNOWN = 128
+_MAX_KNOWN_BYTES = 2048
+_KNOWN_STATUS = 200
 
 
 class NoAnswer(Exception):
@@ -25,57 +31,104 @@ class NoAnswer(Exception):
     Attributes:
         sent: False when the request provably never reached the server.
         heard: Whether anything of the answer arrived.
-        limit: The bound in bytes that the answer passed, or None.
     """
 
-    def __init__(
-        self, kind: str, detail: str = "", *, sent: bool = True, heard: bool = False, limit: int | None = None
-    ) -> None:
+    def __init__(self, kind: str, detail: str = "", *, sent: bool = True, heard: bool = False) -> None:
         super().__init__(f"{kind}: {detail}" if detail else kind)
         self.sent = sent
         self.heard = heard
-        self.limit = limit
+
+
+@dataclass(slots=True)
+class Head:
+    """The head of an answer.
+
+    Attributes:
+        headers: With lower-case names; repeated ones are joined by commas, but for `set-cookie`.
+        cookies: The values of `set-cookie`, which cannot be joined.
+        length: The length of the body, where `Content-Length` says it.
+        keeps_alive: Whether another exchange may follow on the connection.
+        is_json: Whether it is the head of a success in JSON that is not compressed; known for heads met before.
+        idle_seconds: How long the server keeps the connection while it is idle, as far as it says; negative: not read.
+    """
+
+    status: int = 0
+    reason: str = ""
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    cookies: list[str] = field(default_factory=list[str])
+    length: int = 0
+    keeps_alive: bool = False
+    is_json: bool = False
+    idle_seconds: float = -1.0
+
+    def add(self, name: bytes, value: bytes) -> None:
+        """Add one header."""
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        if key == "set-cookie":
+            self.cookies.append(text)
+        else:
+            self.headers[key] = text if key not in self.headers else f"{self.headers[key]}, {text}"
 
 
 class Socket(asyncio.Protocol):
-    """One connection; `begin` an exchange, `write` the request, await its `news` and look what has arrived.
+    """One connection; `begin` an exchange with its request, await its `news` and look what has arrived.
+
+    `known` holds heads by their bytes, for all connections to one origin.
 
     Attributes:
+        head: The head of the answer, once it is there (`has_head`).
         held: Bytes of the body that have arrived and are not taken.
         lasting: Whether the exchange is a stream that nobody waits for.
         idle_until: When the server will have closed it, on the monotonic clock.
+        arrivals: How many pieces have arrived, of all exchanges.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known: dict[bytes, Head] | None = None) -> None:
         self.transport: asyncio.Transport | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.ended = self.lasting = False
         self.idle_until = 0.0
+        self.arrivals = 0
+        self._known: dict[bytes, Head] = {} if known is None else known
         self._parser = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[None] | None = None
         self._settled: Callable[[], None] | None = None
         self._poll = select.poll() if hasattr(select, "poll") else None
-        self.begin()
+        self._forget()
 
-    def begin(self) -> None:
+    def _forget(self) -> None:
         """Forget the last exchange."""
-        self.status = 0
-        self.reason = b""
-        self.headers: dict[str, str] = {}
-        self.complete = self.has_head = self.reusable = False
+        self.head = _NO_HEAD
+        self.complete = self.has_head = self.reusable = self._heard = self._paused = False
+        self._by_parser = self._until_end = self._interim = False
         self.pieces: list[bytes] = []
         self.error: NoAnswer | None = None
-        self._heard = self._until_end = self._paused = False
-        self.held = self._head_bytes = 0
+        self.held = self._head_bytes = self._missing = 0
 
-    def write(self, request: bytes) -> None:
-        """Send a request."""
+    def begin(self, request: bytes, waiter: asyncio.Future[None] | None = None, *, lasting: bool = False) -> None:
+        """Begin an exchange by sending its request; `waiter` is done at the first news.
+
+        Raises:
+            NoAnswer: The connection is closed.
+        """
         if self.transport is None or self.ended:
             raise NoAnswer("WriteError", "the connection is closed", sent=False)
+        if self.has_head or self._heard:
+            self._forget()
+        self.lasting = lasting
+        self._waiter = waiter
         self.transport.write(request)
 
     def news(self) -> asyncio.Future[None]:
-        """Return what is done when something has happened."""
-        self._waiter = asyncio.get_running_loop().create_future()
+        """Return what is done when something has happened.
+
+        Raises:
+            NoAnswer: The exchange has failed.
+        """
+        if self.error is not None:
+            raise self.error
+        loop = self._loop or asyncio.get_running_loop()  # asking for it costs a system call, on Python 3.11
+        self._waiter = loop.create_future()
         return self._waiter
 
     def take(self) -> bytes:
@@ -90,9 +143,9 @@ class Socket(asyncio.Protocol):
 
     def is_usable(self, now: float) -> bool:
         """Whether the server has left the idle connection alone, as far as the kernel knows."""
-        if self.ended or now >= self.idle_until or self.transport is None or self.transport.is_closing():
+        if self.ended or now >= self.idle_until or self.transport is None:
             return False
-        return self._poll is None or not self._poll.poll(0)
+        return not (self.transport.is_closing() if self._poll is None else self._poll.poll(0))
 
     def is_free(self) -> bool:
         """Whether the exchange is over and another may follow."""
@@ -126,6 +179,7 @@ class Socket(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Remember the transport."""
         self.transport = cast("asyncio.Transport", transport)  # uvloop's is one by its methods only
+        self._loop = asyncio.get_running_loop()
         connection = transport.get_extra_info("socket")
         # a stream may be silent for hours: the kernel notices when the peer is gone for good
         connection.setsockopt(SOL_SOCKET, SO_KEEPALIVE, 1)
@@ -133,10 +187,52 @@ class Socket(asyncio.Protocol):
             self._poll.register(connection.fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what arrived."""
+        """Take what arrived."""
+        self.arrivals += 1
         if self.complete:  # nobody asked for more
             self.abort()
             return
+        if not self._by_parser and not self._take_known(data):
+            self._by_parser = True
+            self._parse(data)
+        elif self._by_parser:
+            self._parse(data)
+        if self.held > _PAUSE_BYTES and not self.complete and not self._paused and self.transport is not None:
+            self._paused = True
+            self.transport.pause_reading()
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+        if self._settled is not None:
+            self._settle()
+
+    def _take_known(self, data: bytes) -> bool:
+        """Take a piece of an answer whose head is known; say no, with nothing done, where it is not."""
+        if self.has_head:
+            left = self._missing - len(data)
+            if left < 0:  # nobody asked for what stands behind the answer
+                self.reusable = False
+                data = data[:left]
+        else:
+            end = data.find(b"\r\n\r\n") + 4
+            head = self._known.get(data[:end])
+            if head is None:
+                return False
+            left = head.length - (len(data) - end)
+            if left < 0:
+                return False
+            self._heard = self.has_head = self.reusable = True
+            self.head = head
+            data = data[end:]
+        self._missing = left
+        if data:
+            self.pieces.append(data)
+            self.held += len(data)
+        self.complete = left <= 0
+        return True
+
+    def _parse(self, data: bytes) -> None:
+        first = not self._heard
         self._heard = True
         try:
             self._parser.feed_data(data)
@@ -146,10 +242,33 @@ class Socket(asyncio.Protocol):
             self._head_bytes += len(data)
             if self._head_bytes > _MAX_HEAD_BYTES:
                 self._fail("RemoteProtocolError", f"its headers are larger than {_MAX_HEAD_BYTES} bytes")
-        if self.held > _PAUSE_BYTES and not self.complete and not self._paused and self.transport is not None:
-            self._paused = True
-            self.transport.pause_reading()
-        self._wake()
+        elif first and not self._interim:
+            self._remember(data)
+
+    def _remember(self, data: bytes) -> None:
+        """Keep a head that arrived in one piece, if its bytes alone say where the answer ends."""
+        head, length = self.head, self.head.headers.get("content-length", "")
+        end = data.find(b"\r\n\r\n") + 4
+        if (
+            head.status == _KNOWN_STATUS
+            and head.keeps_alive
+            and not head.cookies
+            and self.error is None
+            and "transfer-encoding" not in head.headers
+            and length.isascii()
+            and length.isdigit()
+            and 4 < end <= _MAX_KNOWN_BYTES
+        ):
+            if len(self._known) >= _MAX_KNOWN:  # heads that differ with each answer
+                self._known.clear()
+            head.length = int(length)
+            kind, encoding = head.headers.get("content-type", ""), head.headers.get("content-encoding", "identity")
+            head.is_json = kind.lower().startswith("application/json") and encoding.lower() == "identity"
+            self._known[data[:end]] = head
+
+    def eof_received(self) -> None:
+        """Note that nothing more will come; the transport closes itself."""
+        self.ended = True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Note the end, and what it means for the exchange."""
@@ -164,7 +283,10 @@ class Socket(asyncio.Protocol):
             self.complete = True
         else:
             self._fail("RemoteProtocolError", "peer closed connection without sending complete message body")
-        self._wake()
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+        if self._settled is not None:
+            self._settle()
 
     # what the parser calls
 
@@ -172,31 +294,32 @@ class Socket(asyncio.Protocol):
         """Note another answer."""
         if self.complete:  # nobody asked for another answer
             self.reusable = False
+        elif not self.has_head:
+            self.head = Head()
 
     def on_status(self, status: bytes) -> None:
         """Take the reason phrase."""
         if not self.has_head:
-            self.reason += status
+            self.head.reason += status.decode("latin-1")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header."""
-        if self.has_head:
-            return
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        self.headers[key] = text if key not in self.headers else f"{self.headers[key]}, {text}"
+        if not self.has_head:
+            self.head.add(name, value)
 
     def on_headers_complete(self) -> None:
         """Note that the head is there."""
         if self.has_head:
             return
-        self.status = self._parser.get_status_code()
-        if self.status < 200:
-            if self.status == 101:
+        head = self.head
+        head.status = self._parser.get_status_code()
+        if head.status < 200:
+            if head.status == 101:
                 self._fail("RemoteProtocolError", "it changed to another protocol")
             return
         self.has_head = True
-        self.reusable = self._parser.should_keep_alive()
-        self._until_end = "content-length" not in self.headers and "transfer-encoding" not in self.headers
+        self.reusable = head.keeps_alive = self._parser.should_keep_alive()
+        self._until_end = "content-length" not in head.headers and "transfer-encoding" not in head.headers
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body."""
@@ -206,12 +329,11 @@ class Socket(asyncio.Protocol):
         self.pieces.append(body)
 
     def on_message_complete(self) -> None:
-        """Note that the answer is whole."""
+        """Note that the answer is whole, or that an interim one is over (RFC 9110, 15.2): the real one follows."""
         if self.has_head:
             self.complete = True
-        else:  # an interim answer (RFC 9110, 15.2): the one that counts follows
-            self.reason = b""
-            self.headers = {}
+        else:
+            self._interim = True
 
     def _fail(self, kind: str, detail: str) -> None:
         self.reusable = False
@@ -219,9 +341,10 @@ class Socket(asyncio.Protocol):
             self.error = NoAnswer(kind, detail, heard=self._heard)
         self.abort()
 
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+    def _settle(self) -> None:
         if self._settled is not None and (self.complete or self.ended):
             settled, self._settled = self._settled, None
             settled()
+
+
+_NO_HEAD = Head()

@@ -25,7 +25,6 @@ from toolweave.connect.fault import (
     is_rpc_error,
     not_json,
     odd_content,
-    unasked_encoding,
 )
 from toolweave.connect.session import UNCANCELLABLE, Loss, Peer
 from toolweave.connect.shapes import as_object, as_text
@@ -35,7 +34,17 @@ from toolweave.connect.wire.head import Headers
 from toolweave.connect.wire.headers import ModernHeaders
 from toolweave.connect.wire.http1 import NoAnswer, Response
 from toolweave.connect.wire.incoming import Incoming
-from toolweave.connect.wire.jsonrpc import BOM, Message, answer_id, decode, encode_notification, without_deep_entries
+from toolweave.connect.wire.inflate import Inflater
+from toolweave.connect.wire.jsonrpc import (
+    BOM,
+    Message,
+    answer_id,
+    decode,
+    decode_plain,
+    encode_notification,
+    own_id,
+    without_deep_entries,
+)
 from toolweave.connect.wire.streams import EventStreams
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.schema.mirrored import mirroring_problem
@@ -91,9 +100,15 @@ class HttpWire:
         self._ids = itertools.count(1)
         self._over = anyio.Event()
         self._revision: str | None = None
+        self._stateless = False
         self._session: str | None = None
         self._modern = ModernHeaders()
         self._in_session = Headers()
+        self._known: tuple[object, object, object, Headers] = (object(), None, None, self._in_session)
+
+    def heard(self) -> object:
+        """Return what differs whenever bytes of the server have arrived."""
+        return self._endpoint.heard()
 
     # Wire
 
@@ -114,13 +129,18 @@ class HttpWire:
             self._enter(None, None)
         headers = self._headers(method, params, schema)
         try:
-            with await self._endpoint.send(
+            response = await self._endpoint.send(
                 "POST", headers, text, repeatable=method != "tools/call", lasting=method == _LASTING
-            ) as response:
-                if method == "initialize":
-                    self._enter(response.headers.get("mcp-session-id"), None)
-                result = await self._answer(response, key, method)
-                response.finish()
+            )
+            if method == "initialize":
+                self._enter(response.headers.get("mcp-session-id"), None)
+            body = response.body
+            if body is not None and response.head.is_json and len(body) <= self._settings.max_bytes:
+                result = self._parsed(body, response.status, key, method)  # as nearly every answer is
+            else:
+                with response:
+                    result = await self._answer(response, key, method)
+                    response.finish()
         except asyncio.CancelledError:
             if "mcp-method" not in headers and method not in UNCANCELLABLE and not self.over:
                 self._tasks.start_soon(self._cancel, key)
@@ -162,11 +182,8 @@ class HttpWire:
         self._end()
         if self._session is None or gone:
             return
-        with anyio.move_on_after(_COURTESY_SECONDS, shield=True):
-            try:
-                (await self._endpoint.send("DELETE", self._session_headers())).close()
-            except ServerError as exc:
-                _log.debug("server %r: its session was not ended: %s", self._server, exc)
+        with anyio.CancelScope(shield=True):
+            await self._leave(self._in_session)
 
     # out
 
@@ -188,17 +205,39 @@ class HttpWire:
         await self.notify("notifications/cancelled", {"requestId": key, "reason": "the caller gave up"})
 
     def _headers(self, method: str, params: Mapping[str, Any], schema: Mapping[str, Any] | None) -> Mapping[str, str]:
-        meta = as_object(params.get("_meta"))
+        given = params.get("_meta")
+        meta_before, schema_before, name_before, headers_before = self._known
+        alike = given is meta_before and schema is schema_before and params.get("name") == name_before
+        if alike and method == "tools/call":
+            return headers_before
+        meta = as_object(given)
         revision = meta.get(_REVISION_KEY) if meta is not None else None
         if not isinstance(revision, str):
             return self._in_session
-        return self._modern.of(method, params, revision, schema)
+        self._stateless = True
+        headers = self._modern.of(method, params, revision, schema)
+        if method == "tools/call" and type(headers) is Headers:
+            self._known = (given, schema, params.get("name"), headers)
+        return headers
 
     def _session_headers(self) -> Mapping[str, str]:
         return self._in_session
 
+    def forget_session(self) -> None:
+        """End a session that a late answer to `initialize` opened, when the conversation turns out to have none."""
+        if self._session is not None:
+            self._tasks.start_soon(self._leave, self._in_session)
+        self._enter(None, None)
+
+    async def _leave(self, headers: Mapping[str, str]) -> None:
+        with anyio.move_on_after(_COURTESY_SECONDS):
+            try:
+                (await self._endpoint.send("DELETE", headers)).close()
+            except ServerError as exc:
+                _log.debug("server %r: its session was not ended: %s", self._server, exc)
+
     def _enter(self, session: str | None, revision: str | None) -> None:
-        self._session, self._revision = session, revision
+        self._session, self._revision, self._stateless = session, revision, False
         named = {"mcp-session-id": session, "mcp-protocol-version": revision}
         self._in_session = Headers({name: value for name, value in named.items() if value is not None})
 
@@ -220,13 +259,18 @@ class HttpWire:
             return await self._streams.answer(response, key, method, resumable=self._revision is not None)
         if not kind.startswith(JSON):
             raise await self._refused(response)
-        self._check_encoding(response)
-        body = response.whole(self._settings.max_bytes)
-        if body is None:
-            try:
-                body = await response.read(self._settings.max_bytes)
-            except NoAnswer as exc:
-                raise self._endpoint.error(exc) from None
+        self._endpoint.check_encoding(response)
+        try:
+            body = await response.read(self._settings.max_bytes)
+        except NoAnswer as exc:
+            raise self._endpoint.error(exc) from None
+        return self._parsed(body, status, key, method)
+
+    def _parsed(self, body: bytes, status: int, key: int | str, method: str) -> dict[str, Any]:
+        """Return the result in a whole body of JSON."""
+        message = decode_plain(body)
+        if message is not None and message.id == key and message.method is msgspec.UNSET:
+            return result_of(message, self._server)
         body = body.removeprefix(BOM)
         try:
             result = self._take(body, key, method)
@@ -249,16 +293,17 @@ class HttpWire:
             messages = decode(text)
         except RecursionError:
             named = answer_id(text)
-            if key is None or (named is not None and str(named) != str(key)) or _LEADING_METHOD.match(text):
+            if key is None or (named is not None and own_id(named) != key) or _LEADING_METHOD.match(text):
                 self.late_answers += 1
                 return None
-            if not method.endswith("/list"):
+            try:
+                messages = decode(without_deep_entries(text) if method.endswith("/list") else text)
+            except RecursionError:
                 raise invalid(self._server, "it is nested too deeply") from None
-            messages = decode(without_deep_entries(text))
         answer: Message | None = None
         for message in messages:
             if message.method is not msgspec.UNSET:
-                self._incoming.take(message)
+                self._incoming.take(message, answerable=not self._stateless)
             elif key is not None and (message.id == key or _answers(message, key)):
                 answer = message
             else:
@@ -267,8 +312,8 @@ class HttpWire:
 
     async def _refused(self, response: Response, *, ends: bool = True) -> ServerError:
         """Return the error of an answer with an HTTP error status, or of one that is no answer at all."""
-        encoded = response.headers.get("content-encoding", "identity").lower() != "identity"
-        body = b"" if encoded else await response.beginning(_ERROR_BYTES, _ERROR_SECONDS)
+        readable = not response.encoding or Inflater.reads(response.encoding)
+        body = await response.beginning(_ERROR_BYTES, _ERROR_SECONDS) if readable else b""
         status, reason, headers = response.status, response.reason, response.headers
         if status < 300:
             fault = odd_content(self._settings, status, reason, headers.get("content-type", ""), body)
@@ -281,11 +326,6 @@ class HttpWire:
         elif status not in (401, 403) and is_rpc_error(body):
             return _rpc_error(body, self._server)
         return http_error(fault, server=self._server)
-
-    def _check_encoding(self, response: Response) -> None:
-        encoding = response.headers.get("content-encoding", "identity").lower()
-        if encoding != "identity":
-            raise http_error(unasked_encoding(response.status, encoding), server=self._server)
 
 
 @asynccontextmanager
@@ -308,7 +348,7 @@ def _answers(message: Message, key: int | str) -> bool:
     """Whether an answer is the one to a request; some servers turn ids into strings or leave them out of errors."""
     if message.id is None or message.id is msgspec.UNSET:
         return message.error is not msgspec.UNSET  # of a request that the server could not read
-    return message.id == key or str(message.id) == str(key)
+    return message.id == key or own_id(message.id) == key
 
 
 def _rpc_error(body: bytes, server: str) -> ServerError:
@@ -326,4 +366,6 @@ def _is_json(body: bytes) -> bool:
         msgspec.json.decode(body, type=msgspec.Raw)
     except msgspec.DecodeError:
         return False
+    except RecursionError:
+        pass  # as far as it was read
     return True

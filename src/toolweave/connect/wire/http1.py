@@ -1,14 +1,16 @@
 """HTTP/1.1 to one origin over pooled keep-alive connections.
 
-Knows nothing of JSON-RPC, redirects or credentials, and decodes no content encoding.
+Knows nothing of JSON-RPC, redirects or credentials.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import ssl
 import time
+from collections import OrderedDict
 from collections.abc import Mapping
 from functools import partial
 from typing import Self
@@ -17,43 +19,106 @@ from urllib.parse import urlsplit
 import anyio
 import anyio.to_thread
 
-from toolweave.connect.wire.exchange import NoAnswer, Socket
+from toolweave.connect.wire.exchange import Head, NoAnswer, Socket
+from toolweave.connect.wire.eyeballs import connect_tcp
 from toolweave.connect.wire.head import request_head
+from toolweave.connect.wire.inflate import PIECE_BYTES, Inflater, NotInflated
 
-__all__ = ["HttpClient", "NoAnswer", "Response"]
+__all__ = ["HttpClient", "NoAnswer", "Response", "Unreadable"]
 
-MAX_SOCKETS = 100
-MAX_IDLE = 20
 _IDLE_SECONDS = 60.0
 _LINGER_SECONDS = 0.5
 _MAX_HEADS = 256
 _IDLE_HINT = re.compile(r"timeout=(\d{1,6})")
 
 
+class Unreadable(NoAnswer):
+    """An answer came whose body is not taken.
+
+    Attributes:
+        limit: The bound in bytes that it passed, or None.
+        bomb: Whether it was made to fill the memory.
+    """
+
+    def __init__(self, detail: str, *, limit: int | None = None, bomb: bool = False) -> None:
+        super().__init__("ReadError", detail, heard=True)
+        self.detail = detail
+        self.limit = limit
+        self.bomb = bomb
+
+
 class Response:
     """An answer whose head has arrived; `close` it, or use it as a context manager.
 
+    A body in an encoding that can be inflated is read as what it stands for.
+
     Attributes:
-        headers: With lower-case names; repeated ones are joined by commas.
+        head: The head as it came.
+        body: The whole body as it came, where it came with the head, as nearly every one does; the connection is free.
     """
 
-    def __init__(self, client: HttpClient, socket: Socket) -> None:
-        self.status = socket.status
-        self.reason = socket.reason.decode("latin-1")
-        self.headers: Mapping[str, str] = socket.headers
+    __slots__ = ("_client", "_inflater", "_socket", "body", "head")
+
+    def __init__(self, client: HttpClient, socket: Socket | None, head: Head, body: bytes | None) -> None:
+        self.head = head
+        self.body = body
         self._client = client
-        self._socket: Socket | None = socket
+        self._socket = socket
+        self._inflater: Inflater | None = None
+
+    @property
+    def encoding(self) -> str:
+        """The encoding of the body, in lower case; empty where it is read as it came."""
+        value = self.head.headers.get("content-encoding", "").strip().lower()
+        return "" if value == "identity" else value
+
+    @property
+    def status(self) -> int:
+        """The status code."""
+        return self.head.status
+
+    @property
+    def reason(self) -> str:
+        """The reason phrase."""
+        return self.head.reason
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers, with lower-case names; repeated ones are joined by commas."""
+        return self.head.headers
 
     async def piece(self) -> bytes:
-        """Return the next piece of the body, or nothing at its end; raises `NoAnswer` when it breaks off."""
+        """Return the next piece of the body, or nothing at its end.
+
+        Raises:
+            NoAnswer: It breaks off, or cannot be inflated.
+        """
+        if not Inflater.reads(self.encoding):
+            return await self._piece()
+        inflater = self._inflater = self._inflater or Inflater(self.encoding)
+        try:
+            while not (piece := inflater.take()):
+                arrived = await self._piece()
+                if not arrived:
+                    inflater.finish()
+                    return b""
+                inflater.feed(arrived)
+        except NotInflated as exc:
+            raise Unreadable(str(exc), bomb=exc.too_large) from None
+        if len(piece) == PIECE_BYTES:  # there is more, and others have their turn
+            await asyncio.sleep(0)
+        return piece
+
+    async def _piece(self) -> bytes:
+        if self.body is not None:
+            body, self.body = self.body, None
+            return body
         socket = self._socket
         while socket is not None:
             if socket.pieces:
                 return socket.take()
             if socket.complete:
                 return b""
-            if socket.error is not None:
-                raise socket.error
             await socket.news()
         return b""
 
@@ -68,14 +133,9 @@ class Response:
         while piece := await self.piece():
             size += len(piece)
             if size > max_bytes:
-                raise NoAnswer("ReadError", f"the answer is larger than {max_bytes} bytes", heard=True, limit=max_bytes)
+                raise Unreadable(f"the answer is larger than {max_bytes} bytes", limit=max_bytes)
             pieces.append(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    def whole(self, max_bytes: int) -> bytes | None:
-        """Return the whole body if it has arrived already, as nearly every answer has, and `read` need not be asked."""
-        socket = self._socket
-        return socket.take() if socket is not None and socket.complete and 0 < socket.held <= max_bytes else None
 
     async def beginning(self, max_bytes: int, seconds: float) -> bytes:
         """Return what of the body comes within both bounds, also of one that breaks off."""
@@ -112,26 +172,49 @@ class Response:
             self.close()
 
 
+class _Turn:
+    """A request that waits for a connection.
+
+    Attributes:
+        come: Whether it is its turn: it was sent on `socket`, or may open a connection itself where that is None.
+        news: Done at the first news of its answer, or when it may open a connection.
+    """
+
+    __slots__ = ("come", "news", "request", "socket")
+
+    def __init__(self, request: bytes, news: asyncio.Future[None]) -> None:
+        self.request = request
+        self.news = news
+        self.come = False
+        self.socket: Socket | None = None
+
+
 class HttpClient:
     """Sends requests to the origin of one URL; `connect_seconds` bounds TCP and TLS together.
 
-    At most `max_sockets` are open for requests; one beyond that waits, for as long as it might connect.
-    Lasting streams do not count, so that they starve nobody.
+    At most `max_connections` are open for requests; a request beyond that waits for as long as its caller does, and
+    the one that has waited longest goes first: it is sent on a connection as soon as that is free. All are kept until
+    they have been idle for a minute, or for as long as the server says. Lasting streams do not count, so that they
+    starve nobody.
     """
 
-    def __init__(self, url: str, *, connect_seconds: float, max_sockets: int = MAX_SOCKETS) -> None:
+    def __init__(self, url: str, *, connect_seconds: float, max_connections: int = 100) -> None:
         parts = urlsplit(url)
         self._secure = parts.scheme == "https"
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if self._secure else 80)
         self._connect_seconds = connect_seconds
-        self._max_sockets = max_sockets
-        self._slots = anyio.Semaphore(max_sockets, fast_acquire=True)
+        self._max = self._free = max_connections
+        self._turns: OrderedDict[_Turn, None] = OrderedDict()
         self._tls: ssl.SSLContext | None = None
         self._idle: list[Socket] = []
         self._open: set[Socket] = set()
+        self._lasting = 0
         self._closed = False
+        self._sweep: asyncio.TimerHandle | None = None
+        self._sweep_at = math.inf
         self._heads: dict[tuple[object, ...], bytes] = {}
+        self._known: dict[bytes, Head] = {}
         host = self._host if self._host.isascii() else self._host.encode("idna").decode("ascii")
         host = f"[{host}]" if ":" in host else host
         self._named = host if self._port == (443 if self._secure else 80) else f"{host}:{self._port}"
@@ -140,6 +223,15 @@ class HttpClient:
     def open_sockets(self) -> int:
         """The number of connections that are open, busy or idle."""
         return sum(not socket.ended for socket in self._open)
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests that wait for a connection."""
+        return len(self._turns)
+
+    def heard(self) -> object:
+        """Return what differs whenever bytes have arrived on one of the connections."""
+        return {id(socket): socket.arrivals for socket in self._open}
 
     async def send(
         self,
@@ -167,41 +259,63 @@ class HttpClient:
         self, head: bytes, body: bytes | None, *, repeatable: bool = False, lasting: bool = False
     ) -> Response:
         """Send a request whose head was made by `head`, with a body if it is a POST; see `send`."""
-        request = head + b"\r\n" if body is None else b"%b%d\r\n\r\n%b" % (head, len(body), body)
-        if not lasting:
-            try:
-                self._slots.acquire_nowait()
-            except anyio.WouldBlock:
-                await self._wait_for_slot()
+        request = _with_body(head, body)
+        socket: Socket | None = None
+        if lasting:
+            self._lasting += 1
+        elif self._free:
+            self._free -= 1
+        else:
+            socket = await self._wait_for_turn(request)
         try:
-            socket = self._take_idle()
-            if socket is not None:
+            if socket is None and (socket := self._take_idle()) is not None:
+                socket.begin(request, lasting=lasting)
+            while socket is None or not socket.has_head:
+                if socket is None:
+                    socket, repeatable = await self._connect(), False  # it was not kept: what fails on it has failed
+                    socket.begin(request, lasting=lasting)
                 try:
-                    return await self._exchange(socket, request, lasting)
-                except NoAnswer as exc:
-                    if exc.heard or (exc.sent and not repeatable):
+                    await socket.news()
+                except BaseException as exc:
+                    self._drop(socket)
+                    if not repeatable or not isinstance(exc, NoAnswer) or exc.heard:
                         raise
-            return await self._exchange(await self._connect(), request, lasting)
+                    socket = None
         except BaseException:
-            if not lasting:
-                self._slots.release()
+            self._leave(lasting=lasting)
             raise
+        if not socket.complete:
+            return Response(self, socket, socket.head, None)
+        response = Response(self, None, socket.head, socket.take())
+        self.release(socket)
+        return response
 
     def release(self, socket: Socket) -> None:
-        """Take a connection back after its exchange."""
-        if socket.is_free() and len(self._idle) < MAX_IDLE:
-            hint = socket.headers.get("keep-alive")
-            seconds = _IDLE_SECONDS if hint is None else _idle_seconds(hint)
-            socket.idle_until = time.monotonic() + seconds
-            self._idle.append(socket)
-        else:
+        """Take a connection back after its exchange: for the request that has waited longest, or to be kept."""
+        lasting = socket.lasting
+        if not socket.is_free() or (lasting and len(self._open) - self._lasting >= self._max):
             self._drop(socket)
-        if not socket.lasting:
-            self._slots.release()
+        else:
+            head = socket.head
+            if head.idle_seconds < 0:
+                head.idle_seconds = _idle_seconds(head.headers.get("keep-alive", ""))
+            now, seconds = time.monotonic(), head.idle_seconds
+            socket.idle_until = now + seconds
+            if self._turns and not lasting and self._hand_over(socket, now):
+                return
+            self._idle.append(socket)
+            if socket.idle_until < self._sweep_at:
+                self._sweep_in(seconds, now)
+        if lasting or self._turns:
+            self._leave(lasting=lasting)
+        else:
+            self._free += 1
 
     def close(self) -> None:
         """Close every connection; what still waits for one is not sent."""
         self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
         for socket in list(self._open):
             self._drop(socket)
         self._idle.clear()
@@ -224,26 +338,57 @@ class HttpClient:
             self._heads[key] = head
         return head
 
-    async def _wait_for_slot(self) -> None:
-        with anyio.move_on_after(self._connect_seconds):
-            await self._slots.acquire()
-            return
-        text = f"all {self._max_sockets} connections were busy for {self._connect_seconds:g} s"
-        raise NoAnswer("PoolTimeout", text, sent=False) from None
+    # who may use a connection: at most `max_connections` requests at once, the others in the order they came
 
-    async def _exchange(self, socket: Socket, request: bytes, lasting: bool) -> Response:
-        socket.begin()
-        socket.lasting = lasting
+    async def _wait_for_turn(self, request: bytes) -> Socket | None:
+        """Return when it is the request's turn: the connection it was sent on, or None where it needs one."""
+        turn = _Turn(request, asyncio.get_running_loop().create_future())
+        self._turns[turn] = None
         try:
-            socket.write(request)
-            while not socket.has_head:
-                if socket.error is not None:
-                    raise socket.error
-                await socket.news()
+            await turn.news
         except BaseException:
-            self._drop(socket)
+            if not turn.come:
+                self._turns.pop(turn, None)
+            else:  # cancelled with an answer under way, or at the very moment its turn came
+                if turn.socket is not None:
+                    self._drop(turn.socket)
+                self._leave(lasting=False)
             raise
-        return Response(self, socket)
+        return turn.socket
+
+    def _next_turn(self) -> _Turn | None:
+        while self._turns:
+            turn, _ = self._turns.popitem(last=False)
+            if not turn.news.done():  # not cancelled
+                turn.come = True
+                return turn
+        return None
+
+    def _hand_over(self, socket: Socket, now: float) -> bool:
+        """Send the next waiting request on a free connection: no turn of the event loop lies between."""
+        if not socket.is_usable(now):
+            self._drop(socket)
+            self._leave(lasting=False)
+            return True
+        turn = self._next_turn()
+        if turn is None:
+            return False
+        turn.socket = socket
+        socket.begin(turn.request, turn.news)
+        return True
+
+    def _leave(self, *, lasting: bool) -> None:
+        """Let the next request take the place of one that is over."""
+        if lasting:
+            self._lasting -= 1
+            return
+        turn = self._next_turn()
+        if turn is None:
+            self._free += 1
+        else:
+            turn.news.set_result(None)
+
+    # connections
 
     def _take_idle(self) -> Socket | None:
         now = time.monotonic()
@@ -253,6 +398,26 @@ class HttpClient:
                 return socket
             self._drop(socket)
         return None
+
+    def _close_idle(self) -> None:
+        """Close what has been idle for too long, and come again when the next one will have been."""
+        now = time.monotonic()
+        kept: list[Socket] = []
+        for socket in self._idle:
+            if socket.ended or socket.idle_until <= now:
+                self._drop(socket)
+            else:
+                kept.append(socket)
+        self._idle[:] = kept
+        self._sweep_at = math.inf
+        if kept:
+            self._sweep_in(min(socket.idle_until for socket in kept) - now, now)
+
+    def _sweep_in(self, seconds: float, now: float) -> None:
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._sweep_at = now + seconds
+        self._sweep = asyncio.get_running_loop().call_later(seconds, self._close_idle)
 
     def _drop(self, socket: Socket) -> None:
         self._open.discard(socket)
@@ -266,7 +431,12 @@ class HttpClient:
                 if self._secure and self._tls is None:
                     # reads the certificates of the system: too slow for the loop
                     self._tls = await anyio.to_thread.run_sync(ssl.create_default_context)
-                _, socket = await loop.create_connection(Socket, self._host, self._port, ssl=self._tls)
+                _, socket = await loop.create_connection(
+                    partial(Socket, self._known),
+                    sock=await connect_tcp(self._host, self._port),
+                    ssl=self._tls,
+                    server_hostname=self._host if self._secure else None,
+                )
         except TimeoutError:
             raise NoAnswer("ConnectTimeout", f"not within {self._connect_seconds:g} s", sent=False) from None
         except (OSError, UnicodeError) as exc:
@@ -282,7 +452,11 @@ class HttpClient:
             raise NoAnswer("ConnectError", "the client is closed", sent=False)
 
 
+def _with_body(head: bytes, body: bytes | None) -> bytes:
+    return head + b"\r\n" if body is None else b"%b%d\r\n\r\n%b" % (head, len(body), body)
+
+
 def _idle_seconds(hint: str) -> float:
     """Return how long a server keeps an idle connection, a little less than it says so as not to meet its end."""
     found = _IDLE_HINT.search(hint)
-    return min(int(found.group(1)) - 1.0, _IDLE_SECONDS) if found else _IDLE_SECONDS
+    return min(max(int(found.group(1)) - 1.0, 0.0), _IDLE_SECONDS) if found else _IDLE_SECONDS

@@ -1,8 +1,13 @@
-"""What a server sends by itself: notifications to the peer in order, requests answered by tasks of their own."""
+"""What a server sends by itself: notifications to the peer in order, requests answered by tasks of their own.
+
+Each request is answered: 256 at once, those beyond that in the order they came, and when too many wait, with an
+error. A request that the server cancels is the one that has no answer.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -13,13 +18,17 @@ import msgspec
 from toolweave.connect.codes import INTERNAL_ERROR
 from toolweave.connect.session import Peer
 from toolweave.connect.shapes import as_object
-from toolweave.connect.wire.jsonrpc import Message, encode_error, encode_result, payload
+from toolweave.connect.wire.jsonrpc import Message, RequestId, encode_error, encode_result, payload
 from toolweave.errors import ProtocolError
 
 __all__ = ["Incoming"]
 
 _log = logging.getLogger("toolweave.connect")
-_MAX_SERVER_REQUESTS = 256
+_AT_ONCE = 256
+_MAX_WAITING = 10_000
+_MAX_REFUSED = 100_000
+
+Request = tuple[RequestId, str, Mapping[str, Any]]
 
 
 class Incoming:
@@ -37,10 +46,15 @@ class Incoming:
         self._tasks = tasks
         self._reply = reply
         self._server = server
-        self._serving: dict[int | str, anyio.CancelScope] = {}
+        self._serving: dict[RequestId, anyio.CancelScope] = {}
+        self._running = 0
+        self._waiting: deque[Request] = deque()
+        self._unwanted: set[RequestId] = set()
+        self._refused: deque[RequestId] = deque()
+        self._refusing = False
 
-    def take(self, message: Message) -> None:
-        """Take one notification or request."""
+    def take(self, message: Message, *, answerable: bool = True) -> None:
+        """Take one notification or request; one that is not `answerable` is ignored, and the peer told so."""
         try:
             params = as_object(payload(message.params)) if message.params is not msgspec.UNSET else None
         except ValueError:
@@ -50,31 +64,80 @@ class Incoming:
             if method == "notifications/cancelled":
                 self._stop_serving((params or {}).get("requestId"))
             self._peer.notification(method, params or {})
-        elif len(self._serving) < _MAX_SERVER_REQUESTS and not self._tasks.cancel_scope.cancel_called:
-            # counted from here on: many may come in one piece, before the first task has run
-            scope = self._serving[message.id] = anyio.CancelScope()
-            self._tasks.start_soon(self._serve, scope, message.id, method, params or {})
+        elif not answerable:
+            self._peer.ignore(method)
+        elif len(self._waiting) >= _MAX_WAITING:
+            self._refuse(message.id)
+        else:
+            self._waiting.append((message.id, method, params or {}))
+            self._serve_next()
+
+    def _serve_next(self) -> None:
+        """Begin to answer what waits, in the order it came."""
+        # counted from here on: many may come in one piece, before the first task has run
+        while self._waiting and self._running < _AT_ONCE and not self._tasks.cancel_scope.cancel_called:
+            request = self._waiting.popleft()
+            if request[0] in self._unwanted:
+                self._unwanted.discard(request[0])
+                continue
+            self._running += 1
+            scope = self._serving[request[0]] = anyio.CancelScope()
+            self._tasks.start_soon(self._serve, scope, *request)
+        if not self._waiting:
+            self._unwanted.clear()
 
     async def _serve(
-        self, scope: anyio.CancelScope, request_id: int | str, method: str, params: Mapping[str, Any]
+        self, scope: anyio.CancelScope, request_id: RequestId, method: str, params: Mapping[str, Any]
     ) -> None:
-        with scope:
-            try:
-                answer = encode_result(request_id, await self._peer.request(method, params))
-            except ProtocolError as exc:
-                answer = encode_error(request_id, exc.code, exc.message)
-            except Exception:  # boundary: a callback of the user
-                _log.exception("server %r: its request %r could not be answered", self._server, method)
-                answer = encode_error(request_id, INTERNAL_ERROR, "the client failed to answer")
-            finally:
-                if self._serving.get(request_id) is scope:
-                    del self._serving[request_id]
-            try:
-                await self._reply(answer)
-            except OSError:
-                _log.debug("server %r: it is gone before its request %r was answered", self._server, method)
+        try:
+            with scope:
+                await self._answer(scope, request_id, method, params)
+        finally:
+            self._running -= 1
+            self._serve_next()
+
+    async def _answer(
+        self, scope: anyio.CancelScope, request_id: RequestId, method: str, params: Mapping[str, Any]
+    ) -> None:
+        try:
+            answer = encode_result(request_id, await self._peer.request(method, params))
+        except ProtocolError as exc:
+            answer = encode_error(request_id, exc.code, exc.message)
+        except Exception:  # boundary: a callback of the user
+            _log.exception("server %r: its request %r could not be answered", self._server, method)
+            answer = encode_error(request_id, INTERNAL_ERROR, "the client failed to answer")
+        finally:
+            if self._serving.get(request_id) is scope:
+                del self._serving[request_id]
+        await self._send(answer)
+
+    async def _send(self, answer: bytes) -> None:
+        try:
+            await self._reply(answer)
+        except OSError:
+            _log.debug("server %r: it is gone before a request of it was answered", self._server)
+
+    def _refuse(self, request_id: RequestId) -> None:
+        """Answer with an error what is too much to wait for its turn: one task does, however many there are."""
+        if len(self._refused) >= _MAX_REFUSED:
+            self._peer.trouble(f"it sends requests and does not read the answers: {_MAX_REFUSED} wait to be sent")
+            return
+        self._refused.append(request_id)
+        if not self._refusing and not self._tasks.cancel_scope.cancel_called:
+            self._refusing = True
+            self._tasks.start_soon(self._send_refusals)
+
+    async def _send_refusals(self) -> None:
+        while self._refused:
+            text = f"too many requests at once: {_MAX_WAITING} wait; send it again later"
+            await self._send(encode_error(self._refused.popleft(), INTERNAL_ERROR, text))
+        self._refusing = False
 
     def _stop_serving(self, request_id: Any) -> None:
-        scope = self._serving.get(request_id) if isinstance(request_id, (int, str)) else None
+        if not isinstance(request_id, (int, str, float)):
+            return
+        scope = self._serving.get(request_id)
         if scope is not None:
             scope.cancel()
+        elif self._waiting:
+            self._unwanted.add(request_id)

@@ -15,25 +15,44 @@ import msgspec
 
 __all__ = [
     "BOM",
+    "MAX_CONTAINERS",
     "Message",
+    "RequestId",
+    "answer_behind",
     "answer_id",
     "decode",
+    "decode_plain",
+    "depth_change",
     "encode_error",
     "encode_notification",
     "encode_request",
     "encode_result",
+    "objects_in",
+    "own_id",
     "payload",
 ]
 
 BOM = b"\xef\xbb\xbf"
 """The mark that some servers put before UTF-8 text; no part of JSON, and passed over (RFC 8259, 8.1)."""
 
+MAX_CONTAINERS = 2_000_000
+"""Arrays and objects in one message: reading them is one step of the event loop, however many there are."""
+
 _encode = msgspec.json.Encoder().encode
 _LEADING_ID = re.compile(
     rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(?:(\d{1,18})|"([\x20-\x21\x23-\x7e]{1,80})")\s*,'
 )
-_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+# A string matches to its end or to that of the text: one that never ends must not be read again from each quote in it.
+_BRACKETS = re.compile(rb'(?s)"(?:[^"\\]++|\\.)*+"?|[\[\]{}]')
+_BEGIN_OF_OBJECT = re.compile(rb'\{\s*+"')
+_MAX_DIGITS = 19
 _ENTRY_DEPTH = 4  # of `{"result": {"tools": [{`
+_LARGE = 1_000_000  # bytes; a smaller message holds fewer arrays and objects than are worth counting
+_MOST_TOKENS = 1_000_000  # brackets and quotes of a list that is searched for deep entries; about half a second
+
+
+RequestId = int | str | float
+"""An id as JSON-RPC has it; fractions are of servers only, which get them back as they came."""
 
 
 class Message(msgspec.Struct, gc=False):
@@ -43,7 +62,7 @@ class Message(msgspec.Struct, gc=False):
     raw where it cannot be read.
     """
 
-    id: int | str | msgspec.UnsetType | None = msgspec.UNSET
+    id: RequestId | msgspec.UnsetType | None = msgspec.UNSET
     method: str | msgspec.UnsetType = msgspec.UNSET
     params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     result: Any = msgspec.UNSET
@@ -51,7 +70,7 @@ class Message(msgspec.Struct, gc=False):
 
 
 class _Envelope(msgspec.Struct, gc=False):
-    id: int | str | msgspec.UnsetType | None = msgspec.UNSET
+    id: RequestId | msgspec.UnsetType | None = msgspec.UNSET
     method: str | msgspec.UnsetType = msgspec.UNSET
     params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
@@ -64,12 +83,24 @@ _decode_batch = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_any = msgspec.json.Decoder().decode
 
 
+def decode_plain(text: bytes) -> Message | None:
+    """Return the one message of a text as nearly every one is; None where `decode` has to say what it is."""
+    if len(text) > _LARGE:
+        return None
+    try:
+        return _decode_whole(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
 def decode(text: bytes) -> list[Message]:
     """Return the messages of one JSON text: one, or those of a batch (revision 2025-03-26).
 
     Raises:
-        ValueError: It is no JSON-RPC message; in a batch only if none is.
+        ValueError: It is no JSON-RPC message; in a batch only if none is. Or it holds more than `MAX_CONTAINERS`.
     """
+    if len(text) > _LARGE and text.count(b"[") + text.count(b"{") > MAX_CONTAINERS:
+        raise ValueError(f"it holds more than {MAX_CONTAINERS} arrays and objects")
     if text[:1] != b"[":
         try:
             return [_decode_whole(text)]
@@ -112,7 +143,10 @@ def without_deep_entries(text: bytes, *, levels: int = 200) -> bytes:
     """Return the answer to a list request with null in place of each entry nested deeper than `levels`.
 
     One such entry would make the whole list unreadable; the nulls are reported as entries that are no object.
+    A text with more than a million brackets and quotes comes back as it is.
     """
+    if sum(map(text.count, (b"{", b"}", b"[", b"]", b'"'))) > _MOST_TOKENS:
+        return text
     kept: list[bytes] = []
     copied = depth = deepest = start = 0
     for found in _BRACKETS.finditer(text):
@@ -137,6 +171,67 @@ def answer_id(text: bytes) -> int | str | None:
         return None
     number, name = found.groups()
     return int(number) if number else name.decode("ascii")
+
+
+def objects_in(text: bytes) -> list[bytes]:
+    """Return the JSON objects of a text that holds nothing else, one behind the other; of any other the text itself.
+
+    A text with more than a million brackets and quotes comes back as it is.
+    """
+    if sum(map(text.count, (b"{", b"}", b"[", b"]", b'"'))) > _MOST_TOKENS:
+        return [text]
+    parts: list[bytes] = []
+    start = depth = 0
+    for found in _BRACKETS.finditer(text):
+        token = found.group()
+        if depth == 0 and (token != b"{" or text[start : found.start()].strip()):
+            return [text]
+        if len(token) == 1 and token in b"{[":
+            depth += 1
+        elif len(token) == 1 and token in b"}]":
+            depth -= 1
+            if depth == 0:
+                parts.append(text[start : found.end()].strip())
+                start = found.end()
+    return [text] if text[start:].strip() or not parts else parts
+
+
+def depth_change(text: bytes) -> int:
+    """Return by how many arrays and objects a part of a JSON text is deeper at its end than at its beginning."""
+    return sum((token in b"{[") - (token in b"}]") for token in _BRACKETS.findall(text) if len(token) == 1)
+
+
+def answer_behind(text: bytes) -> Message | None:
+    """Return the one answer with which a line ends that begins otherwise, as after the head of a log record, or None.
+
+    Never a request or a notification: what a server logs is not what it sends.
+    """
+    found = _BEGIN_OF_OBJECT.search(text)
+    if found is None:
+        return None
+    try:
+        [message] = decode(text[found.start() :])
+    except (ValueError, RecursionError):
+        return None
+    is_answer = message.result is not msgspec.UNSET or message.error is not msgspec.UNSET
+    return message if is_answer and message.method is msgspec.UNSET else None
+
+
+def own_id(came: object) -> int | str | None:
+    """Return the id of a request of ours that the id of an answer stands for; None where it stands for none.
+
+    Some servers write numbers as strings, others as fractions (`4.0`); leading zeros, other digits or signs make
+    another id of it.
+    """
+    if isinstance(came, str):
+        return int(came) if came.isascii() and came.isdigit() and len(came) < _MAX_DIGITS and _is_plain(came) else came
+    if isinstance(came, float):
+        return int(came) if came.is_integer() else None
+    return came if isinstance(came, int) and not isinstance(came, bool) else None
+
+
+def _is_plain(digits: str) -> bool:
+    return digits == "0" or digits[0] != "0"
 
 
 def encode_request(request_id: int | str, method: str, params: Mapping[str, Any]) -> bytes:
@@ -168,11 +263,11 @@ def encode_notification(method: str, params: Mapping[str, Any]) -> bytes:
     return _encode(message)
 
 
-def encode_result(request_id: int | str, result: Mapping[str, Any]) -> bytes:
+def encode_result(request_id: RequestId, result: Mapping[str, Any]) -> bytes:
     """Return the answer to a request of the server."""
     return _encode({"jsonrpc": "2.0", "id": request_id, "result": result})
 
 
-def encode_error(request_id: int | str | None, code: int, message: str) -> bytes:
+def encode_error(request_id: RequestId | None, code: int, message: str) -> bytes:
     """Return the refusal of a request of the server."""
     return _encode({"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": message}})

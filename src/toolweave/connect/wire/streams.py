@@ -13,11 +13,11 @@ from typing import Any
 import anyio
 
 from toolweave.connect.codes import INTERNAL_ERROR
-from toolweave.connect.fault import HttpSettings, http_error, too_large, unasked_encoding
+from toolweave.connect.fault import HttpSettings, http_error, too_large
 from toolweave.connect.wire.endpoint import EVENTS, Endpoint
-from toolweave.connect.wire.http1 import NoAnswer, Response
-from toolweave.connect.wire.jsonrpc import answer_id
-from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
+from toolweave.connect.wire.http1 import NoAnswer, Response, Unreadable
+from toolweave.connect.wire.jsonrpc import answer_id, own_id
+from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError, printable
 from toolweave.sse import EventParser
 
 __all__ = ["EventStreams", "delay"]
@@ -110,11 +110,11 @@ class EventStreams:
             except _Refusal as exc:
                 if exc.final or not (opened or exc.passing):
                     level = logging.WARNING if isinstance(exc.error, AuthRequiredError) else logging.DEBUG
-                    _log.log(level, "server %r: no stream of its own: %s", self._server, exc.error.message)
+                    _log.log(level, "server %r: no stream of its own: %s", self._server, printable(exc.error.message))
                     return
                 failures += 1
             except ServerError as exc:
-                _log.debug("server %r: its stream broke off: %s", self._server, exc.message)
+                _log.debug("server %r: its stream broke off: %s", self._server, printable(exc.message))
                 failures += 1
             gap = True
             await anyio.sleep(delay(parser, failures))
@@ -136,14 +136,14 @@ class EventStreams:
         self, response: Response, parser: EventParser, key: int | str | None, method: str
     ) -> tuple[dict[str, Any] | None, str]:
         """Take events until the answer to `key`; return it, or why there is none."""
-        encoding = response.headers.get("content-encoding", "identity").lower()
-        if encoding != "identity":
-            raise http_error(unasked_encoding(response.status, encoding), server=self._server)
+        self._endpoint.check_encoding(response)
         broken = False
         while True:
             try:
                 piece = await response.piece()
                 events = parser.feed(piece)
+            except Unreadable as exc:
+                raise self._endpoint.error(exc) from None
             except NoAnswer as exc:
                 return None, f"failed: {exc}"
             except ValueError:
@@ -167,7 +167,7 @@ class EventStreams:
             return self._take(text, key, method)
         except ValueError:
             named = answer_id(text)
-            if key is not None and named is not None and str(named) == str(key):
+            if key is not None and named is not None and own_id(named) == key:
                 raise self._lost(_BROKEN) from None
             raise
 

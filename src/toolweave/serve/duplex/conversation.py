@@ -20,8 +20,8 @@ import msgspec
 
 from toolweave.errors import RequestError
 from toolweave.serve.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
-from toolweave.serve.duplex.envelope import enveloped_client, has_envelope, unsupported_version
 from toolweave.serve.endpoint import Endpoint
+from toolweave.serve.envelope import enveloped_client, has_envelope, unsupported_version
 from toolweave.serve.jsonrpc import (
     Broken,
     Message,
@@ -42,7 +42,7 @@ _Reply: TypeAlias = Callable[[bytes | None], None]
 """Takes the answer to a request, or None when nothing is to be said."""
 
 MAX_REQUESTS = 4096
-"""How many requests of one client may run at once; more are refused."""
+"""How many requests of one client may run at once; more are refused, but for pings."""
 _BATCHING = "2025-03-26"  # the one revision with batches
 _UNGATED = frozenset({"initialize", "ping"})
 _CONNECTION_CLOSED = -32000  # what the SDK says too
@@ -252,8 +252,9 @@ class Conversation:
         """
         if key in self._running:
             raise RequestError("Invalid request: a request with this id is still running", code=INVALID_REQUEST)
-        if len(self._running) >= self._max_requests:
-            raise RequestError("too many requests at once; wait for answers", code=INTERNAL_ERROR)
+        if len(self._running) >= self._max_requests and method != "ping":
+            refused = f"too many requests at once: {self._max_requests} are running; wait for answers"
+            raise RequestError(refused, code=INTERNAL_ERROR, data={"retryable": True})
         enveloped = method != "initialize" and has_envelope(params)
         if self._modern is None:
             self._modern = enveloped

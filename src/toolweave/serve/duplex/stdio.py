@@ -6,24 +6,22 @@ is due is written. Knows no method; `conversation.py` has the protocol and `pipe
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-import signal
 import threading
 from collections.abc import Callable, Generator
-from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext, suppress
-from typing import Any
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
 
 import anyio
 import anyio.abc
 
 from toolweave.serve.codes import INVALID_REQUEST
-from toolweave.serve.duplex.conversation import Conversation
+from toolweave.serve.duplex.conversation import MAX_REQUESTS, Conversation
 from toolweave.serve.duplex.pipes import LineReader, LineWriter, standard_streams
 from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.jsonrpc import MAX_MESSAGE_BYTES, encode_error
 from toolweave.serve.request import Conversations
+from toolweave.serve.signals import stop_signals
 
 __all__ = ["DRAIN_SECONDS", "serve_stdio"]
 
@@ -42,6 +40,7 @@ async def serve_stdio(
     conversations: Conversations | None = None,
     closing: Callable[[], None] = lambda: None,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
+    max_requests: int = MAX_REQUESTS,
     owns_process: bool = False,
 ) -> None:
     """Serve one client over standard input and output, until it ends the conversation or a signal does.
@@ -52,6 +51,7 @@ async def serve_stdio(
         conversations: Told of a handshake-era conversation.
         closing: Called when the end begins, so that streams of changes can end in good order.
         max_message_bytes: A longer line is refused.
+        max_requests: How many requests may run at once.
         owns_process: The process does nothing else: it exits even if a function that blocks a thread does not let go.
 
     Raises:
@@ -61,15 +61,20 @@ async def serve_stdio(
     with standard_streams() as (source, sink), _last_resort(owns_process) as start_clock:
         reader = LineReader(source, max_bytes=max_message_bytes)
         writer = LineWriter(sink)
+        stopping = _Stopping()
         try:
-            async with lifespan(), anyio.create_task_group() as tasks:
-                conversation = Conversation(endpoint, writer, tasks, conversations=conversations)
-                try:
-                    await _converse(reader, writer, conversation, tasks, closing)
-                finally:
-                    start_clock()
-                    conversation.end()
-                    tasks.cancel_scope.cancel()
+            # a signal that comes while the lifespan begins ends it, and what it has opened
+            with stop_signals(stopping.stop), stopping.current:
+                async with lifespan(), anyio.create_task_group() as tasks:
+                    conversation = Conversation(
+                        endpoint, writer, tasks, conversations=conversations, max_requests=max_requests
+                    )
+                    try:
+                        await _converse(reader, writer, conversation, tasks, closing, stopping)
+                    finally:
+                        start_clock()
+                        conversation.end()
+                        tasks.cancel_scope.cancel()
         finally:
             with anyio.move_on_after(_WRITE_SECONDS, shield=True):
                 await writer.drained()
@@ -82,25 +87,21 @@ async def _converse(
     conversation: Conversation,
     tasks: anyio.abc.TaskGroup,
     closing: Callable[[], None],
+    stopping: _Stopping,
 ) -> None:
     """Take lines until the input ends, a signal comes or nobody reads the output; then let requests finish."""
-    current = anyio.CancelScope()
-
-    def stop() -> None:
-        current.cancel()
 
     async def stop_when_unread() -> None:
         await writer.closed.wait()
-        stop()
+        stopping.stop()
 
     tasks.start_soon(stop_when_unread)
-    with _signals(stop):
-        with current:
-            await _read(reader, writer, conversation)
-        closing()
-        if not writer.closed.is_set():
-            with anyio.move_on_after(DRAIN_SECONDS) as current:  # which a second signal cuts short
-                await conversation.drain()
+    with anyio.CancelScope() as stopping.current:
+        await _read(reader, writer, conversation)
+    closing()
+    if not writer.closed.is_set():
+        with anyio.move_on_after(DRAIN_SECONDS) as stopping.current:  # which a second signal cuts short
+            await conversation.drain()
 
 
 async def _read(reader: LineReader, writer: LineWriter, conversation: Conversation) -> None:
@@ -113,25 +114,15 @@ async def _read(reader: LineReader, writer: LineWriter, conversation: Conversati
                 await conversation.take(line)
 
 
-@contextmanager
-def _signals(stop: Callable[[], None]) -> Generator[None, None, None]:
-    """Call `stop` for SIGTERM and SIGINT instead of what is done else; only the main thread is sent them."""
-    loop = asyncio.get_running_loop()
-    before: dict[int, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGINT):
-            handler = signal.getsignal(number)
-            if handler is signal.SIG_IGN:
-                continue  # as `nohup` and shells in the background want it
-            with suppress(NotImplementedError):  # Windows, where asyncio ends the program by itself
-                loop.add_signal_handler(number, stop)
-                before[number] = handler
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+class _Stopping:
+    """What a signal ends: the block that `current` stands around."""
+
+    def __init__(self) -> None:
+        self.current = anyio.CancelScope()
+
+    def stop(self) -> None:
+        """End what runs now."""
+        self.current.cancel()
 
 
 @contextmanager

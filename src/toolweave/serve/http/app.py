@@ -25,7 +25,7 @@ from anyio.abc import TaskGroup
 from toolweave.errors import ConfigError
 from toolweave.schema.mirrored import mirrored_arguments
 from toolweave.serve.endpoint import Endpoint
-from toolweave.serve.http.asgi import App, Receive, Scope, Send
+from toolweave.serve.http.asgi import App, Receive, Scope, Send, respond
 from toolweave.serve.http.exchange import Bounds
 from toolweave.serve.http.guard import Guard, Paths
 from toolweave.serve.http.lane import Lane
@@ -48,7 +48,8 @@ class HttpLimits:
         body_bytes: The longest request body; longer ones are refused with 413 and never held.
         header_bytes: The size of a request's headers together (431).
         header_count: How many headers a request may have (431).
-        connections: Open connections and running requests; further ones are refused with 503. None for no bound.
+        connections: Open connections, and running requests. Of more connections the one is closed that has been idle
+            for longest; when none is, requests are refused with 503. None for no bound.
         header_seconds: How long the headers of a request may take, from its first byte or the connection on.
         body_seconds: How long a request's body may take (408).
         keep_alive_seconds: How long an idle connection is kept.
@@ -97,7 +98,7 @@ class HttpOptions(TypedDict, total=False):
             a `MemoryEventStore`, or one of your own.
         retry_interval: What such clients are told to wait, in milliseconds.
         middleware: Functions that wrap an ASGI app in another; the first is the outermost, all are behind the guard.
-        lane: False sends every request through the SDK's app.
+        lane: False lets the SDK's app answer every request.
     """
 
     path: str
@@ -173,7 +174,9 @@ class HttpApp:
         kind = scope["type"]
         if kind == "http":
             if self._app is None:
-                raise RuntimeError(_NOT_ENTERED)
+                _log.error(_NOT_ENTERED)
+                await respond(send, 500, _NOT_ENTERED)
+                return
             await self._app(scope, receive, send)
         elif kind == "lifespan":
             await self._live(receive, send)
@@ -283,7 +286,7 @@ class _Build:
         self.settings = settings
         self._endpoint = endpoint
         self._sdk_server = sdk_server
-        self._mirrors = _Mirrors(tool_schema) if settings.lane else _always
+        self._mirrors = _Mirrors(tool_schema) if settings.lane else None
         store = settings.event_store
         self._replays = None if store is None else Replays(store, settings.limits.sessions)
         self._origins = Origins(
@@ -346,10 +349,6 @@ def _from_now_on(app: App) -> App:
         await app(scope if len(headers) == len(scope["headers"]) else {**scope, "headers": headers}, receive, send)
 
     return forgetful
-
-
-def _always(name: str) -> bool:
-    return True
 
 
 _MOST_KNOWN = 20_000

@@ -13,10 +13,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
 
+from toolweave.config import is_loopback
 from toolweave.errors import ConfigError
 from toolweave.serve.http.asgi import App, Scope
 
@@ -160,6 +162,9 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
+_SHORTEST_SECRET = 32  # bytes (RFC 7518, 3.2)
+
+
 class JwtAuth(Auth):
     """Takes JWTs of one issuer for one audience, with a signature by its keys.
 
@@ -175,7 +180,8 @@ class JwtAuth(Auth):
             `https` URL they are it and the issuer.
 
     Raises:
-        ConfigError: Both or neither of `jwks_url` and `key` are given, or an algorithm is none.
+        ConfigError: Both or neither of `jwks_url` and `key` are given, an algorithm is none, `jwks_url` is no `https`
+            URL (`http` is taken for this machine), or a secret is shorter than 32 bytes.
     """
 
     def __init__(
@@ -195,6 +201,9 @@ class JwtAuth(Auth):
             raise ConfigError("JwtAuth needs algorithms, and 'none' is not one")
         if audience.startswith("https://"):
             metadata = {"resource": audience, "authorization_servers": (issuer,), **metadata}
+        by_secret = any(name.upper().startswith("HS") for name in algorithms)
+        if key is not None and by_secret and len(key.encode()) < _SHORTEST_SECRET:
+            raise ConfigError(f"JwtAuth needs a secret of {_SHORTEST_SECRET} bytes or more for HS256")
         keys: _Keys = _OneKey(key) if key is not None else _PublishedKeys(cast("str", jwks_url))
         super().__init__(_Signed(issuer, audience, keys, tuple(algorithms), leeway_seconds), **metadata)
 
@@ -218,8 +227,7 @@ class _PublishedKeys:
     KEPT_SECONDS = 3600
 
     def __init__(self, url: str) -> None:
-        if not url.startswith(("https://", "http://127.0.0.1", "http://localhost")):
-            raise ConfigError(f"jwks_url {url!r} must be https")
+        _check_key_url(url)
         self._url = url
         self._client: jwt.PyJWKClient | None = None
         self._keys: dict[str | None, Any] = {}
@@ -242,6 +250,19 @@ class _PublishedKeys:
         if self._client is None:
             self._client = jwt.PyJWKClient(self._url, cache_jwk_set=False, timeout=10)
         return {key.key_id: key.key for key in self._client.get_signing_keys(refresh=True)}
+
+
+def _check_key_url(url: str) -> None:
+    """Refuse a URL over which somebody else could give us keys."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        raise ConfigError("jwks_url is not a URL: its host or port cannot be read") from None
+    if parts.username is not None or parts.password is not None:
+        raise ConfigError(f"jwks_url must not hold a user or password: its host is {host!r}")
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(host)):
+        raise ConfigError(f"jwks_url {url!r} must be https (http only for this machine)")
 
 
 class _Signed:

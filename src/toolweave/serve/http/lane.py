@@ -1,14 +1,13 @@
-"""The short way of a tool call: a modern `tools/call` POST that is right in every respect is answered at once.
+"""POSTs as they come: judged, and answered here where the answer is one exchange; the rest goes to the SDK's app.
 
-Whatever else comes, and every request with the slightest doubt, goes on to the SDK's app as it came, whose refusals
-are the canonical ones. Decides by headers and body alone; imports no SDK, no framework and no model library.
+Ours are the requests of the stateless era but for streams of changes and calls that mirror arguments into headers;
+every refusal of what is no message or contradicts itself; and the taking apart of batches. The sessions of the
+handshake era are left to the SDK. Imports no SDK, no framework and no model library.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
@@ -22,33 +21,46 @@ from toolweave.serve.codes import (
     CAPABILITIES,
     CLIENT_INFO,
     HANDSHAKE_VERSIONS,
-    LOG_LEVEL,
+    INVALID_REQUEST,
     MODERN_VERSION,
-    PARSE_ERROR,
-    PROTOCOL_VERSION,
 )
 from toolweave.serve.endpoint import Endpoint
+from toolweave.serve.envelope import has_envelope, is_whole, unsupported_version
 from toolweave.serve.http.asgi import App, Headers, Message, Receive, Scope, Send, ShownHeaders, read_body, respond
+from toolweave.serve.http.batch import MOST, answer_batch
 from toolweave.serve.http.exchange import HTTP_STATUS, Bounds, Exchange, given_up
+from toolweave.serve.http.mirror import check, plain, repeated
 from toolweave.serve.http.replay import Replays
-from toolweave.serve.jsonrpc import encode_error, is_json
+from toolweave.serve.jsonrpc import Broken, RequestId, decode, encode_error, texts
+from toolweave.serve.jsonrpc import Message as Said
 from toolweave.serve.request import Client, Json, Request
 from toolweave.serve.starter import Starter
 
 __all__ = ["Lane", "LaneCall", "recognised"]
 
-_ROUTED = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
 _VERSION = MODERN_VERSION.encode()
-_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")  # no set: `[]` has no hash
-_MEANT = "=?base64?"
+_BATCHING = b"2025-03-26"  # the one revision with batches
+_HANDSHAKE = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
+_STREAMED = "subscriptions/listen"
+_QUICK = frozenset(
+    {
+        b"tools/call",
+        b"tools/list",
+        b"prompts/list",
+        b"resources/list",
+        b"resources/templates/list",
+        b"server/discover",
+    }
+)
+"""What is recognised with one look; the others are judged at leisure."""
 
 
 class LaneCall(msgspec.Struct, forbid_unknown_fields=True):
-    """A JSON-RPC request for one tool."""
+    """A JSON-RPC request that is answered here."""
 
     jsonrpc: Literal["2.0"]
     id: int | str
-    method: Literal["tools/call"]
+    method: str
     params: dict[str, Any]
 
 
@@ -63,17 +75,21 @@ _decode = msgspec.json.Decoder(LaneCall).decode
 
 
 def recognised(headers: Headers, body: bytes) -> LaneCall | None:
-    """Return the call when the request is right in every respect that the specification names, else None."""
+    """Return the request when it is right in every respect that the specification names, else None."""
     try:
         call = _decode(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
-    params = call.params
+    params, method = call.params, call.method
     meta = params.get("_meta")
-    if not isinstance(meta, dict) or not _is_enveloped(cast("Json", meta)):
+    if not isinstance(meta, dict) or not is_whole(cast("Json", meta)):
         return None
+    if headers.get(b"mcp-method", b"").decode("latin-1") != method:
+        return None
+    if method != "tools/call":
+        return call
     name = params.get("name")
-    if not isinstance(name, str) or _plain(headers.get(b"mcp-name")) != name:
+    if not isinstance(name, str) or plain(headers.get(b"mcp-name")) != name:
         return None
     arguments, answers, state = params.get("arguments"), params.get("inputResponses"), params.get("requestState")
     if (arguments is not None or "arguments" in params) and not isinstance(arguments, dict):
@@ -81,42 +97,6 @@ def recognised(headers: Headers, body: bytes) -> LaneCall | None:
     if answers is not None and not isinstance(answers, dict):
         return None
     return call if state is None or isinstance(state, str) else None
-
-
-def _is_enveloped(meta: Json) -> bool:
-    """Whether a `_meta` has what each request of the era must have, and nothing malformed of what it may."""
-    if meta.get(PROTOCOL_VERSION) != MODERN_VERSION or not isinstance(meta.get(CAPABILITIES), dict):
-        return False
-    info = meta.get(CLIENT_INFO)
-    if info is not None and not _is_implementation(info):
-        return False
-    if LOG_LEVEL in meta and meta[LOG_LEVEL] not in _LEVELS:
-        return False
-    token = meta.get("progressToken", 0)
-    return isinstance(token, int | str) and not isinstance(token, bool)
-
-
-def _is_implementation(info: object) -> bool:
-    if not isinstance(info, dict):
-        return False
-    members = cast("Json", info)
-    return isinstance(members.get("name"), str) and isinstance(members.get("version"), str)
-
-
-def _plain(header: bytes | None) -> str | None:
-    """Return what a mirrored header says: itself, or what its base64 form holds; None for a malformed one."""
-    if header is None:
-        return None
-    text = header.decode("latin-1")
-    if not text.startswith(_MEANT):
-        return text if text.isascii() else None
-    encoded = text[len(_MEANT) : -2]
-    try:
-        decoded = base64.b64decode(encoded, validate=True)
-        canonical = base64.b64encode(decoded).decode() == encoded
-        return decoded.decode() if canonical and text.endswith("?=") else None
-    except (binascii.Error, ValueError):
-        return None
 
 
 @functools.lru_cache(maxsize=64)
@@ -127,13 +107,16 @@ def _accepts(accept: bytes) -> bool:
 
 
 def _is_candidate(headers: Headers) -> bool:
-    accept = headers.get(b"accept", b"")
     return (
-        headers.get(b"mcp-method") == b"tools/call"
+        headers.get(b"mcp-method") in _QUICK
         and headers.get(b"mcp-protocol-version") == _VERSION
-        and len(accept) < 256
-        and _accepts(accept)
+        and _takes_both(headers)
     )
+
+
+def _takes_both(headers: Headers) -> bool:
+    accept = headers.get(b"accept", b"")
+    return len(accept) < 256 and _accepts(accept)
 
 
 class Lane:
@@ -143,7 +126,8 @@ class Lane:
         endpoint: What answers.
         beyond: The SDK's app.
         tasks: Where the watches of long calls run; lives as long as the server.
-        mirrors: Whether a tool has arguments that its callers mirror into headers; those calls go beyond.
+        mirrors: Whether a tool has arguments that its callers mirror into headers; those calls go beyond. None sends
+            every request beyond that is right.
         principal: Who is behind a request that passed the authorization.
         bounds: How long things may take, and how long a body may be.
         streams: Whether answers may become streams of events.
@@ -156,7 +140,7 @@ class Lane:
         beyond: App,
         tasks: TaskGroup,
         *,
-        mirrors: Callable[[str], bool],
+        mirrors: Callable[[str], bool] | None,
         principal: Callable[[Scope], str | None] | None = None,
         bounds: Bounds,
         streams: bool = True,
@@ -181,7 +165,8 @@ class Lane:
                 if scope["method"] == "POST":
                     await self._post(scope, receive, send, work)
                 else:
-                    await self._hand_on(scope, receive, send, work)
+                    stripped = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+                    await self._hand_on({**scope, "headers": stripped}, receive, send, work)
             finally:
                 self._running.discard(work)
 
@@ -211,13 +196,86 @@ class Lane:
         headers = dict(raw)
         if _is_candidate(headers) and (len(headers) == len(raw) or not _repeats(raw)):
             call = recognised(headers, body)
-            if call is not None and not self._mirrors(call.params["name"]):
+            if call is not None and self._is_ours(call.method, call.params):
                 await self._answer(call, scope, receive, send, work)
                 return
-        if not is_json(body):  # the SDK takes more: NaN would reach a handler, and leave again as what is no JSON
-            await _refuse_unread(send)
+        try:
+            message = decode(body)
+        except Broken as exc:
+            await _refuse(send, exc.id, RequestError(exc.message, code=exc.code))
             return
-        await self._hand_on(scope, _replayed(body, receive), send, work, body)
+        # httptools keeps white space behind a value, which belongs to no value (RFC 9110 section 5.5)
+        scope = {**scope, "headers": [(name, value.strip(b" \t")) for name, value in raw]}
+        if isinstance(message, list):
+            await self._post_batch(body, message, scope, receive, send, work)
+        elif _is_stateless(message, dict(scope["headers"])):
+            await self._post_stateless(message, body, scope, receive, send, work)
+        else:
+            await self._hand_on(scope, _replayed(body, receive), send, work, body)
+
+    async def _post_stateless(
+        self, message: Said, body: bytes, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope
+    ) -> None:
+        """Serve a message of the stateless era."""
+        headers = dict(scope["headers"])
+        if message.method is msgspec.UNSET or message.id is None:
+            why = "the body must be a request or a notification, and the id of a request a string or an integer"
+            key = message.id if isinstance(message.id, int | str) and not message.is_answer else None
+            await _refuse(send, key, RequestError(f"Invalid request: {why}", code=INVALID_REQUEST))
+            return
+        if message.id is msgspec.UNSET:
+            version = headers.get(b"mcp-protocol-version", b"")
+            if version == _VERSION:
+                await respond(send, 202)  # nothing is defined that a client could tell
+            else:
+                await _refuse(send, None, unsupported_version(version.decode("latin-1")))
+            return
+        params = message.params or {}
+        try:
+            check(message.method, params, headers, scope["headers"])
+        except RequestError as exc:
+            await _refuse(send, message.id, exc)
+            return
+        if self._is_ours(message.method, params) and _takes_both(headers):
+            call = LaneCall("2.0", message.id, message.method, params)
+            await self._answer(call, scope, receive, send, work)
+        else:
+            await self._hand_on(scope, _replayed(body, receive), send, work, body)
+
+    def _is_ours(self, method: str, params: Json) -> bool:
+        if self._mirrors is None or method == _STREAMED:
+            return False
+        name = params.get("name")
+        return method != "tools/call" or (isinstance(name, str) and not self._mirrors(name))
+
+    async def _post_batch(
+        self,
+        body: bytes,
+        members: list[Said | Broken],
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        work: anyio.CancelScope,
+    ) -> None:
+        """Serve a batch of the one revision that has them."""
+        headers = dict(scope["headers"])
+        refused: str | None = None
+        if headers.get(b"mcp-protocol-version", _BATCHING) != _BATCHING:
+            refused = "batches are of revision 2025-03-26 only"
+        elif len(members) > MOST:
+            refused = f"a batch has at most {MOST} messages"
+        elif any(isinstance(one, Broken) or one.method == "initialize" or one.id is None for one in members):
+            refused = "every member of a batch must be a message, and none may be 'initialize'"
+        elif any(_is_stateless(one, {}) for one in members if isinstance(one, Said)):
+            refused = "a request of the stateless era is sent alone"
+        if refused is not None:
+            await _refuse(send, None, RequestError(f"Invalid request: {refused}", code=INVALID_REQUEST))
+            return
+
+        async def serve(text: bytes, receive: Receive, send: Send) -> None:
+            await self._hand_on(scope, _replayed(text, receive), send, work, text)
+
+        await answer_batch(texts(body), serve, receive, send, streams=self._streams)
 
     async def _answer(
         self, call: LaneCall, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope
@@ -231,7 +289,7 @@ class Lane:
             info=meta.get(CLIENT_INFO),
             principal=None if self._principal is None else self._principal(scope),
         )
-        request = Request("tools/call", call.params, client, exchange, call.id, ShownHeaders(scope["headers"]))
+        request = Request(call.method, call.params, client, exchange, call.id, ShownHeaders(scope["headers"]))
         try:
             try:
                 result = await self._endpoint.answer(request)
@@ -249,8 +307,6 @@ class Lane:
         self, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope, body: bytes = b""
     ) -> None:
         """Let the SDK's app answer; a stream that we end meanwhile ends properly, one that nobody reads is given up."""
-        # httptools keeps white space behind a value, which belongs to no value (RFC 9110 section 5.5)
-        scope = {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}
         send = given_up(send, work, self._bounds.stalled)
         watched = _Watched(send)
         if self._replays is not None:
@@ -269,10 +325,19 @@ class Lane:
 _CLOSE = [(b"connection", b"close")]
 
 
-async def _refuse_unread(send: Send) -> None:
-    body = encode_error(None, PARSE_ERROR, "Parse error: the body is not JSON")
+def _is_stateless(message: Said, headers: Headers) -> bool:
+    """Whether a message is of the stateless era, or of none that is known: by its header, or by its envelope."""
+    version = headers.get(b"mcp-protocol-version")
+    if version is not None and version not in _HANDSHAKE:
+        return True
+    is_request = isinstance(message.method, str) and message.id is not msgspec.UNSET
+    return is_request and message.method != "initialize" and has_envelope(message.params or {})
+
+
+async def _refuse(send: Send, key: RequestId | None, error: RequestError) -> None:
+    body = encode_error(key, error.code, error.message, error.data)
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": HTTP_STATUS[PARSE_ERROR], "headers": headers})
+    await send({"type": "http.response.start", "status": HTTP_STATUS[error.code], "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
@@ -332,7 +397,6 @@ class _Session(_Watched):
 
 
 _SESSION = b"mcp-session-id"
-_HANDSHAKE = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
 
 
 def _offered(body: bytes) -> object:
@@ -345,9 +409,7 @@ def _offered(body: bytes) -> object:
 
 
 def _repeats(raw: Sequence[tuple[bytes, bytes]]) -> bool:
-    """Whether a header that routes stands there more than once: two readers might choose differently."""
-    names = [name for name, _ in raw]
-    return any(names.count(name) > 1 for name in (*_ROUTED, b"accept"))
+    return repeated(raw) is not None or [name for name, _ in raw].count(b"accept") > 1
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

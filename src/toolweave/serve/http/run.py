@@ -9,9 +9,8 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
-import signal
 import socket
-import threading
+import sys
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, cast
@@ -21,6 +20,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from toolweave.serve.http.app import HttpApp, HttpLimits
+from toolweave.serve.signals import stop_signals
 
 __all__ = ["serve_http"]
 
@@ -52,35 +52,62 @@ async def serve_http(
         OSError: The port cannot be bound.
     """
     bound = _bind(host, port)
+    stopping = _Stopping()
     try:
         url = f"{'http' if tls is None else 'https'}://{_authority(host, bound)}"
-        async with app.lifespan():
-            server = _Server(_config(app, tls), app, bound.getsockname()[0])
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_stop_on_signals, server)
-                tasks.start_soon(_tell, server, on_started, url)
-                try:
-                    await server.serve(sockets=[bound])
-                finally:
-                    tasks.cancel_scope.cancel()
-                    with anyio.CancelScope(shield=True):
-                        await server.finish(bound)
+        # nobody is listened to before all is there: what signals do, what the lifespan opens, what is imported
+        with stop_signals(stopping.stop), stopping.starting:
+            async with app.lifespan():
+                server = _Server(_config(app, tls), app, bound.getsockname()[0])
+                stopping.server = server
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(_tell, server, on_started, url)
+                    try:
+                        await server.serve(sockets=[bound])
+                    finally:
+                        tasks.cancel_scope.cancel()
+                        with anyio.CancelScope(shield=True):
+                            await server.finish(bound)
     finally:
         bound.close()
+
+
+class _Stopping:
+    """What signals do: the first ends the start, or asks the server to stop; the second drops what runs.
+
+    Attributes:
+        starting: Around all, so that a start that takes long can be ended.
+        server: The server, once there is one.
+    """
+
+    def __init__(self) -> None:
+        self.starting = anyio.CancelScope()
+        self.server: _Server | None = None
+
+    def stop(self) -> None:
+        """Take a signal."""
+        server = self.server
+        if server is None:
+            self.starting.cancel()
+            return
+        server.force_exit = server.should_exit
+        server.should_exit = True
+        if server.force_exit:
+            server.app.abort()
 
 
 def _config(app: HttpApp, tls: tuple[str, str] | None) -> uvicorn.Config:
     limits = app.limits
     return uvicorn.Config(
         cast("Any", app),
-        http=partial(_Protocol, limits=limits),  # pyright: ignore[reportArgumentType] - called like the class
+        http=partial(_Protocol, limits=limits, idle={}),  # pyright: ignore[reportArgumentType] - called like the class
         ws="none",
         lifespan="off",  # entered around the server, so that its errors reach the caller
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=limits.connections,
+        limit_concurrency=None if limits.connections is None else limits.connections + 1,  # it counts the asker
         timeout_keep_alive=limits.keep_alive_seconds,  # pyright: ignore[reportArgumentType] - any number of seconds
         timeout_graceful_shutdown=round(limits.shutdown_seconds + 2 * _GRACE),
         ssl_certfile=None if tls is None else tls[0],
@@ -89,10 +116,20 @@ def _config(app: HttpApp, tls: tuple[str, str] | None) -> uvicorn.Config:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    family, _, _, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
-    bound = socket.create_server(address[:2], family=family, backlog=2048)
-    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio sets it only on its own sockets
-    bound.setblocking(False)
+    """Return a socket that has the address and does not listen yet: until it does, connections are refused."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
+    bound = socket.socket(family, kind, protocol)
+    try:
+        if sys.platform != "win32":
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio sets it only on its own sockets
+        bound.bind(address[:2])
+        bound.setblocking(False)
+    except BaseException:
+        bound.close()
+        raise
     return bound
 
 
@@ -107,18 +144,6 @@ async def _tell(server: _Server, on_started: Callable[[str], object] | None, url
         _log.warning("%s is open to everybody who can reach it; `auth` would ask who calls", url)
     if on_started is not None:
         on_started(url)
-
-
-async def _stop_on_signals(server: _Server) -> None:
-    """Ask the server to stop at the first signal, and to drop what runs at the second."""
-    if threading.current_thread() is not threading.main_thread():
-        return
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for _ in signals:
-            server.force_exit = server.should_exit
-            server.should_exit = True
-            if server.force_exit:
-                server.app.abort()
 
 
 class _Server(uvicorn.Server):
@@ -165,24 +190,39 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1 with bounds on the time and the size of a request's head (slowloris)."""
+    """uvicorn's HTTP/1.1 with bounds on the time and the size of a request's head (slowloris), and on idle connections.
 
-    def __init__(self, *args: Any, limits: HttpLimits, **kwargs: Any) -> None:
+    Args:
+        *args: uvicorn's.
+        limits: The bounds.
+        idle: The connections of the server on which nothing happens, since when by their order.
+        **kwargs: uvicorn's.
+    """
+
+    def __init__(self, *args: Any, limits: HttpLimits, idle: dict[_Protocol, None], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._limits = limits
+        self._idle = idle
         self._in_head = False
         self._head_bytes = 0
         self._skip_chunk = False
         self._head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Give the first request its time."""
+        """Give the first request its time; make room where there are too many connections."""
         super().connection_made(transport)
+        most = self._limits.connections
+        if most is not None and len(self.connections) > most and self._idle:
+            longest = next(iter(self._idle))
+            del self._idle[longest]
+            longest.transport.close()
+        self._idle[self] = None
         self._in_head = True
         self._head_timer = self.loop.call_later(self._limits.header_seconds, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clock."""
+        self._idle.pop(self, None)
         self._disarm()
         super().connection_lost(exc)
 
@@ -202,6 +242,7 @@ class _Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """A head begins."""
+        self._idle.pop(self, None)
         self._in_head = True
         self._head_bytes = 0
         self._skip_chunk = True
@@ -212,6 +253,12 @@ class _Protocol(HttpToolsProtocol):
         self._in_head = False
         self._disarm()
         super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        """An answer is out; the connection may be kept for another request."""
+        super().on_response_complete()
+        if not self.transport.is_closing() and not self._in_head and self.cycle.response_complete:
+            self._idle[self] = None
 
     def _disarm(self) -> None:
         if self._head_timer is not None:

@@ -5,7 +5,6 @@ Reads a signature, turns the strings into what it asks for, and runs the functio
 
 from __future__ import annotations
 
-import functools
 import inspect
 import logging
 import typing
@@ -27,8 +26,9 @@ from toolweave.schema.docstring import parse_docstring
 from toolweave.serve.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.serve.request import Request
 from toolweave.tools.call import CallContext
+from toolweave.tools.running import Runner
 
-__all__ = ["Argument", "Handler", "failure", "run"]
+__all__ = ["Argument", "Handler", "failure"]
 
 _log = logging.getLogger("toolweave.serve")
 
@@ -53,7 +53,7 @@ class Handler:
         arguments: What it takes, in order, but for the context.
     """
 
-    __slots__ = ("_convert", "_defaults", "_function", "_injected", "_is_async", "arguments", "description", "name")
+    __slots__ = ("_convert", "_defaults", "_function", "_injected", "_runner", "arguments", "description", "name")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         """Read the signature.
@@ -70,7 +70,7 @@ class Handler:
         self.arguments = tuple(_argument(one, prose.parameters.get(one.name, "")) for one in parts.parameters)
         self._function = function
         self._injected = parts.injected
-        self._is_async = inspect.iscoroutinefunction(implementation(function))
+        self._runner = Runner(f"function {self.name!r}", is_async=inspect.iscoroutinefunction(implementation(function)))
         self._convert = {
             one.name: _converter(self.name, one) for one in parts.parameters if one.annotation not in _TEXT
         }
@@ -104,18 +104,8 @@ class Handler:
 
     async def call(self, arguments: Mapping[str, Any], ctx: CallContext) -> Any:
         """Run the function with what `bind` returned, a plain one in a worker thread."""
-        function = functools.partial(self._function, **arguments, **dict.fromkeys(self._injected, ctx))
-        return await run(function, is_async=self._is_async)
-
-
-async def run(function: Callable[[], Any], *, is_async: bool) -> Any:
-    """Call a function of the developer's, a plain one in a worker thread."""
-    if is_async:
-        return await function()
-    from anyio import to_thread  # 15 ms; a server is often made where it is not run
-
-    value = await to_thread.run_sync(function, abandon_on_cancel=True)
-    return await value if inspect.isawaitable(value) else value
+        named = {**arguments, **dict.fromkeys(self._injected, ctx)}
+        return await self._runner.run(self._function, named, abandon=True)
 
 
 def failure(what: str, exc: Exception, request: Request, *, expose: str | None) -> RequestError:
@@ -131,7 +121,8 @@ def failure(what: str, exc: Exception, request: Request, *, expose: str | None) 
     _log.error("%s failed", what, exc_info=exc)
     if expose == "masked" or (expose is None and request.headers):
         return RequestError(f"{what} failed", code=INTERNAL_ERROR)
-    return RequestError(f"{what} failed: {type(exc).__name__}: {exc}", code=INTERNAL_ERROR)
+    said = exc.message if isinstance(exc, ToolError) else f"{type(exc).__name__}: {exc}"
+    return RequestError(f"{what} failed: {said}", code=INTERNAL_ERROR)
 
 
 def _argument(parameter: Parameter, description: str) -> Argument:

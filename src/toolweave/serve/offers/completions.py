@@ -16,10 +16,11 @@ from toolweave.errors import RequestError, SchemaError
 from toolweave.schema.annotations import function_name, implementation, read_signature
 from toolweave.serve.calls import ExposeErrors
 from toolweave.serve.codes import INVALID_PARAMS, METHOD_NOT_FOUND
-from toolweave.serve.offers.arguments import failure, run
+from toolweave.serve.offers.arguments import failure
 from toolweave.serve.request import Json, Method, Request
 from toolweave.serve.rounds import Rounds
 from toolweave.tools.call import CallContext
+from toolweave.tools.running import Runner
 
 __all__ = ["Completed", "Completions"]
 
@@ -129,7 +130,7 @@ class Completions:
 class _Completer:
     """One function, and which of the things there are it takes."""
 
-    __slots__ = ("_function", "_injected", "_is_async", "_takes_others")
+    __slots__ = ("_function", "_injected", "_runner", "_takes_others")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         parts = read_signature(function, injected=CallContext)
@@ -142,13 +143,15 @@ class _Completer:
         self._function = function
         self._injected = parts.injected
         self._takes_others = len(names) == 2
-        self._is_async = inspect.iscoroutinefunction(implementation(function))
+        self._runner = Runner(
+            f"function {function_name(function)!r}", is_async=inspect.iscoroutinefunction(implementation(function))
+        )
 
     async def __call__(self, text: str, others: Mapping[str, str], ctx: CallContext) -> Any:
         named: dict[str, Any] = dict.fromkeys(self._injected, ctx)
         if self._takes_others:
             named["arguments"] = others
-        return await run(partial(self._function, text, **named), is_async=self._is_async)
+        return await self._runner.run(partial(self._function, text), named, abandon=True)
 
 
 def _reference(ref: Json) -> tuple[str, str]:

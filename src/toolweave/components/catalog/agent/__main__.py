@@ -8,7 +8,13 @@ import sys
 import anyio
 
 from toolweave import Agent, ToolweaveError
-from toolweave.agent import ApprovalRequested, TextDelta, ToolFinished, ToolStarted
+from toolweave.agent import (
+    ApprovalRequested,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnRestarted,
+)
 
 from .agent import create_agent
 
@@ -31,6 +37,10 @@ async def answer(agent: Agent, message: str) -> None:
         match event:
             case TextDelta(text=text):
                 print(text, end="", flush=True)
+            case TurnRestarted(
+                error=error
+            ):  # what was printed of this answer does not count
+                note(f"[{error}; asking again]")
             case ToolStarted(call=call):
                 note(f"[{call.name} {call.arguments}]")
             case ToolFinished(call=call, result=result) if result.is_error:

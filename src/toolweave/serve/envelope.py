@@ -1,6 +1,6 @@
 """Who asks, in the stateless era: the envelope in a request's `_meta` -> `Client` (PROTOCOL.md 1.2).
 
-Knows no carrier; what HTTP repeats in headers is `guard.py`.
+Knows no carrier; what HTTP repeats in headers is `http/mirror.py`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,19 @@ from toolweave.errors import RequestError
 from toolweave.serve.codes import (
     CAPABILITIES,
     CLIENT_INFO,
+    HANDSHAKE_VERSIONS,
     INVALID_PARAMS,
+    LOG_LEVEL,
     MODERN_VERSION,
     PROTOCOL_VERSION,
     UNSUPPORTED_VERSION,
 )
 from toolweave.serve.request import Client, Json
 
-__all__ = ["enveloped_client", "has_envelope", "unsupported_version"]
+__all__ = ["SERVED_VERSIONS", "enveloped_client", "has_envelope", "is_whole", "unsupported_version"]
+
+SERVED_VERSIONS = (MODERN_VERSION, *reversed(HANDSHAKE_VERSIONS))
+"""Every revision that is served, newest first; a client that knows only the older ones begins with `initialize`."""
 
 
 def has_envelope(params: Mapping[str, Any]) -> bool:
@@ -46,6 +51,9 @@ def enveloped_client(params: Mapping[str, Any], *, principal: str | None = None,
             raise RequestError(f"params._meta must have {key!r}, {_KINDS[kind]}", code=INVALID_PARAMS)
     if members[PROTOCOL_VERSION] != MODERN_VERSION:
         raise unsupported_version(members[PROTOCOL_VERSION])
+    malformed = _malformed(members)
+    if malformed is not None:
+        raise RequestError(f"params._meta: {malformed}", code=INVALID_PARAMS)
     info = members.get(CLIENT_INFO)
     return Client(
         version=MODERN_VERSION,
@@ -56,12 +64,39 @@ def enveloped_client(params: Mapping[str, Any], *, principal: str | None = None,
     )
 
 
+def is_whole(meta: Json) -> bool:
+    """Whether a `_meta` has what each request of the era must have, and nothing malformed of what it may."""
+    right = meta.get(PROTOCOL_VERSION) == MODERN_VERSION and isinstance(meta.get(CAPABILITIES), dict)
+    return right and _malformed(meta) is None
+
+
+def _malformed(meta: Json) -> str | None:
+    """Return what is wrong with a member that may be left out, or None."""
+    info = meta.get(CLIENT_INFO)
+    if info is not None and not _is_implementation(info):
+        return f"{CLIENT_INFO!r} must be an object with 'name' and 'version', both strings"
+    if LOG_LEVEL in meta and meta[LOG_LEVEL] not in _LEVELS:
+        return f"{LOG_LEVEL!r} must be one of {', '.join(_LEVELS)}"
+    token = meta.get("progressToken", 0)
+    if not isinstance(token, int | str) or isinstance(token, bool):
+        return "'progressToken' must be a string or an integer"
+    return None
+
+
+def _is_implementation(info: object) -> bool:
+    if not isinstance(info, dict):
+        return False
+    members = cast("Json", info)
+    return isinstance(members.get("name"), str) and isinstance(members.get("version"), str)
+
+
+_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")  # no set: `[]` has no hash
 _KINDS = {str: "a string", dict: "an object"}
 
 
 def unsupported_version(requested: object) -> RequestError:
     """Return the refusal of a revision that is not served here, with those that are."""
-    data: Json = {"supported": [MODERN_VERSION]}
+    data: Json = {"supported": list(SERVED_VERSIONS)}
     if isinstance(requested, str):
         data["requested"] = requested
     return RequestError("Unsupported protocol version", code=UNSUPPORTED_VERSION, data=data)

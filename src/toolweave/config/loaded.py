@@ -1,0 +1,181 @@
+"""What config files say, as values: the servers, the wrong entries, and where each of them came from.
+
+Reads nothing. `load.py` makes these, `discover.py` says which files were found and not named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+from toolweave.config.model import ServerConfig
+from toolweave.config.owners import Dialect
+from toolweave.errors import ConfigError
+
+__all__ = ["PROJECT", "ConfigEntry", "EntryStatus", "LoadedConfig", "LoadedFile", "merge_loaded"]
+
+PROJECT = "project"
+"""The kind of a file that was found in the project's folder, and that may have come with a checkout."""
+
+EntryStatus = Literal["ready", "wrong", "disabled", "excluded", "skipped", "shadowed"]
+"""What became of an entry: `excluded` by a list of its owner's, `skipped` as it is no MCP server of its own,
+`shadowed` by an entry of the same name that counts instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedFile:
+    """A config file that was read.
+
+    Attributes:
+        path: The file.
+        kind: `named` by whoever loads it, `project` for one that was found there, or the editor it belongs to.
+        dialect: Whose rules it is read by.
+        digest: The SHA-256 of all that it says about servers, in hexadecimal.
+        inputs: The definitions that `${input:ID}` in it refers to.
+    """
+
+    path: Path
+    kind: str = "named"
+    dialect: Dialect = "generic"
+    digest: str = ""
+    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ConfigEntry:
+    """One entry of a config file, and what became of it. It shows no value of the file in its representation.
+
+    Attributes:
+        name: The server's name.
+        path: The file, None for an entry from code.
+        line: Its 1-based line in the file, or None.
+        dialect: Whose rules it was read by.
+        status: What became of it.
+        reason: Why it does not start; empty when it does.
+        notes: What in it was ignored, or read in another way than it may have been meant.
+        raw: The entry as the file has it.
+        config: What it means, unless it is wrong or does not start.
+    """
+
+    name: str
+    path: Path | None
+    line: int | None
+    dialect: Dialect
+    status: EntryStatus
+    reason: str = ""
+    notes: Sequence[str] = ()
+    raw: Any = None  # whatever a user wrote
+    config: ServerConfig | None = None
+
+    def __repr__(self) -> str:
+        return f"ConfigEntry(name={self.name!r}, path={str(self.path)!r}, status={self.status!r})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedConfig:
+    """What some config files say.
+
+    Attributes:
+        servers: The servers to connect, by name, in the files' order.
+        errors: The servers whose entry is wrong, by name; they are not in `servers`.
+        warnings: Remarks for the writer of the file: unknown keys, deprecated words, names defined twice.
+        disabled: The names of the entries that do not start: those that are switched off, that a list of their owner's
+            excludes, or that are no MCP server of their own. They are not in `servers`; `entries` has the reason.
+        files: The files that were read.
+        entries: Every entry of every file, in their order, with what became of it.
+    """
+
+    servers: Mapping[str, ServerConfig] = field(default_factory=dict[str, ServerConfig])
+    errors: Mapping[str, ConfigError] = field(default_factory=dict[str, ConfigError])
+    warnings: Sequence[str] = ()
+    disabled: Sequence[str] = ()
+    files: Sequence[LoadedFile] = ()
+    entries: Sequence[ConfigEntry] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "servers", MappingProxyType(dict(self.servers)))
+        object.__setattr__(self, "errors", MappingProxyType(dict(self.errors)))
+        for name in ("warnings", "disabled", "files", "entries"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The paths of the files that were read."""
+        return tuple(file.path for file in self.files)
+
+    def select(self, names: Iterable[str]) -> LoadedConfig:
+        """Return only the named servers, those with errors included.
+
+        Raises:
+            ConfigError: A name is unknown, or its entry does not start.
+        """
+        wanted = list(dict.fromkeys(names))
+        for name in wanted:
+            if name in self.disabled:
+                raise ConfigError(f"it does not start: {self.why_disabled(name)}", server=name, field="disabled")
+            if name not in self.servers and name not in self.errors:
+                known = ", ".join([*self.servers, *self.errors]) or "none"
+                raise ConfigError(f"the config has no such server; it has: {known}", server=name)
+        return replace(
+            self,
+            servers={name: self.servers[name] for name in wanted if name in self.servers},
+            errors={name: self.errors[name] for name in wanted if name in self.errors},
+            disabled=(),
+        )
+
+    def why_disabled(self, name: str) -> str:
+        """Return why an entry does not start, in a few words."""
+        reasons = (entry.reason for entry in self.entries if entry.name == name and entry.reason)
+        return next(reasons, "it is switched off in the config")
+
+    def found_as(self, kind: str, *, within: Path | None = None) -> LoadedConfig:
+        """Return the same with its files marked as found, as one kind.
+
+        Servers that start in a folder of their own file, rather than in the current one, get `within` for it.
+        """
+        servers = self.servers
+        if within is not None:
+            servers = {name: _started_within(config, within) for name, config in servers.items()}
+        files = [replace(file, kind=kind) for file in self.files]
+        entries = [replace(entry, config=servers.get(entry.name, entry.config)) for entry in self.entries]
+        return replace(self, servers=servers, files=files, entries=entries)
+
+
+def merge_loaded(loaded: Iterable[LoadedConfig]) -> LoadedConfig:
+    """Put several configs together: the first to define a name wins, be it right, wrong or switched off."""
+    servers: dict[str, ServerConfig] = {}
+    errors: dict[str, ConfigError] = {}
+    warnings: list[str] = []
+    disabled: dict[str, None] = {}
+    files: dict[Path, LoadedFile] = {}
+    entries: list[ConfigEntry] = []
+    for one in loaded:
+        taken = {*servers, *errors, *disabled}
+        servers.update({name: config for name, config in one.servers.items() if name not in taken})
+        errors.update({name: error for name, error in one.errors.items() if name not in taken})
+        disabled.update(dict.fromkeys(name for name in one.disabled if name not in taken))
+        warnings += one.warnings
+        for file in one.files:
+            files.setdefault(file.path, file)
+        entries += [_shadowed(entry) if entry.name in taken else entry for entry in one.entries]
+    return LoadedConfig(
+        servers=servers,
+        errors=errors,
+        warnings=warnings,
+        disabled=[*disabled],
+        files=[*files.values()],
+        entries=entries,
+    )
+
+
+def _shadowed(entry: ConfigEntry) -> ConfigEntry:
+    return replace(entry, status="shadowed", reason="another file, which comes first, defines this name")
+
+
+def _started_within(config: ServerConfig, folder: Path) -> ServerConfig:
+    if config.transport != "stdio":
+        return config
+    return config.replace(cwd=str(folder / (config.cwd or "")))

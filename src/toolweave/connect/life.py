@@ -1,0 +1,73 @@
+"""Signs of life of servers that are being waited for: what they write, what they are asked, the CPU time they take.
+
+Only looks; what follows from silence is decided by whoever asks. Knows no hub.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+import anyio
+import anyio.to_thread
+
+from toolweave.connect.report import Report
+from toolweave.connect.stdio.descent import cpu_seconds
+
+__all__ = ["Observed", "Silences"]
+
+_OURS = frozenset({"load the SDK", "find the command", "start the process"})
+"""The steps of connecting in which it is not the server that takes its time."""
+_CPU_SECONDS = 0.02  # less is what timers of an idle process take
+
+
+class Observed(Protocol):
+    """What is watched: a connection, or anything else with a name and a report."""
+
+    @property
+    def name(self) -> str:
+        """By which its silence is reported."""
+        ...
+
+    @property
+    def report(self) -> Report:
+        """What was tried to connect, and the process behind it."""
+        ...
+
+
+class Silences:
+    """For how long each of some servers has shown no sign of life; `look` updates it.
+
+    Signs are, of a process, anything on its standard output or standard error, and at least 0.02 s of CPU time of it
+    and those it started (its session); over HTTP, bytes that arrive, of an answer that is not whole as well; of all
+    others, steps of connecting that begin or end.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[object, float, float]] = {}
+
+    async def look(self, servers: Iterable[Observed]) -> Mapping[str, float]:
+        """Return the seconds since the last sign of life of each server, by name; 0 when it was first looked at."""
+        watched = list(servers)
+        pids = {one.name: one.report.process.pid for one in watched if one.report.process is not None}
+        cpu = await anyio.to_thread.run_sync(cpu_seconds, frozenset(pids.values())) if pids else {}
+        now = anyio.current_time()
+        silent: dict[str, float] = {}
+        for one in watched:
+            taken = cpu.get(pids.get(one.name, 0), 0.0)
+            traces = _traces(one.report)
+            before = self._seen.get(one.name)
+            if before is None or traces != before[0] or traces is None or abs(taken - before[1]) >= _CPU_SECONDS:
+                self._seen[one.name] = (traces, taken, now)
+            silent[one.name] = now - self._seen[one.name][2]
+        return silent
+
+
+def _traces(report: Report) -> object:
+    """Return what differs after each sign of life; None while it is we who are at work."""
+    steps = report.steps
+    if not steps or (steps[-1].outcome == "running" and steps[-1].name in _OURS):
+        return None
+    if (process := report.process) is not None:
+        return (process.pid, process.pieces, process.stderr_position)
+    return report.heard() if report.heard is not None else (len(steps), steps[-1].outcome)

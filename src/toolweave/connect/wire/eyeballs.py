@@ -1,0 +1,90 @@
+"""A TCP connection to whichever address of a host answers first ("Happy Eyeballs", RFC 8305).
+
+Own code because uvloop's `create_connection` has no `happy_eyeballs_delay`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from itertools import chain, zip_longest
+from typing import Any
+
+import anyio
+
+__all__ = ["connect_tcp"]
+
+ATTEMPT_SECONDS = 0.25
+"""The wait before the next address is tried as well (RFC 8305, 5)."""
+
+Address = tuple[socket.AddressFamily, tuple[Any, ...]]  # Any: what a family's addresses hold
+
+
+async def connect_tcp(host: str, port: int) -> socket.socket:
+    """Return a connected socket.
+
+    The addresses of the host are tried in the resolver's order, families in turn, each `ATTEMPT_SECONDS` after the
+    one before it, or at once when that one fails. The first that connects is kept, the others are closed.
+
+    Raises:
+        OSError: The name has no address, or none of them connects; the text of one failure, or of all.
+    """
+    addresses = await _addresses(host, port)
+    if len(addresses) == 1:
+        return await _connected(*addresses[0])
+    winner: list[socket.socket] = []
+    failures: list[OSError] = []
+
+    async def attempt(address: Address, over: anyio.Event) -> None:
+        try:
+            connection = await _connected(*address)
+        except OSError as exc:
+            failures.append(exc)
+            over.set()
+            return
+        if winner:  # another was first, in this very turn of the event loop
+            connection.close()
+            return
+        winner.append(connection)
+        attempts.cancel_scope.cancel()
+
+    try:
+        async with anyio.create_task_group() as attempts:
+            for address in addresses:
+                over = anyio.Event()
+                attempts.start_soon(attempt, address, over)
+                with anyio.move_on_after(ATTEMPT_SECONDS):
+                    await over.wait()
+    except BaseException:
+        for connection in winner:
+            connection.close()
+        raise
+    if winner:
+        return winner[0]
+    texts = list(dict.fromkeys(str(failure) for failure in failures))
+    raise failures[0] if len(texts) == 1 else OSError("; ".join(texts))
+
+
+async def _connected(family: socket.AddressFamily, address: tuple[Any, ...]) -> socket.socket:
+    connection = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        connection.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connection, address)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+async def _addresses(host: str, port: int) -> list[Address]:
+    """Return the addresses of a host, those of the first one's family and of the others in turn (RFC 8305, 4)."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except OSError:  # it is no address: a name needs a thread
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses: list[Address] = [(family, address) for family, _, _, _, address in found]
+    if not addresses:
+        raise OSError("it has no address")
+    first = [one for one in addresses if one[0] == addresses[0][0]]
+    other = [one for one in addresses if one[0] != addresses[0][0]]
+    return [one for one in chain.from_iterable(zip_longest(first, other)) if one is not None]

@@ -1,0 +1,81 @@
+"""Compressed bodies (RFC 9110, 8.4.1) inflated piece by piece, so that a small one cannot fill the memory. Pure."""
+
+from __future__ import annotations
+
+import zlib
+
+__all__ = ["ACCEPTED", "PIECE_BYTES", "Inflater", "NotInflated"]
+
+ACCEPTED = "gzip, deflate"
+"""The value of `accept-encoding`: what the standard library inflates."""
+PIECE_BYTES = 256 * 1024
+"""The largest piece that is inflated at once."""
+
+_WINDOW = {"gzip": 31, "x-gzip": 31, "deflate": 15}  # zlib's `wbits`
+_RAW_WINDOW = -15
+_FREE_BYTES = 16 * 1024 * 1024
+_MAX_RATIO = 256  # what is worth reading does not come near it; the format itself ends at 1,032
+
+
+class NotInflated(ValueError):
+    """A body is not what its encoding says, or, if `too_large`, far larger than what arrived of it."""
+
+    def __init__(self, message: str, *, too_large: bool = False) -> None:
+        super().__init__(message)
+        self.too_large = too_large
+
+
+class Inflater:
+    """Inflates one body: `feed` what arrives, `take` pieces until there is none, `finish` at its end."""
+
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding
+        self._inflate = None if encoding == "deflate" else zlib.decompressobj(_WINDOW[encoding])
+        self._waiting = b""
+        self._taken = self._given = 0
+
+    @staticmethod
+    def reads(encoding: str) -> bool:
+        """Whether a content encoding, in lower case, can be inflated."""
+        return encoding in _WINDOW
+
+    def feed(self, data: bytes) -> None:
+        """Add what arrived."""
+        self._taken += len(data)
+        self._waiting += data
+
+    def take(self) -> bytes:
+        """Return the next piece, or nothing until more is fed.
+
+        Raises:
+            NotInflated: The body is broken, or a bomb: more than 16 MiB, and 256 times as large as what was fed.
+        """
+        while self._waiting:
+            if self._inflate is None:  # some servers leave the head of zlib out, which has an 8 in its first byte
+                self._inflate = zlib.decompressobj(15 if self._waiting[0] & 15 == 8 else _RAW_WINDOW)
+            if self._inflate.eof:  # another member may follow (RFC 1952, 2.2); what is none is passed over
+                if self._encoding == "deflate" or self._waiting[:1] != b"\x1f":
+                    self._waiting = b""
+                    return b""
+                self._inflate = zlib.decompressobj(31)
+            try:
+                piece = self._inflate.decompress(self._waiting, PIECE_BYTES)
+            except zlib.error:
+                raise NotInflated(f"its body is not valid {self._encoding}") from None
+            self._waiting = self._inflate.unconsumed_tail or self._inflate.unused_data
+            if piece:
+                self._given += len(piece)
+                if self._given > max(_FREE_BYTES, _MAX_RATIO * self._taken):
+                    text = f"its answer becomes more than {_MAX_RATIO} times as large when it is inflated"
+                    raise NotInflated(text, too_large=True)
+                return piece
+        return b""
+
+    def finish(self) -> None:
+        """Check that the body was whole.
+
+        Raises:
+            NotInflated: It was cut off.
+        """
+        if self._inflate is not None and not self._inflate.eof:
+            raise NotInflated(f"its {self._encoding} body is cut off")

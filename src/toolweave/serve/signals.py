@@ -1,0 +1,38 @@
+"""What ends a process in good order: SIGTERM, SIGINT and SIGHUP, as a call instead of their defaults."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+__all__ = ["stop_signals"]
+
+_ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
+
+
+@contextmanager
+def stop_signals(stop: Callable[[], None]) -> Generator[None, None, None]:
+    """Call `stop` in the event loop for each such signal, in the block; only the main thread is sent them.
+
+    One that is ignored stays so, as `nohup` and shells in the background want it.
+    """
+    loop = asyncio.get_running_loop()
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in _ENDING:
+            handler = signal.getsignal(number)
+            if handler is signal.SIG_IGN:
+                continue
+            with suppress(NotImplementedError):  # Windows, where asyncio ends the program by itself
+                loop.add_signal_handler(number, stop)
+                before[number] = handler
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

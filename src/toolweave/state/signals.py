@@ -1,0 +1,142 @@
+"""Signals: a word to whoever waits for a change in a store, so that nobody has to look again and again.
+
+A signal says that it is worth to look now, and nothing else: it may be lost, and comes to those alone who listen at
+that moment. Whoever listens therefore looks first, and looks again after a while without one. Knows no store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol, runtime_checkable
+
+import anyio
+
+__all__ = ["Ear", "Ears", "Signalling", "listening", "signal"]
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class Ear:
+    """Hears one name, in one event loop.
+
+    Args:
+        sure: Whether the signals of all processes come here, and not just those of this one.
+        hear: Brings signals in while somebody waits; None where they come by themselves.
+    """
+
+    def __init__(self, *, sure: bool, hear: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
+        self.sure = sure
+        self._hear = hear
+        self._loop = asyncio.get_running_loop()
+        self._event = anyio.Event()
+
+    async def wait(self, seconds: float, sleep: Sleep = anyio.sleep) -> bool:
+        """Wait for a signal for so many seconds at most; return whether there was one."""
+        if sleep is anyio.sleep and self._hear is None:
+            with anyio.move_on_after(seconds):
+                await self._event.wait()
+            return self._heard()
+        async with anyio.create_task_group() as tasks:
+
+            async def end_with_time() -> None:
+                await sleep(seconds)
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(end_with_time)
+            if self._hear is not None:
+                tasks.start_soon(self._hear)
+            await self._event.wait()
+            tasks.cancel_scope.cancel()
+        return self._heard()
+
+    def _heard(self) -> bool:
+        heard = self._event.is_set()
+        self._event = anyio.Event()
+        return heard
+
+    def ring(self) -> None:
+        """Tell of a signal, from any thread."""
+        try:
+            here = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            here = False
+        if here:
+            self._event.set()
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._set)
+
+    def _set(self) -> None:
+        self._event.set()
+
+
+class Ears:
+    """Who listens, by name; safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._ears: dict[str, list[Ear]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, name: str, ear: Ear) -> None:
+        """Let one hear a name."""
+        with self._lock:
+            self._ears.setdefault(name, []).append(ear)
+
+    def remove(self, name: str, ear: Ear) -> None:
+        """Let one hear it no more."""
+        with self._lock:
+            left = [one for one in self._ears.get(name, ()) if one is not ear]
+            if left:
+                self._ears[name] = left
+            else:
+                self._ears.pop(name, None)
+
+    def ring(self, name: str) -> None:
+        """Tell all that hear a name."""
+        with self._lock:
+            ears = list(self._ears.get(name, ()))
+        for ear in ears:
+            ear.ring()
+
+    @asynccontextmanager
+    async def listening(
+        self, name: str, *, sure: bool, hear: Callable[[], Coroutine[Any, Any, None]] | None = None
+    ) -> AsyncGenerator[Ear, None]:
+        """Yield an ear that hears a name meanwhile."""
+        ear = Ear(sure=sure, hear=hear)
+        self.add(name, ear)
+        try:
+            yield ear
+        finally:
+            self.remove(name, ear)
+
+
+@runtime_checkable
+class Signalling(Protocol):
+    """A store that passes on signals; one that does not is looked at more often."""
+
+    async def signal(self, name: str) -> None:
+        """Tell all who listen to a name."""
+        ...
+
+    def listening(self, name: str) -> AbstractAsyncContextManager[Ear]:
+        """Hear signals of a name meanwhile, from when it is entered."""
+        ...
+
+
+async def signal(store: Any, name: str) -> None:
+    """Tell all who listen to a name at a store; nothing where that passes on no signals."""
+    if isinstance(store, Signalling):
+        await store.signal(name)
+
+
+@asynccontextmanager
+async def listening(store: Any, name: str) -> AsyncGenerator[Ear, None]:
+    """Hear signals of a name at a store meanwhile; none come where that passes on none."""
+    if not isinstance(store, Signalling):
+        yield Ear(sure=False)
+        return
+    async with store.listening(name) as ear:
+        yield ear

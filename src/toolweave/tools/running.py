@@ -1,0 +1,146 @@
+"""Runs functions of developers: async ones in the event loop, plain ones in worker threads, none of them too many.
+
+What ends programs (`sys.exit()`, which argparse and click call, `KeyboardInterrupt`, `GeneratorExit`) ends the call
+alone. Knows no tool, no server and no result.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
+
+from toolweave.errors import ToolError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from anyio import CapacityLimiter
+
+__all__ = ["THREADS", "Runner"]
+
+THREADS = 40
+"""How many threads one function may have at once, unless it says so itself; what anyio and Starlette give to all."""
+
+
+class Runner:
+    """Runs one function, as often at the same time as it is asked to.
+
+    Each function has threads of its own: while all of one are busy, further calls of that function wait, and every
+    other function runs.
+
+    Args:
+        what: What errors call it, such as `tool 'add'`.
+        is_async: Whether the function is one of `async def`, which takes no thread.
+        threads: How many calls of a plain function may run at the same time, in each event loop.
+    """
+
+    __slots__ = ("_is_async", "_limiters", "_threads", "_what")
+
+    def __init__(self, what: str, *, is_async: bool, threads: int = THREADS) -> None:
+        self._what = what
+        self._is_async = is_async
+        self._threads = threads
+        self._limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, CapacityLimiter] = WeakKeyDictionary()
+
+    async def run(self, function: Callable[..., Any], arguments: Mapping[str, Any], *, abandon: bool) -> Any:
+        """Call the function with keyword arguments and return what it returns.
+
+        Args:
+            function: What to call.
+            arguments: By name.
+            abandon: A cancelled call leaves its thread behind instead of waiting for it.
+
+        Raises:
+            ToolError: It raised what is no `Exception`, or was cancelled although its caller was not.
+            Exception: What it raised.
+        """
+        try:
+            if self._is_async:
+                return await function(**arguments)
+            from anyio import to_thread  # 15 ms; functions are given where none is run
+
+            call = functools.partial(self._contained, function, arguments)
+            value = await to_thread.run_sync(call, abandon_on_cancel=abandon, limiter=self._limiter())
+            return await value if inspect.isawaitable(value) else value
+        except Exception:
+            raise
+        except BaseException as exc:
+            if _is_for_us(exc):
+                raise
+            raise self._error(exc) from exc
+
+    def _limiter(self) -> CapacityLimiter:
+        import asyncio  # whoever runs a function has it loaded
+
+        loop = asyncio.get_running_loop()
+        limiter = self._limiters.get(loop)
+        if limiter is None:
+            from anyio import CapacityLimiter
+
+            limiter = self._limiters[loop] = CapacityLimiter(self._threads)
+        return limiter
+
+    def _contained(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+        """Call a function in a worker thread, where whatever is raised is its own, but for a cancellation.
+
+        `GeneratorExit` in particular must not leave the thread: thrown into a coroutine that waits, it closes it.
+        """
+        import asyncio  # see above
+
+        try:
+            return function(**arguments)
+        except (Exception, asyncio.CancelledError):
+            raise
+        except BaseException as exc:
+            raise self._error(exc) from exc
+
+    def _error(self, exc: BaseException) -> ToolError:
+        import asyncio  # see above
+
+        if isinstance(exc, asyncio.CancelledError):
+            return ToolError(f"{self._what} failed: what it waited for was cancelled")
+        if isinstance(exc, SystemExit):
+            return ToolError(f"{self._what} tried to end the process (exit status {exc.code!r})", unexpected=True)
+        return ToolError(f"{self._what} raised {type(exc).__name__}{f': {exc}' if str(exc) else ''}", unexpected=True)
+
+
+def _is_for_us(exc: BaseException) -> bool:
+    """Whether an exception that is no `Exception` came from outside of the function, as it passes through `run`.
+
+    A cancellation does if somebody cancelled this task. `KeyboardInterrupt` does if a signal handler raised it.
+    `GeneratorExit` does if this coroutine is being closed: closing closes what is awaited first, and then raises
+    anew in each frame, so that its traceback begins and ends in ours.
+    """
+    import asyncio  # see above
+
+    if isinstance(exc, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is None or task.cancelling() > 0
+    if isinstance(exc, GeneratorExit):
+        return exc.__traceback__ is None or exc.__traceback__.tb_next is None
+    if isinstance(exc, KeyboardInterrupt):
+        return _is_interrupt(exc.__traceback__)
+    if isinstance(exc, BaseExceptionGroup):
+        parts = cast("BaseExceptionGroup[BaseException]", exc).exceptions
+        return any(_is_for_us(part) for part in parts if not isinstance(part, Exception))
+    return False
+
+
+def _is_interrupt(traceback: TracebackType | None) -> bool:
+    """Whether a `KeyboardInterrupt` is the user's: one that the handler of SIGINT has raised, in the main thread."""
+    import signal  # rarely needed
+
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    handler: Any = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler:
+        return True  # it leaves no frame of its own
+    code = getattr(getattr(handler, "func", handler), "__code__", None)  # asyncio's is a `partial`
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return code is not None and traceback is not None and traceback.tb_frame.f_code is code

@@ -1,0 +1,148 @@
+"""What docket reads from Redis, made harmless: plain JSON in the place of its pickles, checked before docket sees it.
+
+Whoever can write to the Redis can add jobs, take them away and change what they are about; no byte of it is unpickled.
+Knows docket's messages; not what a job is about, nor who does it.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any, Protocol, TypeAlias
+
+from docket import Docket, Execution
+from docket.strikelist import StrikeList
+
+__all__ = ["FUNCTION", "Messages", "PlainDocket", "Reader", "in_plain"]
+
+_log = logging.getLogger("toolweave.work")
+
+FUNCTION = "job"
+"""The one function of every docket."""
+_NOTHING = pickle.dumps({})
+_MOST_ATTEMPTS = 1_000_000
+_TRACING = (b"traceparent", b"tracestate")
+
+Messages: TypeAlias = list[tuple[bytes, Mapping[bytes, bytes]]]
+"""Messages of a stream with their ids; one that was deleted meanwhile is empty."""
+
+
+class Reader(Protocol):
+    """How one worker is given messages, in the place of docket's own reads; see `TopicWorker`."""
+
+    async def read(self, redis: Any, **arguments: Any) -> Sequence[tuple[bytes, Messages]]:
+        """Do what `XREADGROUP` does; the stream `b"__redelivery__"` stands for messages that others held before."""
+        ...
+
+    async def take_over(self, redis: Any, **arguments: Any) -> Sequence[Any]:
+        """Do what `XAUTOCLAIM` does."""
+        ...
+
+
+class PlainDocket(Docket):
+    """A docket of one function, that takes one JSON text; nothing that stands in Redis is unpickled.
+
+    It has no strikes: docket keeps them as pickles, in a stream that every worker would read.
+
+    Args:
+        name: What its keys begin with.
+        url: As docket takes it.
+
+    Attributes:
+        readers: What reads for each of its workers here, by their names.
+    """
+
+    def __init__(self, name: str, url: str) -> None:
+        # nothing is kept of what was done
+        super().__init__(name=name, url=url, execution_ttl=timedelta(0))
+        self.tasks = {}  # docket's own examples are nobody's to call
+        self.readers: dict[str, Reader] = {}
+
+    @property
+    def strike_list(self) -> StrikeList:
+        """Nothing is stricken."""
+        return self._strikes
+
+    @strike_list.setter
+    def strike_list(self, given: StrikeList) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._strikes = StrikeList()  # one without a URL reads nothing
+
+    @asynccontextmanager
+    async def redis(self) -> AsyncGenerator[Any, None]:
+        """Yield the client, whose reads of messages go through this docket's readers."""
+        async with super().redis() as client:
+            yield _Client(client, self)
+
+    async def checked(self, redis: Any, messages: Messages) -> Messages:
+        """Return messages as docket may have them; what is no job of ours is taken out of the stream and told."""
+        good: Messages = []
+        for number, message in messages:
+            if not message:
+                continue
+            plain = _checked(message)
+            if plain is not None:
+                good.append((number, plain))
+                continue
+            _log.warning("%s: a message was dropped: it is no job of this version of Toolweave", self.name)
+            await redis.xack(self.stream_key, self.worker_group_name, number)
+            await redis.xdel(self.stream_key, number)
+        return good
+
+
+def in_plain(execution: Execution) -> Execution:
+    """Return an execution that is written to Redis with its JSON text as it is, and without a pickle."""
+    (about,) = execution.args
+
+    def as_message() -> dict[bytes, bytes]:
+        return {
+            b"key": execution.key.encode(),
+            b"when": execution.when.isoformat().encode(),
+            b"function": FUNCTION.encode(),
+            b"args": about.encode(),
+            b"kwargs": b"",
+            b"attempt": str(execution.attempt).encode(),
+            b"generation": str(execution.generation).encode(),
+        }
+
+    execution.as_message = as_message
+    return execution
+
+
+class _Client:
+    """A client of Redis as docket uses it; everything but reads of messages goes straight through."""
+
+    def __init__(self, client: Any, docket: PlainDocket) -> None:
+        self._client = client
+        self._docket = docket
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def xreadgroup(self, **arguments: Any) -> Sequence[tuple[bytes, Messages]]:
+        return await self._docket.readers[arguments["consumername"]].read(self._client, **arguments)
+
+    async def xautoclaim(self, **arguments: Any) -> Sequence[Any]:
+        return await self._docket.readers[arguments["consumername"]].take_over(self._client, **arguments)
+
+
+def _checked(message: Mapping[bytes, bytes]) -> Mapping[bytes, bytes] | None:
+    """Return a message of which docket unpickles only what is made here; None for one that is no job."""
+    try:
+        text = {name: message[name].decode() for name in (b"key", b"when", b"function", b"args", b"attempt")}
+        generation = int(message.get(b"generation", b"0"))
+        datetime.fromisoformat(text[b"when"]).timestamp()
+        known = text[b"function"] == FUNCTION and 0 < int(text[b"attempt"]) < _MOST_ATTEMPTS and generation >= 0
+    except (KeyError, ValueError, OverflowError, OSError):
+        return None
+    if not known:
+        return None
+    return {
+        **{name: message[name] for name in _TRACING if name in message},
+        **{name: message[name] for name in (b"key", b"when", b"function", b"attempt")},
+        b"generation": str(generation).encode(),
+        b"args": pickle.dumps((text[b"args"],)),
+        b"kwargs": _NOTHING,
+    }

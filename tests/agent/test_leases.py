@@ -1,0 +1,72 @@
+"""Whose run it is when something odd happens: a disk that is full, a clock that is set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from toolweave import Agent, MemoryStore, ScriptedModel, StoreError, tool, tool_call
+from toolweave.agent import RunStatuses
+
+pytestmark = pytest.mark.anyio
+
+
+class Full(MemoryStore):
+    """A store on a disk that can be full."""
+
+    full = False
+
+    async def put(self, *args: Any, **options: Any) -> int | None:
+        self._check()
+        return await super().put(*args, **options)
+
+    async def delete(self, *args: Any, **options: Any) -> bool:
+        self._check()
+        return await super().delete(*args, **options)
+
+    def _check(self) -> None:
+        if self.full:
+            raise StoreError("database or disk is full")
+
+
+async def test_a_run_that_ended_with_a_full_disk_goes_on_in_the_same_process_at_once() -> None:
+    store = Full()
+
+    @tool(annotations={"readOnlyHint": True})
+    def fill() -> str:
+        """Fill the disk."""
+        store.full = len(ran) == 0
+        ran.append("fill")
+        return "filled"
+
+    ran: list[str] = []
+    agent = Agent(ScriptedModel([tool_call("fill"), "done"]), tools=[fill], store=store)
+    run = agent.send("go")
+    with pytest.raises(StoreError, match="disk is full"):
+        await run
+    store.full = False
+    (left,) = await RunStatuses(store).interrupted()
+    assert left.run_id == run.id
+    with anyio.fail_after(10):
+        assert (await (await agent.resume(run.id))).text == "done"
+
+
+async def test_a_clock_that_is_set_far_ahead_in_a_run_takes_it_from_nobody(tmp_path: Path) -> None:
+    now = [1_000.0]
+    store = MemoryStore(clock=lambda: now[0])
+
+    @tool
+    def set_the_clock() -> str:
+        """Set it by a year."""
+        now[0] += 366 * 86_400
+        return "set"
+
+    agent = Agent(ScriptedModel([tool_call("set_the_clock"), "done"]), tools=[set_the_clock], store=store)
+    run = agent.send("go")
+    assert (await run).text == "done"
+    (found,) = [await RunStatuses(store).get(run.id)]
+    assert found is not None
+    assert (found.status, found.record.text) == ("completed", "done")

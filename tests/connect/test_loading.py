@@ -1,0 +1,76 @@
+"""Libraries that are loaded late cost no bound of a connection and no call."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.connect.scripted import legacy_answer
+from tests.connect.targets import ChannelServer, connected, initialized
+from tests.servers.fixtures import echo_command
+from toolweave.connect import dial
+
+pytestmark = pytest.mark.anyio
+
+SLOW = "import time\ntime.sleep({seconds})\nfrom toolweave.connect.sdk import channel_wire\n"
+EXHAUSTED = """
+import anyio, os, resource, sys
+from toolweave import connect_mcp
+
+async def main():
+    async with connect_mcp({"command": sys.argv[1], "args": sys.argv[2:]}) as connection:
+        tools = await connection.list_tools()
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+        try:
+            open("/dev/null")
+            print("left")
+        except OSError:
+            print("none left")
+        print((await tools["echo"].execute({"text": "first"})).text)
+        print((await tools["echo"].execute({"text": 7})).error.kind)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+anyio.run(main)
+"""
+
+
+async def test_what_loading_the_sdk_takes_does_not_count_against_the_bound_of_connecting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow_engine.py").write_text(SLOW.format(seconds=4))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(dial, "_ENGINE", "slow_engine")
+    config = {"server": ChannelServer(initialized(legacy_answer)), "engine": "sdk"}
+    options = {"timeout": {"connect": 2, "probe": 0.5, "list": 0.5, "close": 0.5}}
+    async with connected({**config, **options}, 30) as connection:
+        assert (await connection.call_tool("t")).text == "done"
+        assert connection.report.steps[0].name == "load the SDK"
+
+
+async def test_a_connection_can_be_given_up_while_the_sdk_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slower_engine.py").write_text(SLOW.format(seconds=1))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(dial, "_ENGINE", "slower_engine")
+    server = ChannelServer(initialized(legacy_answer))
+    with anyio.fail_after(20):
+        with anyio.move_on_after(0.2) as given_up:
+            async with connected({"server": server, "engine": "sdk"}):
+                raise AssertionError("it was there before the SDK was")
+        assert given_up.cancelled_caught
+    assert server.conversations == 0
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="platform: counts descriptors as Linux does")
+async def test_a_first_call_needs_no_file_descriptor() -> None:
+    command = [sys.executable, "-c", EXHAUSTED, *echo_command()]
+    with anyio.fail_after(60):
+        done = await anyio.run_process(command, check=False)
+    assert done.stdout.decode().split("\n") == ["none left", "first", "invalid_input", ""], done.stderr.decode()

@@ -1,0 +1,184 @@
+"""Secrets of a config: what is shown of a server, its errors and its start never holds one."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.connect.scripted import HttpScript, legacy_answer, listening
+from tests.connect.targets import connected, initialized
+from toolweave import ConfigError, McpConnection, ServerConfig, ServerError, connect_mcp, load_config
+from toolweave.config import is_loopback
+from toolweave.connect.stdio.environment import inherited_environment
+
+pytestmark = pytest.mark.anyio
+
+ARGUMENTS = {
+    "a variable of a container": ["-e", "DATABASE_URL=postgres://app:S3CR3T99@db/prod"],
+    "a variable in one word": ["--env=DATABASE_URL=postgres://app:S3CR3T99@db/prod"],
+    "a secret variable in one word": ["--env=MYSQL_PWD=S3CR3T99"],
+    "a bare variable": ["MYSQL_PWD=S3CR3T99"],
+    "a header in one word": ["--header=Authorization: Bearer S3CR3T99"],
+    "a header of its own": ["--header", "Authorization: Bearer S3CR3T99"],
+    "a header glued to its flag": ["-HX-Api-Key: S3CR3T99"],
+    "a flag with a value": ["--token=S3CR3T99"],
+    "a flag before its value": ["--token", "S3CR3T99"],
+    "a URL": ["https://app:S3CR3T99@host/x"],
+    "a URL behind a flag": ["--dsn-url=https://app:S3CR3T99@host/x?y=1"],
+    "a secret of a query": ["https://host/x?api_key=S3CR3T99"],
+    "a URL in a sentence": ["connect to postgres://app:S3CR3T99@db/prod now"],
+    "a one-time password": ["--otp=S3CR3T99"],
+}
+REPEATS = """
+import json, os, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message:
+        said = f"bad start: {sys.argv[1:]} {os.environ.get('SOME_URL')} {os.environ.get('API_TOKEN')}"
+        error = {"code": -32000, "message": said}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("words", ARGUMENTS.values(), ids=list(ARGUMENTS))
+async def test_a_secret_among_the_arguments_is_shown_nowhere(
+    words: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    config = ServerConfig(
+        name="x",
+        command=sys.executable,
+        args=["-c", REPEATS, *words],
+        env={"API_TOKEN": "t0ken-S3CR3T99", "SOME_URL": "redis://user:S3CR3T99@cache/0"},
+        protocol="legacy",
+        restart="never",
+    )
+    assert "S3CR3T99" not in repr(config) + config.endpoint + json.dumps(config.to_dict())
+    connection = McpConnection(config)
+    with anyio.fail_after(30), pytest.raises(ServerError) as failed:
+        await connection.open()
+    steps = [(step.name, step.detail) for step in connection.report.steps]
+    assert "bad start" in str(steps)
+    assert "bad start" in str(failed.value)
+    for text in (
+        str(failed.value),
+        repr(failed.value),
+        str(steps),
+        str(connection.error),
+        repr(connection),
+        caplog.text,
+    ):
+        assert "S3CR3T99" not in text
+    await connection.close()
+
+
+def test_arguments_that_hold_no_secret_are_shown_as_they_are() -> None:
+    words = (
+        "-y",
+        "@scope/server@1.2",
+        "--name=x",
+        "a=b=c",
+        "/path:with",
+        "https://host/path?x=1",
+        "mail@host",
+        "C:\\x",
+    )
+    config = ServerConfig(name="x", command="npx", args=words)
+    assert config.to_dict()["args"] == list(words)
+    assert config.redact(" ".join(words)) == " ".join(words)
+
+
+def test_a_server_process_inherits_neither_secrets_nor_the_passwords_in_addresses() -> None:
+    shell = {
+        "PATH": "/bin",
+        "UV_INDEX_URL": "https://user:pass@index.example/simple",
+        "PIP_EXTRA_INDEX_URL": "https://tok3n@a.example/simple https://u:p@b.example/simple",
+        "NPM_CONFIG_REGISTRY": "https://npm.example/",
+        "HTTPS_PROXY": "http://me:pw@proxy.example:3128",
+        "NPM_CONFIG_OTP": "123456",
+        "npm_config_key": "-----BEGIN",
+        "UV_PUBLISH_PASSWORD": "x",
+        "API_KEY": "y",
+    }
+    assert inherited_environment(shell) == {
+        "PATH": "/bin",
+        "UV_INDEX_URL": "https://index.example/simple",
+        "PIP_EXTRA_INDEX_URL": "https://a.example/simple https://b.example/simple",
+        "NPM_CONFIG_REGISTRY": "https://npm.example/",
+        "HTTPS_PROXY": "http://proxy.example:3128",
+    }
+
+
+@pytest.mark.parametrize(
+    ("entry", "warns"),
+    [
+        ({"url": "http://tools.example/mcp", "auth": "s3cr3t-token"}, True),
+        ({"url": "http://tools.example/mcp", "headers": {"X-Api-Key": "k3y"}}, True),
+        ({"url": "http://127.0.0.1.evil.example/mcp", "auth": "s3cr3t-token"}, True),
+        ({"url": "http://localhost.evil.example/mcp", "auth": "s3cr3t-token"}, True),
+        ({"url": "https://tools.example/mcp", "auth": "s3cr3t-token"}, False),
+        ({"url": "http://tools.example/mcp", "headers": {"X-Team": "a"}}, False),
+        ({"url": "http://localhost:8000/mcp", "auth": "s3cr3t-token"}, False),
+        ({"url": "http://[::1]:8000/mcp", "auth": "s3cr3t-token"}, False),
+    ],
+)
+def test_credentials_over_plain_http_are_warned_of(
+    entry: dict[str, Any], warns: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"x": entry}}))
+    loaded = load_config(file)
+    assert any("over plain http" in warning for warning in loaded.warnings) is warns
+    assert ("over plain http" in caplog.text) is warns
+    assert "s3cr3t" not in caplog.text
+
+
+async def test_credentials_over_plain_http_are_warned_of_where_code_gave_them(caplog: pytest.LogCaptureFixture) -> None:
+    target = {"url": "http://tools.invalid/mcp", "auth": "s3cr3t-token", "restart": "never", "timeout": {"connect": 2}}
+    with anyio.fail_after(30), pytest.raises(ServerError):
+        await connect_mcp(target)
+    assert "over plain http" in caplog.text
+    assert "s3cr3t" not in caplog.text
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST.", "app.localhost", "127.0.0.1", "127.9.9.9", "::1"])
+def test_this_machine_is_known_by_its_names(host: str) -> None:
+    assert is_loopback(host)
+    assert not is_loopback(f"{host}.evil.example")
+
+
+@pytest.mark.parametrize(
+    "auth",
+    [
+        "oauth",
+        "OAuth",
+        " oauth2 ",
+        "oidc",
+        {"type": "oauth"},
+        {"type": "OAuth2.1"},
+        {"type": "bearer", "token": "oauth"},
+    ],
+    ids=str,
+)
+async def test_to_sign_in_is_refused_until_it_is_there_and_never_sent_as_a_token(auth: Any) -> None:
+    with pytest.raises(ConfigError, match="OAuth is not there yet"):
+        ServerConfig(name="x", url="https://tools.example/mcp", auth=auth)
+    server = HttpScript(initialized(legacy_answer))
+    async with listening(server.handle) as (url, _):
+        with suppress(ConfigError):  # an entry of an editor's file may be served without its sign-in, with a warning
+            async with connected({"url": url, "auth": auth}) as connection:
+                await connection.call_tool("t")
+    assert all("authorization" not in exchange.headers for exchange in server.exchanges)
+
+
+@pytest.mark.parametrize("auth", ["bearer", "none", "true", {"type": "api_key", "token": "API-KEY"}], ids=str)
+def test_a_word_for_a_way_to_authorize_is_no_token(auth: Any) -> None:
+    with pytest.raises(ConfigError, match="would be sent as a token"):
+        ServerConfig(name="x", url="https://tools.example/mcp", auth=auth)

@@ -1,0 +1,132 @@
+"""Requests of a server: each is answered or refused, however many there are, and none where clients must not answer."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import anyio
+import pytest
+
+from tests.connect.scripted import DONE, Exchange, HttpScript, answer_to, legacy_answer, listening, modern_answer
+from tests.connect.targets import ChannelServer, Json, connected, eventually, initialized
+from toolweave import Callbacks, ProtocolError, SamplingRequest
+
+pytestmark = pytest.mark.anyio
+QUESTION: Json = {"message": "your password?", "requestedSchema": {"type": "object", "properties": {}}}
+
+
+def replies_of(server: ChannelServer) -> dict[str, Json]:
+    return {message["id"]: message for message in server.received if "method" not in message}
+
+
+@pytest.mark.parametrize("engine", ["auto", "sdk"])
+async def test_two_thousand_pings_in_one_go_are_all_answered(engine: str) -> None:
+    def script(message: Json) -> Json | None:
+        if message["method"] == "tools/call":
+            for number in range(2_000):
+                server.send({"jsonrpc": "2.0", "id": f"p{number}", "method": "ping"})
+        return legacy_answer(message)
+
+    server = ChannelServer(initialized(script))
+    async with connected({"server": server, "engine": engine}, 60) as connection:
+        await connection.call_tool("t")
+        await eventually(lambda: len(replies_of(server)) == 2_000)
+    assert all(reply["result"] == {} for reply in replies_of(server).values())
+
+
+async def test_pings_over_http_are_all_answered() -> None:
+    async def special(exchange: Exchange, message: Json) -> bool:
+        if "id" in message and "method" not in message:
+            replies.add(message["id"])
+            if len(replies) == 1_000:
+                all_there.set()
+            return False
+        if message.get("method") != "tools/call":
+            return False
+        await exchange.start_stream()
+        for number in range(1_000):
+            await exchange.event(json.dumps({"jsonrpc": "2.0", "id": number, "method": "ping"}))
+        await all_there.wait()
+        await exchange.event(answer_to(message))
+        await exchange.end_stream()
+        return True
+
+    replies: set[object] = set()
+    all_there = anyio.Event()
+
+    def answer(message: Json) -> Json | None:
+        return initialized(legacy_answer)(message) if "method" in message else None
+
+    async with (
+        listening(HttpScript(answer, special).handle) as (url, _),
+        connected({"url": url, "protocol": "legacy"}, 60) as connection,
+    ):
+        assert (await connection.call_tool("t")).text == "done"
+    assert replies == set(range(1_000))
+
+
+async def test_more_questions_than_can_wait_are_refused_with_an_error_and_none_is_lost() -> None:
+    asked = anyio.Event()
+
+    async def sample(_request: SamplingRequest) -> str:
+        await asked.wait()
+        return "hello"
+
+    def script(message: Json) -> Json | None:
+        if message["method"] == "tools/call":
+            question: Json = {"jsonrpc": "2.0", "method": "sampling/createMessage", "params": {"messages": []}}
+            server.send(json.dumps([{**question, "id": f"q{number}"} for number in range(11_000)]).encode())
+            server.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "q300"}})
+        return legacy_answer(message)
+
+    server = ChannelServer(initialized(script))
+    async with connected(server, 100, callbacks=Callbacks(sampling=sample)) as connection:
+        await connection.call_tool("t")
+        await eventually(lambda: len(replies_of(server)) == 11_000 - 10_256)
+        refused = replies_of(server)
+        assert {reply["error"]["code"] for reply in refused.values()} == {-32603}
+        assert "q10256" in refused
+        asked.set()
+        await eventually(lambda: len(replies_of(server)) == 11_000 - 1)
+        replies = replies_of(server)
+    assert "q300" not in replies, "what the server took back needs no answer"
+    assert "result" in replies["q10255"]
+
+
+@pytest.mark.parametrize("engine", ["auto", "sdk"])
+async def test_a_server_of_the_stateless_revision_gets_no_answer_over_http_and_nobody_is_asked(
+    engine: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def special(exchange: Exchange, message: Json) -> bool:
+        if message.get("method") != "tools/call":
+            return False
+        await exchange.start_stream()
+        for number in range(3):
+            question: Json = {"jsonrpc": "2.0", "id": f"s{number}", "method": "elicitation/create", "params": QUESTION}
+            await exchange.event(json.dumps(question))
+        await exchange.event(answer_to(message, DONE))
+        await exchange.end_stream()
+        return True
+
+    asked: list[object] = []
+    troubles: list[Exception] = []
+    server = HttpScript(modern_answer, special)
+    caplog.set_level(logging.WARNING)
+
+    def elicit(request: object) -> Json:
+        asked.append(request)
+        return {}
+
+    async with (
+        listening(server.handle) as (url, _),
+        connected({"url": url, "engine": engine}, callbacks=Callbacks(elicitation=elicit)) as connection,
+    ):
+        connection.on("error", troubles.append)
+        for _ in range(2):
+            assert (await connection.call_tool("t")).text == "done"
+    assert not asked
+    assert "answer" not in server.methods()
+    assert [type(trouble) for trouble in troubles] == [ProtocolError] * 6
+    assert "'elicitation/create' was ignored" in str(troubles[0])
+    assert caplog.text.count("was ignored") == 1
