@@ -90,7 +90,7 @@ class KillingStore(RedisStore):
         super().__init__(url)
         self._deaths = deaths
         self._not_counted = not_counted
-        self._writes = 0
+        self._made = 0
 
     async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
         return await self._counted(f"put {changes[0].collection}", super().write(changes, tell=tell))
@@ -101,8 +101,8 @@ class KillingStore(RedisStore):
     async def _counted(self, what: str, write: Awaitable[T]) -> T:
         if what in self._not_counted:
             return await write
-        self._writes += 1
-        number = self._writes
+        self._made += 1
+        number = self._made
         self._deaths.note(what)
         self._deaths.reached(f"write:{number}")
         done = await write
