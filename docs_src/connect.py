@@ -12,7 +12,7 @@ async def main() -> None:
     async with connect_mcp(server, name="numbers") as numbers:
         tools = await numbers.list_tools(prefix="math")
         result = await tools["math_add"].execute({"values": [1, 2, 39]})
-        print(result.structured_content)
+        print(result.raise_for_error().data.sum)
 
 
 asyncio.run(main())

@@ -11,7 +11,7 @@
     ├── ModelError                      a language model could not answer
     ├── RunError                        an agent's run ended before its work was done
     ├── ToolError                       one tool call failed; also a value: `ToolResult.error`
-    │   └── ToolExecutionError          raised by `Tool.call`, carries the `ToolResult`
+    │   └── ToolExecutionError          raised by `Tool.call` and `raise_for_error`, carries the `ToolResult`
     └── ServerError                     something between us and one MCP server
         ├── ConnectError                the server could not be reached or did not shake hands
         │   └── AuthRequiredError       the server wants (other) credentials
@@ -267,14 +267,16 @@ class ToolError(ToolweaveError):
 
 
 class ToolExecutionError(ToolError):
-    """What `Tool.call` raises for a result that is an error (requirement C2).
+    """What `Tool.call` and `ToolResult.raise_for_error` raise for a result that is an error (requirement C2).
 
     Attributes:
         result: The whole `ToolResult`, content included.
-        tool: The name of the tool that was called.
+        tool: The name of the tool that was called; `""` where the result alone was at hand.
     """
 
-    def __init__(self, error: ToolError, *, result: Any, tool: str) -> None:  # a ToolResult; errors imports nothing
+    def __init__(
+        self, error: ToolError, *, result: Any, tool: str = ""
+    ) -> None:  # a ToolResult; errors imports nothing
         super().__init__(error.message, kind=error.kind, code=error.code, retryable=error.retryable, data=error.data)
         self.result = result
         self.tool = tool

@@ -34,7 +34,7 @@ from toolweave.errors import (
 )
 from toolweave.schema.problems import describe
 from toolweave.tools.call import CallContext
-from toolweave.tools.result import TextContent, ToolResult, invalid_input
+from toolweave.tools.result import TextContent, ToolResult, invalid_input, typed
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.toolset import ToolsChanged
 
@@ -162,7 +162,9 @@ class Caller:
             result = await made_of(cast("object", content), partial(tool_result, raw, server=self._config.name))
         else:
             result = tool_result(raw, server=self._config.name)
-        return self._check_result(spec, result) if spec is not None and spec.output_schema is not None else result
+        if spec is None or spec.output_schema is None:
+            return result
+        return self._check_result(spec, typed(result, self._catalog.load(spec)))
 
     def too_slow(self, what: str, seconds: float) -> RequestTimeoutError:
         """Make the error of a request that was not answered in time."""

@@ -13,6 +13,8 @@ from toolweave.config import ServerConfig
 from toolweave.connect.feed.listing import Judged, Refusal, Request, read_tools
 from toolweave.connect.feed.live import ListChanged, LiveList
 from toolweave.errors import SchemaError
+from toolweave.schema.load import Load
+from toolweave.schema.models import load_described
 from toolweave.schema.validate import Validator
 from toolweave.tools.names import selected
 from toolweave.tools.spec import ToolSpec
@@ -41,6 +43,7 @@ class Catalog:
         self._config = config
         self._tell = tell
         self._by_original: dict[str, ToolSpec] = {}
+        self._loads: dict[str, tuple[object, Load | None]] = {}
         self._validators: dict[tuple[str, str], tuple[object, Validator | None]] = {}
 
     @property
@@ -91,6 +94,15 @@ class Catalog:
         self._validators[spec.original_name, which] = (schema, compiled)
         return compiled
 
+    def load(self, spec: ToolSpec) -> Load | None:
+        """Return what makes values of a tool's output schema, made once; None where that names no type."""
+        schema = spec.output_schema
+        known = self._loads.get(spec.original_name)
+        if known is None or known[0] is not schema:
+            name = f"{spec.original_name} result"
+            known = self._loads[spec.original_name] = schema, None if schema is None else load_described(schema, name)
+        return known[1]
+
     def _judge(self, entries: list[Any], refusal: Refusal | None) -> Judged[ToolSpec]:
         config = self._config
         read = read_tools(
@@ -109,6 +121,7 @@ class Catalog:
         self.snapshot = ToolSnapshot(self.live.items, version=change.version)
         self._by_original = {spec.original_name: spec for spec in self.live.items}
         self._validators.clear()
+        self._loads.clear()
         if change:
             self._tell(_tools_changed(change))
 

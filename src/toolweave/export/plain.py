@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from inspect import Parameter, Signature
 from typing import Any, Literal, Union, cast
 
-from toolweave.errors import ToolExecutionError
 from toolweave.export.blocking import Bridge
 from toolweave.export.calls import run_call
 from toolweave.tools.call import ToolCall
@@ -75,9 +74,7 @@ def _function(toolset: Toolset, spec: ToolSpec, name: str, bridge: Bridge | None
 
 
 async def _value(toolset: Toolset, name: str, arguments: Mapping[str, Any]) -> Any:
-    result = await run_call(toolset, ToolCall(name=name, arguments=arguments))
-    if result.is_error:
-        raise ToolExecutionError(result.require_error(), result=result, tool=name)
+    result = (await run_call(toolset, ToolCall(name=name, arguments=arguments))).raise_for_error(tool=name)
     return result.text if result.structured_content is None else result.structured_content
 
 

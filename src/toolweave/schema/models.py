@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from toolweave.errors import SchemaError, printable
 from toolweave.schema.limits import check_schema, local_target
+from toolweave.schema.load import Load
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from pydantic import BaseModel, TypeAdapter
 
-__all__ = ["schema_to_model"]
+__all__ = ["load_described", "schema_to_model"]
 
 _log = logging.getLogger("toolweave.schema")
 
@@ -45,6 +46,8 @@ _NOT_CHECKED = frozenset(
 
 _CHOICES = ("$ref", "enum", "const", "anyOf", "oneOf", "allOf")
 _SHAPE = ("type", "properties", "items", *_CHOICES)
+_TELLING = ("properties", "items", "$ref", "anyOf", "oneOf", "allOf")
+"""Keywords of a root that has more to say than JSON values do."""
 _SCALARS: dict[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool, "null": None}
 _MAX_DEPTH = 100
 
@@ -71,6 +74,29 @@ def schema_to_model(schema: Mapping[str, Any], name: str = "Arguments") -> type[
     return _permissive(name, "it does not describe an object")
 
 
+def load_described(schema: Mapping[str, Any] | bool, name: str) -> Load | None:
+    """Return what makes values of a JSON Schema out of JSON, pydantic models for objects; None where it names no field.
+
+    With the mark `x-fastmcp-wrap-result`, by which FastMCP wraps what is no object, the value is the property `result`.
+    """
+    if isinstance(schema, bool) or not any(part in schema for part in _TELLING):
+        return None
+
+    def make() -> TypeAdapter[Any]:
+        from pydantic import AfterValidator, TypeAdapter
+
+        try:
+            check_schema(schema)
+            kind: Any = _Reader(dict(schema), name, level=logging.DEBUG).read()
+            if schema.get("x-fastmcp-wrap-result") is True:
+                kind = Annotated[kind, AfterValidator(lambda value: getattr(value, "result", value))]
+            return TypeAdapter[Any](kind)
+        except Exception as exc:  # boundary: odd schemas cost the type, never a result (R45)
+            raise SchemaError(f"{type(exc).__name__}: {str(exc).partition(chr(10))[0]}") from None
+
+    return Load(make)
+
+
 def _permissive(name: str, reason: str) -> type[BaseModel]:
     from pydantic import ConfigDict, create_model
 
@@ -81,9 +107,10 @@ def _permissive(name: str, reason: str) -> type[BaseModel]:
 class _Reader:
     """Reads one schema; the model of a `$ref` target is made once, so that recursion ends."""
 
-    def __init__(self, root: _Json, name: str) -> None:
+    def __init__(self, root: _Json, name: str, *, level: int = logging.WARNING) -> None:
         self._root = root
         self._name = name
+        self._level = level
         self._depth = 0
         self._by_ref: dict[str, Any] = {}
         self._reserved: dict[str, str] = {}
@@ -267,7 +294,7 @@ class _Reader:
         return free
 
     def _warn(self, name: str, what: str) -> None:
-        _log.warning("schema %r: at %r: %s; it is not checked", self._name, name, printable(what))
+        _log.log(self._level, "schema %r: at %r: %s; it is not checked", self._name, name, printable(what))
 
 
 def _join(base: _Json, part: _Json) -> _Json:

@@ -25,6 +25,7 @@ from toolweave.schema.annotations import (
     read_signature,
 )
 from toolweave.schema.docstring import parse_docstring
+from toolweave.schema.load import Load
 from toolweave.schema.problems import Problem, path_text
 from toolweave.schema.validate import Validator
 
@@ -46,6 +47,7 @@ class Signature:
         output_schema: JSON Schema of the returned object, or None when no object is returned.
         injected: Names of the parameters that the caller fills in and the schema leaves out.
         unbound: The function stands in a class body and still wants its `self`.
+        load: Turns JSON of a returned value into the annotated type again; None where no type is annotated.
     """
 
     __slots__ = (
@@ -55,6 +57,7 @@ class Signature:
         "description",
         "injected",
         "input_schema",
+        "load",
         "name",
         "output_schema",
         "unbound",
@@ -68,6 +71,7 @@ class Signature:
         parts: SignatureParts,
         arguments: TypeAdapter[dict[str, Any]],
         returned: TypeAdapter[Any] | None,
+        load: Load | None,
     ) -> None:
         self.name = name
         self.description = description
@@ -77,6 +81,7 @@ class Signature:
         self._returned = returned
         self.input_schema = _json_schema(arguments, "validation")
         self.output_schema = _json_schema(returned, "serialization") if returned is not None else None
+        self.load = load
         self._validator: Validator | None = None
 
     def bind(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Problem, ...]]:
@@ -108,7 +113,12 @@ class MappingSignature(Signature):
     __slots__ = ("_parameter",)
 
     def __init__(
-        self, function: Callable[..., Any], input_schema: Mapping[str, Any], *, injected: type | None = None
+        self,
+        function: Callable[..., Any],
+        input_schema: Mapping[str, Any],
+        *,
+        injected: type | None = None,
+        opaque: tuple[type, ...] = (),
     ) -> None:
         self.name = function_name(function)
         self.description = parse_docstring(documentation(function)).description
@@ -131,6 +141,7 @@ class MappingSignature(Signature):
         self.input_schema = dict(input_schema)
         self.output_schema = None
         self._returned = None
+        self.load = _load(parts.returns, opaque)
         self._validator = None
 
     def bind(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Problem, ...]]:
@@ -175,6 +186,7 @@ def derive(function: Callable[..., Any], *, injected: type | None = None, opaque
         parts=parts,
         arguments=_arguments_adapter(name, parts.parameters, docstring.parameters),
         returned=_returned_adapter(parts.returns, opaque),
+        load=_load(parts.returns, opaque),
     )
 
 
@@ -235,9 +247,7 @@ def _field(parameter: Parameter, description: str | None) -> Any:
 
 def _returned_adapter(returns: Any, opaque: tuple[type, ...]) -> TypeAdapter[Any] | None:
     """Return the adapter of a return type that is always a JSON object, else None."""
-    if returns is EMPTY or returns is Any or returns is None:
-        return None
-    if isinstance(returns, type) and opaque and issubclass(returns, opaque):
+    if _says_nothing(returns, opaque):
         return None
     try:
         adapter = adapter_of(returns, "the return type")
@@ -246,6 +256,21 @@ def _returned_adapter(returns: Any, opaque: tuple[type, ...]) -> TypeAdapter[Any
         _log.debug("no output schema: %s", exc)
         return None
     return adapter if schema.get("type") == "object" else None
+
+
+def _load(returns: Any, opaque: tuple[type, ...]) -> Load | None:
+    """Return what makes values of a return type out of JSON; None for one that says nothing."""
+    return None if _says_nothing(returns, opaque) else Load(lambda: adapter_of(returns, "the return type"))
+
+
+def _says_nothing(returns: Any, opaque: tuple[type, ...]) -> bool:
+    return (
+        returns is EMPTY
+        or returns is Any
+        or returns is None
+        or (isinstance(returns, type)
+        and issubclass(returns, opaque))
+    )
 
 
 def adapter_of(kind: Any, what: str = "the type") -> TypeAdapter[Any]:

@@ -20,7 +20,7 @@ from toolweave.schema.validate import Validator, describe
 from toolweave.tools.call import CallContext, Progress, ToolCall
 from toolweave.tools.media import File
 from toolweave.tools.names import unknown_tool
-from toolweave.tools.result import ContentBlock, ToolResult, invalid_input
+from toolweave.tools.result import ContentBlock, ToolResult, invalid_input, typed
 from toolweave.tools.running import THREADS, Runner
 from toolweave.tools.spec import Tool, ToolSpec
 from toolweave.tools.toolset import ToolsChanged, ToolSnapshot, Unsubscribe
@@ -157,7 +157,7 @@ def tool(  # noqa: PLR0913  # keyword-only, each with a default of its own
     if input_schema is None:
         signature = derive(function, injected=CallContext, opaque=_OPAQUE)
     else:
-        signature = MappingSignature(function, input_schema, injected=CallContext)
+        signature = MappingSignature(function, input_schema, injected=CallContext, opaque=_OPAQUE)
     if name is None and signature.name == "<lambda>":
         raise SchemaError("a lambda has no name to expose; give it one with tool(..., name=...)")
     spec = ToolSpec(
@@ -282,9 +282,9 @@ class _FunctionToolset:
 
     def _result(self, value: Any) -> ToolResult:
         schema = self._spec.output_schema
+        result = value if isinstance(value, ToolResult) else typed(self._structured(value), self._signature.load)
         if schema is None:
-            return ToolResult.of(value)
-        result = value if isinstance(value, ToolResult) else self._structured(value)
+            return result
         if result.is_error:
             return result
         if self._output is None:
@@ -296,6 +296,7 @@ class _FunctionToolset:
         return ToolResult.failure(message, kind=ErrorKind.INVALID_OUTPUT)
 
     def _structured(self, value: Any) -> ToolResult:
-        if self._spec.output_schema is self._signature.output_schema:
+        schema = self._spec.output_schema
+        if schema is not None and schema is self._signature.output_schema:
             return ToolResult.of_json(self._signature.dump(value))
         return ToolResult.of(value)

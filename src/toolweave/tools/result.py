@@ -12,9 +12,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import Any, ClassVar, Self, TypeAlias, cast
 
-from toolweave.errors import ErrorKind, ToolError
+from toolweave.errors import ErrorKind, ToolError, ToolExecutionError
 from toolweave.schema.problems import Problem, describe
 from toolweave.tools.frozen import mutable_twin, slot_setters
 from toolweave.tools.media import Payload, is_binary, payload
@@ -31,6 +31,7 @@ __all__ = [
     "invalid_input",
     "plain_result",
     "plain_text",
+    "typed",
 ]
 
 
@@ -195,6 +196,7 @@ class ToolResult:
         error: Set exactly when `is_error` is.
         meta: The result's `_meta`.
         raw: The result as it came, unknown members and nulls included; None for results made here.
+        load: Turns structured content into the tool's own type, for `data`; None where no type is known.
     """
 
     content: tuple[ContentBlock, ...] = ()
@@ -203,6 +205,7 @@ class ToolResult:
     error: ToolError | None = None
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     raw: Any = field(default=None, repr=False, compare=False)
+    load: Callable[[Any], Any] | None = field(default=None, repr=False, compare=False)
 
     def __init__(
         self,
@@ -213,6 +216,7 @@ class ToolResult:
         error: ToolError | None = None,
         meta: Mapping[str, Any] | None = None,
         raw: Any = None,
+        load: Callable[[Any], Any] | None = None,
     ) -> None:
         _set_content(self, content)
         _set_structured_content(self, structured_content)
@@ -220,6 +224,7 @@ class ToolResult:
         _set_error(self, error)
         _set_meta(self, {} if meta is None else meta)
         _set_raw(self, raw)
+        _set_load(self, load)
 
     @property
     def text(self) -> str:
@@ -232,6 +237,33 @@ class ToolResult:
         if self.structured_content is not None:
             return json.dumps(self.structured_content, ensure_ascii=False)
         return self.error.message if self.error is not None else ""
+
+    @property
+    def data(self) -> Any:
+        """The result as a value for programs.
+
+        The structured content as the tool's own type: what a local function's return annotation says, or a pydantic
+        model of a server's output schema. Structured content as it is where neither says a type, the result is an
+        error or the content does not fit; the text where there is no structured content.
+        """
+        if self.structured_content is None:
+            return self.text
+        if self.load is None or self.is_error:
+            return self.structured_content
+        return self.load(self.structured_content)
+
+    def raise_for_error(self, *, tool: str = "") -> Self:
+        """Return the result itself when it is no error.
+
+        Args:
+            tool: The name of the tool for the exception.
+
+        Raises:
+            ToolExecutionError: It is one. The message is the server's text; the whole result is on the exception.
+        """
+        if self.is_error:
+            raise ToolExecutionError(self.require_error(), result=self, tool=tool)
+        return self
 
     def require_error(self) -> ToolError:
         """Return the error of an error result, made from its text when the producer set none."""
@@ -289,11 +321,12 @@ class ToolResult:
             error=self.error,
             meta=self.meta,
             raw=self.raw,
+            load=self.load,
         )
 
 
-_set_content, _set_structured_content, _set_is_error, _set_error, _set_meta, _set_raw = slot_setters(
-    ToolResult, "content", "structured_content", "is_error", "error", "meta", "raw"
+_set_content, _set_structured_content, _set_is_error, _set_error, _set_meta, _set_raw, _set_load = slot_setters(
+    ToolResult, "content", "structured_content", "is_error", "error", "meta", "raw", "load"
 )
 _ResultTwin = mutable_twin(ToolResult)
 
@@ -309,7 +342,14 @@ def plain_result(
     result.error = None
     result.meta = meta
     result.raw = raw
+    result.load = None
     result.__class__ = ToolResult
+    return result
+
+
+def typed(result: ToolResult, load: Callable[[Any], Any] | None) -> ToolResult:
+    """Set what makes `data` of a result, in place: for whoever has just made it, before anyone else sees it."""
+    _set_load(result, load)
     return result
 
 

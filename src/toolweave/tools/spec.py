@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, overload
 
-from toolweave.errors import ErrorKind, ToolExecutionError, as_tool_error
+from toolweave.errors import ErrorKind, as_tool_error
 from toolweave.tools.call import NO_CONTEXT, CallContext, plain_call
 from toolweave.tools.frozen import slot_setters
 from toolweave.tools.result import ToolResult
@@ -202,10 +202,7 @@ class Tool:
         Raises:
             ToolExecutionError: The result is an error; it is on the exception as `result`.
         """
-        result = await self.execute(arguments, ctx)
-        if result.is_error:
-            raise ToolExecutionError(result.require_error(), result=result, tool=self.name)
-        return result
+        return (await self.execute(arguments, ctx)).raise_for_error(tool=self.name)
 
     def _is(self, spec: ToolSpec) -> bool:
         """Whether a definition is this tool's, however it changed: it is the same tool of the same server."""
