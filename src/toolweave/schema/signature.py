@@ -268,8 +268,7 @@ def _says_nothing(returns: Any, opaque: tuple[type, ...]) -> bool:
         returns is EMPTY
         or returns is Any
         or returns is None
-        or (isinstance(returns, type)
-        and issubclass(returns, opaque))
+        or (isinstance(returns, type) and issubclass(returns, opaque))
     )
 
 
