@@ -9,7 +9,7 @@ from toolweave import connect_mcp_servers
 
 async def main() -> None:
     async with connect_mcp_servers("mcp.json") as hub:
-        for tool in hub.snapshot():
+        for tool in hub.tools:
             print(f"{tool.name:20} {tool.description}")
         print("failed:", *hub.errors)
 

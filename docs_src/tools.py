@@ -21,7 +21,7 @@ def area(width: float, height: float = 1.0) -> float:
 async def main() -> None:
     async with connect_mcp({"command": "python", "args": ["-m", "toolweave.cli.demo.numbers"]}) as numbers:
         registry = ToolRegistry([area, *await numbers.list_tools(prefix="numbers")])
-        print(registry.list().names)
+        print(registry.tools.names)
         print((await registry.execute("area", {"width": 3, "height": 4})).text)
         print((await registry.execute("area", {"widht": 3})).text)
 

@@ -163,6 +163,10 @@ def wrapped(wrap: Callable[[Toolset], Toolset]) -> Use:
     return use
 
 
+async def chained(lent: Lent) -> None:
+    await entered(lent.filtered(["greet"]).prefixed("p").renamed({"p_greet": "hi"}).traced())
+
+
 USES: dict[str, Use] = {
     "Agent(tools=)": agent_tools,
     "async with Agent(tools=)": agent_entered,
@@ -185,6 +189,7 @@ USES: dict[str, Use] = {
     "transformed": wrapped(lambda lent: transformed(lent, lambda result, spec: result)),
     "traced": wrapped(traced),
     "combined": wrapped(combined),
+    "a chain": chained,
 }
 
 
@@ -275,8 +280,15 @@ async def once_wrapped(lent: Lent) -> None:
         assert len(toolset.snapshot()) == 1
 
 
+async def once_chained(lent: Lent) -> None:
+    async with lent.prefixed("p").filtered(["greet"]) as toolset:
+        assert len(toolset.tools) == 1
+
+
 @pytest.mark.requirement("R21")
-@pytest.mark.parametrize("use", [once_in_an_agent, once_generated, once_registered, once_served, once_wrapped])
+@pytest.mark.parametrize(
+    "use", [once_in_an_agent, once_generated, once_registered, once_served, once_wrapped, once_chained]
+)
 async def test_what_is_not_open_is_opened_and_closed_by_whoever_uses_it(use: Use) -> None:
     with anyio.fail_after(60):
         hub = Hub({"memory": {"server": server()}})

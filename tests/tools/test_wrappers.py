@@ -23,6 +23,7 @@ from toolweave import (
     ToolResult,
     ToolsChanged,
     Toolset,
+    ToolSnapshot,
     ToolSpec,
     combined,
     enhanced,
@@ -33,7 +34,7 @@ from toolweave import (
     traced,
     transformed,
 )
-from toolweave.tools import tools_of
+from toolweave.tools import BaseToolset, tools_of
 
 pytestmark = pytest.mark.anyio
 
@@ -386,3 +387,58 @@ async def test_definitions_that_did_not_change_stay_the_same_objects_in_every_wr
     registry.add(tool(lambda: "c", name="c"))
     after = [[spec for spec in view.snapshot() if spec.original_name == "a"] for view in views]
     assert [[id(spec) for spec in specs] for specs in before] == [[id(spec) for spec in specs] for specs in after]
+
+
+class Static(BaseToolset):
+    """A toolset of one tool, with no more than a toolset needs."""
+
+    def snapshot(self) -> ToolSnapshot:
+        return ToolSnapshot([spec("read")], version=1)
+
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        return ToolResult.of(f"{call.name} {dict(call.arguments)} ran")
+
+
+async def test_a_toolset_of_ones_own_lists_runs_and_chains_with_two_methods() -> None:
+    chained = Static().filtered(["read"]).prefixed("x").renamed({"x_read": "get"})
+
+    async with chained as entered:
+        assert entered is chained
+    assert isinstance(chained, Toolset)
+    assert Static().tools.names == ("read",)
+    assert chained.tools.names == ("get",)
+    assert (await chained.execute("get", {"a": 1})).text == "read {'a': 1} ran"
+    assert (await chained.tools["get"].execute()).text == "read {} ran"
+    assert chained.filtered(exclude=["read"]).tools.names == ()
+
+
+async def test_every_wrapper_chains_in_any_order() -> None:
+    plain = ToolRegistry([tool(add)])
+    wrapped = (
+        plain.traced()
+        .transformed(lambda result, spec: ToolResult.of(f"{result.text}!"))
+        .enhanced(lambda spec: {**spec.input_schema, "title": "Add"})
+        .combined(Static())
+        .prefixed("p")
+    )
+
+    assert wrapped.tools.names == ("p_add", "p_read")
+    assert wrapped.tools["p_add"].input_schema["title"] == "Add"
+    assert (await wrapped.execute("p_add", {"a": 1})).text == "1!"
+
+
+async def test_a_chain_tells_of_the_changes_of_what_it_wraps() -> None:
+    inner = ToolRegistry()
+    seen: list[ToolsChanged] = []
+    stop = inner.filtered(exclude=["hidden"]).prefixed("p").subscribe(seen.append)
+
+    inner.add(tool(add))
+    inner.add(tool(add, name="hidden"))
+    stop()
+    inner.remove("add")
+
+    assert [change.added for change in seen] == [("p_add",)]
+
+
+def add(a: int) -> int:
+    return a

@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from toolweave.models.messages import AssistantMessage, Message, ToolMessage
 from toolweave.schema.validate import Validator
@@ -22,6 +21,7 @@ from toolweave.tools.result import TextContent, ToolResult, invalid_input
 from toolweave.tools.search import ToolIndex
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
+from toolweave.tools.wrappers import WrapperToolset
 
 __all__ = ["BUDGET_TOKENS", "Deferred", "Offered", "estimated_tokens"]
 
@@ -99,7 +99,7 @@ def _validator() -> Validator:
     return Validator(_INPUT_SCHEMA)
 
 
-class Deferred:
+class Deferred(WrapperToolset):
     """A `Toolset` that shows `search_tools` and what was loaded instead of all tools, where these pass a budget.
 
     Below the budget it is the toolset itself. A tool that was found or called stays for the conversation. Every tool
@@ -125,6 +125,7 @@ class Deferred:
     )
 
     def __init__(self, toolset: Toolset, *, budget_tokens: int = BUDGET_TOKENS, always: Collection[str] = ()) -> None:
+        super().__init__(toolset)
         self._inner = toolset
         self._budget = budget_tokens
         self._always = tuple(always)
@@ -211,34 +212,8 @@ class Deferred:
             self.load(name)
         return await self._inner.call(call, ctx)
 
-    def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
-        """Call `listener` after every change of what is shown."""
-        before = self.snapshot()
-
-        def changed(_: ToolsChanged) -> None:
-            nonlocal before
-            after = self.snapshot()
-            change = ToolsChanged.between(before, after)
-            before = after
-            if change:
-                listener(change)
-
-        ends = (self._inner.subscribe(changed), self._listeners.subscribe(changed))
-
-        def unsubscribe() -> None:
-            for end in ends:
-                end()
-
-        return unsubscribe
-
-    async def __aenter__(self) -> Self:
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
-        return await self._inner.__aexit__(exc_type, exc, traceback)
+    def _feeds(self) -> Iterable[Callable[[Callable[[ToolsChanged], None]], Unsubscribe]]:
+        return [*super()._feeds(), self._listeners.subscribe]
 
     def _show(self) -> None:
         """Make the view anew; its version grows with the toolset's and with what is loaded."""

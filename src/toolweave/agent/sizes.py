@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.tools.call import CallContext, ToolCall
@@ -17,6 +15,7 @@ from toolweave.tools.function import tool as function_tool
 from toolweave.tools.result import AudioContent, ContentBlock, EmbeddedResource, ImageContent, TextContent, ToolResult
 from toolweave.tools.spec import Tool, ToolSpec
 from toolweave.tools.toolset import Listeners, ToolsChanged, ToolSnapshot, Unsubscribe
+from toolweave.tools.wrappers import BaseToolset
 
 __all__ = ["KeptResults", "ResultPolicy", "fitted"]
 
@@ -97,7 +96,7 @@ def _light(block: ContentBlock, policy: ResultPolicy) -> ContentBlock:
     return TextContent(text=f"{block.render()} (left out: larger than {policy.max_binary:,} bytes)")
 
 
-class KeptResults:
+class KeptResults(BaseToolset):
     """The whole texts of results that were cut, as a toolset: its one tool is there once there is something to read."""
 
     def __init__(self, policy: ResultPolicy) -> None:
@@ -152,11 +151,3 @@ class KeptResults:
     def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
         """Call `listener` when the tool appears."""
         return self._listeners.subscribe(listener)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        return None

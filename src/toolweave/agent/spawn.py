@@ -7,12 +7,11 @@ and is found again after a crash. Knows an agent by how its runs are begun.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import anyio
 
@@ -33,7 +32,8 @@ from toolweave.tools.function import tool
 from toolweave.tools.names import unknown_tool
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import Tool
-from toolweave.tools.toolset import ToolsChanged, ToolSnapshot, Unsubscribe
+from toolweave.tools.toolset import ToolSnapshot
+from toolweave.tools.wrappers import BaseToolset
 from toolweave.work.pause import Pause
 
 __all__ = ["SpawnTools", "Spawning", "spawn_tools", "tools_of_task"]
@@ -84,7 +84,7 @@ def tools_of_task(agent: Spawning, durable: Durable, record: RunRecord, about: M
     return None if settings is None else SpawnTools(agent, durable, **settings).passed_on(record)
 
 
-class SpawnTools:
+class SpawnTools(BaseToolset):
     """A toolset; see `spawn_tools`."""
 
     def __init__(self, agent: Spawning, durable: Durable, *, depth: int, most: int, name: str) -> None:
@@ -115,18 +115,6 @@ class SpawnTools:
             return await found.execute(call.arguments, ctx)
         finally:
             _call_id.reset(token)
-
-    def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
-        """Do nothing: what a run is offered never changes while it goes on."""
-        return lambda: None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        return None
 
     async def recover(self, *, on_unknown: OnUnknown | None = None) -> Sequence[Run]:
         """Go on with all interrupted tasks of the agent that nobody runs, such as after a crash; return their runs.

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 from toolweave.agent.owner import Source
 from toolweave.errors import ErrorKind, ToolError
@@ -19,8 +18,8 @@ from toolweave.tools.names import GivenNames
 from toolweave.tools.registry import ToolRegistry
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import Tool, ToolList, ToolSpec
-from toolweave.tools.toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, tools_of
-from toolweave.tools.wrappers import combined, joined, prefixed
+from toolweave.tools.toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
+from toolweave.tools.wrappers import BaseToolset, combined, joined, prefixed
 
 __all__ = ["AgentTools", "ClientTool", "Opener", "Together", "ToolLike"]
 
@@ -44,7 +43,7 @@ ToolLike: TypeAlias = Toolset | Tool | ClientTool | ProviderTool | Callable[...,
 """What an agent takes as a tool or tools."""
 
 
-class AgentTools:
+class AgentTools(BaseToolset):
     """The tools of an agent, or of one run: what `agent.tools` is.
 
     Entering it opens nothing: the agent opens what it uses and closes what it opened.
@@ -119,8 +118,8 @@ class AgentTools:
         return None if spec is None else Tool(spec, self)
 
     def list(self) -> ToolList:
-        """Return what is offered now."""
-        return tools_of(self)
+        """Return `tools`."""
+        return self.tools
 
     @property
     def client(self) -> Mapping[str, ToolSpec]:
@@ -156,14 +155,6 @@ class AgentTools:
             self._unsubscribe = self._whole.subscribe(self._tell)
         return self._listeners.subscribe(listener)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        return None
-
     def __repr__(self) -> str:
         return f"<agent tools: {', '.join(spec.name for spec in self.snapshot()) or 'none'}>"
 
@@ -190,7 +181,7 @@ class AgentTools:
         self._listeners.emit(ToolsChanged.between(before, self._told))
 
 
-class Together:
+class Together(BaseToolset):
     """Several toolsets as one; as long as all but the first are empty, exactly the first.
 
     So the snapshot stays one object from run to run, and what models make of it can be kept.
@@ -213,14 +204,6 @@ class Together:
         """Call `listener` after every change of any of them."""
         return self._whole.subscribe(listener)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        return None
-
     def _now(self) -> Toolset:
         for other in self._others:
             if len(other.snapshot()):
@@ -241,7 +224,7 @@ def _passed_through(item: ClientTool) -> Tool:
     return Tool(spec, _ClientToolset(spec))
 
 
-class _ClientToolset:
+class _ClientToolset(BaseToolset):
     """Offers one tool that cannot be called here."""
 
     def __init__(self, spec: ToolSpec) -> None:
@@ -253,14 +236,3 @@ class _ClientToolset:
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
         text = f"tool {call.name!r} is run by whoever sent the message, not here"
         return ToolResult.failure(ToolError(text, kind=ErrorKind.NOT_SENT))
-
-    def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
-        return lambda: None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        return None

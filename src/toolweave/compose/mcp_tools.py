@@ -22,9 +22,8 @@ from toolweave.errors import ConfigError, ErrorKind, ToolError
 from toolweave.hub import DiscoveredTools, Hub, McpClient, discover_mcp_tools
 from toolweave.tools.call import CallContext, ToolCall
 from toolweave.tools.result import ToolResult
-from toolweave.tools.spec import ToolList
-from toolweave.tools.toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, tools_of
-from toolweave.tools.wrappers import traced
+from toolweave.tools.toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
+from toolweave.tools.wrappers import BaseToolset, traced
 
 __all__ = ["McpTools"]
 
@@ -35,7 +34,7 @@ _in_hook: ContextVar[McpTools | None] = ContextVar("toolweave_component_hook", d
 """The component whose `on_mount` or `on_unmount` is at work in this context."""
 
 
-class McpTools:
+class McpTools(BaseToolset):
     """The tools of one MCP server, for as long as it is entered (requirements R71, R72).
 
     Nothing is connected before that. It is a `Toolset`: `Agent(..., tools=[component])`, `agent.tools.add(component)`
@@ -91,11 +90,6 @@ class McpTools:
         self._unsubscribe: Unsubscribe | None = None
         self._listeners = Listeners()
         self._snapshot = ToolSnapshot()
-
-    @property
-    def tools(self) -> ToolList:
-        """The tools that are there now, as callable objects."""
-        return tools_of(self)
 
     @property
     def literal_prefix(self) -> str | None:

@@ -40,8 +40,8 @@ from toolweave.tools.call import CallContext, ProgressCallback, ToolCall
 from toolweave.tools.names import unknown_tool
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolList
-from toolweave.tools.toolset import ToolsChanged, ToolSnapshot, Unsubscribe, tools_of
-from toolweave.tools.wrappers import prefixed
+from toolweave.tools.toolset import ToolsChanged, ToolSnapshot, Unsubscribe
+from toolweave.tools.wrappers import BaseToolset
 
 __all__ = ["McpConnection", "connect_mcp"]
 
@@ -49,7 +49,7 @@ __all__ = ["McpConnection", "connect_mcp"]
 ListenerT = TypeVar("ListenerT", bound=Callable[[Any], Any])
 
 
-class McpConnection(ServerFeatures, ClientFeatures, Openable):
+class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
     """A connection to one MCP server, and a `Toolset` of its tools.
 
     Made by `connect_mcp`. May be used and closed from any task, also of an event loop in another thread: what is asked
@@ -225,7 +225,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable):
         await self._caller.line()
         if not self._catalog.fresh:
             await self.refresh(timeout=timeout)
-        return tools_of(self if prefix is None else prefixed(self, prefix))
+        return (self if prefix is None else self.prefixed(prefix)).tools
 
     async def refresh(self, *, timeout: float | None = None) -> ToolsChanged:
         """Ask the server for its tools again, whatever is cached; returns what changed (requirement C9)."""

@@ -35,8 +35,9 @@ from toolweave.tools.call import CallContext, ToolCall
 from toolweave.tools.loop import Home
 from toolweave.tools.names import GivenNames
 from toolweave.tools.result import ToolResult
-from toolweave.tools.spec import ToolList, ToolSpec
-from toolweave.tools.toolset import Listeners, ToolsChanged, ToolSnapshot, Unsubscribe, tools_of
+from toolweave.tools.spec import ToolSpec
+from toolweave.tools.toolset import Listeners, ToolsChanged, ToolSnapshot, Unsubscribe
+from toolweave.tools.wrappers import BaseToolset
 
 __all__ = ["Hub", "connect_mcp_servers"]
 
@@ -49,7 +50,7 @@ _FAILED = frozenset({ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED})
 _OVER = _FAILED | {ConnectionState.CLOSED}
 
 
-class Hub(Hooks, Openable):
+class Hub(Hooks, Openable, BaseToolset):
     """Many connections as one `Toolset` (requirements R18-R22, C3).
 
     Made by `connect_mcp_servers`. Iterating `snapshot()` gives the definitions of all servers' tools.
@@ -122,11 +123,6 @@ class Hub(Hooks, Openable):
         return [*self._config_warnings, *names, *(str(one) for one in others if one.server in self._clients)]
 
     @property
-    def tools(self) -> ToolList:
-        """The tools of all servers as callable objects, indexed by name, `server:tool` and `server/tool`."""
-        return tools_of(self)
-
-    @property
     def silences(self) -> Mapping[str, float]:
         """For how many seconds servers that are starting had shown no sign of life, when that was last looked at."""
         return {name: seconds for name, seconds in self._silences.items() if name in self._clients}
@@ -173,15 +169,6 @@ class Hub(Hooks, Openable):
             return ToolResult.failure(self._why_not(call.name))
         server, name = self._routes[spec.name]
         return await self._clients[server].call(replace(call, name=name), ctx)
-
-    async def execute(
-        self, name: str, arguments: Mapping[str, Any] | None = None, ctx: CallContext | None = None
-    ) -> ToolResult:
-        """Run one tool and return its result; tool and transport faults come back as error results.
-
-        `name` is `server_tool`, `server:tool` or `server/tool`; arguments travel as one mapping (requirement D16).
-        """
-        return await self.call(ToolCall(name=name, arguments=arguments or {}), ctx or CallContext())
 
     # life
 

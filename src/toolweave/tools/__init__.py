@@ -44,12 +44,23 @@ if TYPE_CHECKING:
     from toolweave.tools.sources import ToolSource, as_toolset
     from toolweave.tools.spec import Tool, ToolList, ToolSpec
     from toolweave.tools.toolset import ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, changes, tools_of
-    from toolweave.tools.wrappers import combined, enhanced, filtered, prefixed, renamed, traced, transformed
+    from toolweave.tools.wrappers import (
+        BaseToolset,
+        WrapperToolset,
+        combined,
+        enhanced,
+        filtered,
+        prefixed,
+        renamed,
+        traced,
+        transformed,
+    )
 
 __all__ = [
     "IDEMPOTENCY_KEY",
     "Alias",
     "AudioContent",
+    "BaseToolset",
     "CallContext",
     "Caller",
     "ContentBlock",
@@ -87,6 +98,7 @@ __all__ = [
     "Toolset",
     "UnknownContent",
     "Unsubscribe",
+    "WrapperToolset",
     "aliases",
     "as_toolset",
     "changes",
@@ -106,6 +118,7 @@ _HOMES = {
     "IDEMPOTENCY_KEY": "call",
     "Alias": "registry",
     "AudioContent": "result",
+    "BaseToolset": "wrappers",
     "CallContext": "call",
     "Caller": "asking",
     "ContentBlock": "result",
@@ -143,6 +156,7 @@ _HOMES = {
     "Toolset": "toolset",
     "UnknownContent": "result",
     "Unsubscribe": "toolset",
+    "WrapperToolset": "wrappers",
     "aliases": "names",
     "as_toolset": "sources",
     "changes": "toolset",

@@ -10,8 +10,7 @@ import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Generic, ParamSpec, Self, TypeVar, get_args, overload
+from typing import Any, Generic, ParamSpec, TypeVar, get_args, overload
 
 from toolweave.errors import ErrorKind, SchemaError, ToolError, as_tool_error
 from toolweave.schema.annotations import implementation
@@ -23,7 +22,8 @@ from toolweave.tools.names import unknown_tool
 from toolweave.tools.result import ContentBlock, ToolResult, invalid_input, typed
 from toolweave.tools.running import THREADS, Runner
 from toolweave.tools.spec import Tool, ToolSpec
-from toolweave.tools.toolset import ToolsChanged, ToolSnapshot, Unsubscribe
+from toolweave.tools.toolset import ToolSnapshot
+from toolweave.tools.wrappers import BaseToolset
 
 __all__ = ["FunctionTool", "check_schemas", "is_derived", "is_unbound", "tool"]
 
@@ -212,7 +212,7 @@ def is_unbound(item: Tool) -> bool:
     return isinstance(item, FunctionTool) and item.unbound
 
 
-class _FunctionToolset:
+class _FunctionToolset(BaseToolset):
     """The toolset of one function."""
 
     __slots__ = ("_function", "_output", "_runner", "_signature", "_snapshot", "_spec")
@@ -229,17 +229,6 @@ class _FunctionToolset:
 
     def snapshot(self) -> ToolSnapshot:
         return self._snapshot
-
-    def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
-        return lambda: None  # one function never changes
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        return None
 
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
         name = self._spec.name

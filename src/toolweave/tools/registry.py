@@ -9,17 +9,17 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
-from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from toolweave.errors import DuplicateToolError, ErrorKind, SchemaError, as_tool_error
-from toolweave.tools.call import NO_CONTEXT, CallContext, ToolCall
+from toolweave.tools.call import CallContext, ToolCall
 from toolweave.tools.function import check_schemas, is_derived, is_unbound
 from toolweave.tools.function import tool as function_tool
 from toolweave.tools.names import free_name, unknown_tool
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import Tool, ToolList, ToolSpec
 from toolweave.tools.toolset import Listeners, ToolsChanged, ToolSnapshot, Unsubscribe
+from toolweave.tools.wrappers import BaseToolset
 
 __all__ = ["Alias", "OnConflict", "ToolRegistry", "no_tools"]
 
@@ -48,11 +48,13 @@ class Alias:
     uses: int = 0
 
 
-class ToolRegistry:
+class ToolRegistry(BaseToolset):
     """A `Toolset` of functions and tools that are added and removed at run time.
 
     Entering it enters nothing: a connection's tools belong to whoever opened the connection.
     """
+
+    knows_aliases = True  # it counts how often an old name is used (requirement R102)
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = (), *, on_conflict: OnConflict = "error") -> None:
         self._on_conflict: OnConflict = on_conflict
@@ -102,9 +104,14 @@ class ToolRegistry:
         spec = self.snapshot().find(name)
         return None if spec is None else self._tool(spec)
 
-    def list(self) -> ToolList:
-        """Return the tools in the order they were added."""
+    @property
+    def tools(self) -> ToolList:
+        """The tools in the order they were added, as the objects that were given."""
         return ToolList(self._tool(spec) for spec in self.snapshot())
+
+    def list(self) -> ToolList:
+        """Return `tools`."""
+        return self.tools
 
     def alias(
         self, name: str, target: str, *, deprecated: str | bool | None = None, sunset: date | None = None
@@ -135,13 +142,6 @@ class ToolRegistry:
         """The aliases by name, with the number of their uses."""
         return dict(self._aliases)
 
-    async def execute(
-        self, name: str, arguments: Mapping[str, Any] | None = None, ctx: CallContext | None = None
-    ) -> ToolResult:
-        """Run a tool by name; arguments travel as one mapping, so a parameter may have any name (D16)."""
-        call = ToolCall(name=name, arguments={} if arguments is None else arguments)
-        return await self.call(call, NO_CONTEXT if ctx is None else ctx)
-
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
         """Run a tool; an unknown name and every fault come back as an error result."""
         name = call.name
@@ -169,14 +169,6 @@ class ToolRegistry:
     def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
         """Call `listener` after every change."""
         return self._listeners.subscribe(listener)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        return None
 
     def __len__(self) -> int:
         return len(self._tools)

@@ -1,6 +1,7 @@
-"""Toolsets around toolsets: other names, fewer tools, other schemas and results, spans.
+"""The base of all toolsets, and toolsets around toolsets: other names, fewer tools, other schemas and results, spans.
 
-Every wrapper forwards what it does not change; none knows what it wraps.
+Every toolset of this package is a `BaseToolset`, so that wrappers chain; `Toolset` is all that others need to be. A
+wrapper forwards what it does not change and knows nothing of what it wraps.
 """
 
 from __future__ import annotations
@@ -12,20 +13,30 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable,
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 from toolweave.errors import DuplicateToolError, ErrorKind, as_tool_error
-from toolweave.tools.call import CallContext, ToolCall
+from toolweave.tools.call import NO_CONTEXT, CallContext, ToolCall
 from toolweave.tools.names import GivenNames, selected, unknown_tool
-from toolweave.tools.registry import ToolRegistry
 from toolweave.tools.result import ToolResult
-from toolweave.tools.spec import ToolSpec
-from toolweave.tools.toolset import ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
+from toolweave.tools.spec import ToolList, ToolSpec
+from toolweave.tools.toolset import ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, tools_of
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
-__all__ = ["combined", "enhanced", "filtered", "joined", "prefixed", "renamed", "traced", "transformed"]
+__all__ = [
+    "BaseToolset",
+    "WrapperToolset",
+    "combined",
+    "enhanced",
+    "filtered",
+    "joined",
+    "prefixed",
+    "renamed",
+    "traced",
+    "transformed",
+]
 
 _log = logging.getLogger("toolweave.tools")
 
@@ -33,12 +44,145 @@ _Run: TypeAlias = Callable[[Toolset, ToolCall, CallContext, ToolSpec], Awaitable
 """Makes a call; the call carries the tool's name in the toolset, the definition is the exposed one."""
 
 
-def prefixed(toolset: Toolset, prefix: str, separator: str = "_") -> Toolset:
+class BaseToolset(ABC):
+    """What every toolset of this package is: a `Toolset` that lists its tools, runs them by name, and can be wrapped.
+
+    A toolset of your own needs `snapshot` and `call`. By default it never changes, and entering it opens nothing. One
+    that opens something follows the rule of all: entered by count, the last to leave closes, and what was open before
+    stays open.
+    """
+
+    __slots__ = ()
+
+    knows_aliases: ClassVar[bool] = False
+    """Whether `call` takes an alias as it is, because it does something of its own with it."""
+
+    @abstractmethod
+    def snapshot(self) -> ToolSnapshot:
+        """Return what is offered now; see `Toolset.snapshot`."""
+
+    @abstractmethod
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        """Run one tool; see `Toolset.call`."""
+
+    def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
+        """Call `listener` after every change of the tools; see `Toolset.subscribe`."""
+        return lambda: None  # by default there is none
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return None
+
+    @property
+    def tools(self) -> ToolList:
+        """The tools offered now, as callable objects: a sequence that is also indexed by name and alias."""
+        return tools_of(self)
+
+    async def execute(
+        self, name: str, arguments: Mapping[str, Any] | None = None, ctx: CallContext | None = None
+    ) -> ToolResult:
+        """Run one tool by its name or an alias; tool and transport faults come back as error results.
+
+        Arguments travel as one mapping, so that a parameter may have any name (requirement D16).
+        """
+        call = ToolCall(name=name, arguments={} if arguments is None else arguments)
+        return await self.call(call, NO_CONTEXT if ctx is None else ctx)
+
+    def prefixed(self, prefix: str, separator: str = "_") -> BaseToolset:
+        """Return this toolset with other names; see `prefixed`."""
+        return prefixed(self, prefix, separator)
+
+    def renamed(self, names: Mapping[str, str] | Callable[[ToolSpec], str]) -> BaseToolset:
+        """Return this toolset with other names; see `renamed`."""
+        return renamed(self, names)
+
+    def filtered(
+        self,
+        include: Collection[str] = (),
+        exclude: Collection[str] = (),
+        predicate: Callable[[ToolSpec], bool] | None = None,
+    ) -> BaseToolset:
+        """Return this toolset with some tools only; see `filtered`."""
+        return filtered(self, include, exclude, predicate)
+
+    def enhanced(self, schema: Callable[[ToolSpec], Mapping[str, Any]]) -> BaseToolset:
+        """Return this toolset with other input schemas; see `enhanced`."""
+        return enhanced(self, schema)
+
+    def transformed(self, result: Callable[[ToolResult, ToolSpec], ToolResult | Awaitable[ToolResult]]) -> BaseToolset:
+        """Return this toolset with other results; see `transformed`."""
+        return transformed(self, result)
+
+    def traced(self, tracer: Tracer | None = None) -> BaseToolset:
+        """Return this toolset with a span around every call; see `traced`."""
+        return traced(self, tracer)
+
+    def combined(self, *others: Toolset, on_conflict: Literal["rename", "skip", "error"] = "rename") -> BaseToolset:
+        """Return this toolset and others as one; see `combined`."""
+        return combined(self, *others, on_conflict=on_conflict)
+
+
+class WrapperToolset(BaseToolset):
+    """A toolset around others: entering it enters them, and it changes when they do."""
+
+    __slots__ = ("_toolsets",)
+
+    def __init__(self, *toolsets: Toolset) -> None:
+        self._toolsets = toolsets
+
+    def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
+        """Call `listener` after every change of what is offered here; see `Toolset.subscribe`."""
+        before = self.snapshot()
+
+        def changed(_: ToolsChanged) -> None:
+            nonlocal before
+            after = self.snapshot()
+            change = ToolsChanged.between(before, after)
+            before = after
+            if change:
+                listener(change)
+
+        ends = [follow(changed) for follow in self._feeds()]
+
+        def unsubscribe() -> None:
+            for end in ends:
+                end()
+
+        return unsubscribe
+
+    def _feeds(self) -> Iterable[Callable[[Callable[[ToolsChanged], None]], Unsubscribe]]:
+        """Return the `subscribe` methods of everything whose change may change this."""
+        return [toolset.subscribe for toolset in self._toolsets]
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as entered:
+            for toolset in self._toolsets:
+                await entered.enter_async_context(toolset)
+            entered.pop_all()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        leaving = AsyncExitStack()
+        for toolset in self._toolsets:
+            leaving.push_async_exit(toolset)
+        return await leaving.__aexit__(exc_type, exc, traceback)
+
+    def __repr__(self) -> str:
+        return f"<toolset of {', '.join(repr(toolset) for toolset in self._toolsets)}>"
+
+
+def prefixed(toolset: Toolset, prefix: str, separator: str = "_") -> BaseToolset:
     """Return the toolset with `prefix` and `separator` before every name: `fs` gives `fs_read_file` (R38)."""
     return _View(toolset, lambda spec: replace(spec, name=f"{prefix}{separator}{spec.name}"))
 
 
-def renamed(toolset: Toolset, names: Mapping[str, str] | Callable[[ToolSpec], str]) -> Toolset:
+def renamed(toolset: Toolset, names: Mapping[str, str] | Callable[[ToolSpec], str]) -> BaseToolset:
     """Return the toolset with other names, by a mapping from exposed names or by a function (R32, R42)."""
     if callable(names):
         return _View(toolset, lambda spec: replace(spec, name=names(spec)))
@@ -50,7 +194,7 @@ def filtered(
     include: Collection[str] = (),
     exclude: Collection[str] = (),
     predicate: Callable[[ToolSpec], bool] | None = None,
-) -> Toolset:
+) -> BaseToolset:
     """Return the toolset with some tools only; what is filtered out cannot be called either.
 
     Args:
@@ -69,7 +213,7 @@ def filtered(
     return _View(toolset, keep)
 
 
-def enhanced(toolset: Toolset, schema: Callable[[ToolSpec], Mapping[str, Any]]) -> Toolset:
+def enhanced(toolset: Toolset, schema: Callable[[ToolSpec], Mapping[str, Any]]) -> BaseToolset:
     """Return the toolset with the input schemas that `schema` returns; one that raises changes nothing (R112)."""
 
     def enhance(spec: ToolSpec) -> ToolSpec:
@@ -84,7 +228,7 @@ def enhanced(toolset: Toolset, schema: Callable[[ToolSpec], Mapping[str, Any]]) 
 
 def transformed(
     toolset: Toolset, result: Callable[[ToolResult, ToolSpec], ToolResult | Awaitable[ToolResult]]
-) -> Toolset:
+) -> BaseToolset:
     """Return the toolset with every result put through `result`, error results too (requirements R54, R112)."""
 
     async def run(toolset: Toolset, call: ToolCall, ctx: CallContext, spec: ToolSpec) -> ToolResult:
@@ -94,7 +238,7 @@ def transformed(
     return _View(toolset, run=run)
 
 
-def traced(toolset: Toolset, tracer: Tracer | None = None) -> Toolset:
+def traced(toolset: Toolset, tracer: Tracer | None = None) -> BaseToolset:
     """Return the toolset with an OpenTelemetry span `tool:run` around every call (requirement R49).
 
     The span carries `toolweave.server`, `gen_ai.tool.name` and `gen_ai.tool.call.id`; an error
@@ -121,7 +265,7 @@ def traced(toolset: Toolset, tracer: Tracer | None = None) -> Toolset:
     return _View(toolset, run=run)
 
 
-def combined(*toolsets: Toolset, on_conflict: Literal["rename", "skip", "error"] = "rename") -> Toolset:
+def combined(*toolsets: Toolset, on_conflict: Literal["rename", "skip", "error"] = "rename") -> BaseToolset:
     """Return several toolsets as one, in their order; of two tools of one name the first keeps it (C20).
 
     A name that a tool was given stays that tool's, also while it is gone.
@@ -141,7 +285,7 @@ def combined(*toolsets: Toolset, on_conflict: Literal["rename", "skip", "error"]
     return view
 
 
-def joined(toolsets: Mapping[Hashable, Toolset], given: GivenNames) -> Toolset:
+def joined(toolsets: Mapping[Hashable, Toolset], given: GivenNames) -> BaseToolset:
     """Return several toolsets as one, for toolsets that come and go: names stay with the pair of a key and a tool.
 
     Args:
@@ -185,16 +329,18 @@ class _Part:
             self.inner[spec.name] = inner.name
 
 
-class _Joined(ABC):
-    """What all wrappers share: a cached view of the snapshots beneath, and the forwarding.
+class _Joined(WrapperToolset):
+    """What the wrappers of this module share: a cached view of the snapshots beneath, and the forwarding.
 
     A definition that did not change beneath stays the same object, so a change costs no more than looking for it.
     """
 
-    __slots__ = ("_parts", "_run", "_toolsets", "_view")
+    __slots__ = ("_parts", "_run", "_view")
+
+    knows_aliases = True
 
     def __init__(self, toolsets: tuple[Toolset, ...], run: _Run | None = None) -> None:
-        self._toolsets = toolsets
+        super().__init__(*toolsets)
         self._run = run
         self._parts = [_Part(ToolSnapshot()) for _ in toolsets]
         self._view: ToolSnapshot | None = None
@@ -231,25 +377,6 @@ class _Joined(ABC):
         self._forget(index, snapshot.by_name)
         return part
 
-    def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
-        before = self.snapshot()
-
-        def changed(_: ToolsChanged) -> None:
-            nonlocal before
-            after = self.snapshot()
-            change = ToolsChanged.between(before, after)
-            before = after
-            if change:
-                listener(change)
-
-        ends = [toolset.subscribe(changed) for toolset in self._toolsets]
-
-        def unsubscribe() -> None:
-            for end in ends:
-                end()
-
-        return unsubscribe
-
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
         view = self.snapshot()
         spec = view.find(call.name)
@@ -257,33 +384,15 @@ class _Joined(ABC):
             return ToolResult.failure(unknown_tool(call.name, view.by_name), kind=ErrorKind.NOT_FOUND)
         index = next(index for index, part in enumerate(self._parts) if spec.name in part.specs)
         toolset, name = self._toolsets[index], self._parts[index].inner.get(spec.name, spec.name)
-        if call.name != spec.name and isinstance(toolset, (ToolRegistry, _Joined)):
+        if call.name != spec.name and isinstance(toolset, BaseToolset) and toolset.knows_aliases:
             inside = toolset.snapshot()
             if inside.find(call.name) is inside.by_name.get(name):
-                name = call.name  # the registry counts how often an old name is used (requirement R102)
+                name = call.name
         inner = call if call.name == name else replace(call, name=name)
         try:
             return await (toolset.call(inner, ctx) if self._run is None else self._run(toolset, inner, ctx, spec))
         except Exception as exc:  # boundary: user code, and third-party toolsets that raise (C2)
             return ToolResult.failure(as_tool_error(exc))
-
-    async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as entered:
-            for toolset in self._toolsets:
-                await entered.enter_async_context(toolset)
-            entered.pop_all()
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
-        leaving = AsyncExitStack()
-        for toolset in self._toolsets:
-            leaving.push_async_exit(toolset)
-        return await leaving.__aexit__(exc_type, exc, traceback)
-
-    def __repr__(self) -> str:
-        return f"<toolset of {', '.join(repr(toolset) for toolset in self._toolsets)}>"
 
 
 class _View(_Joined):
