@@ -19,7 +19,7 @@ import redis
 from tests.redis_server import RedisServer
 from tests.state.proxy import Proxy
 from toolweave.errors import StoreError
-from toolweave.state import RedisStore
+from toolweave.state import Delete, Put, RedisStore
 
 pytestmark = pytest.mark.anyio
 
@@ -342,10 +342,40 @@ async def test_what_expired_is_passed_over_and_swept_a_portion_at_a_time(redis_u
             *((f"070{number}", "new") for number in range(8)),
             ("last", "kept"),
         ]
-        assert documents() == connected.zcard("{toolweave}:order") == 9
-        expiring = connected.zrange("{toolweave}:expiring", 0, -1)
-        assert [name for name in expiring if not name.startswith(b"done:")] == []
+        ordered = connected.zrange("{toolweave}:order", 0, -1)
+        assert documents() == len([name for name in ordered if b" done:" not in name]) == 9
     connected.close()
+
+
+async def test_a_write_takes_one_command_of_each_kind_however_many_documents_it_changes(redis_url: str) -> None:
+    connected = client(redis_url)
+    async with RedisStore(redis_url) as store:
+        await store.write([Put(collection="c", key=key, value=1, ttl=60) for key in "ab"])  # which sweeps
+        connected.config_resetstat()
+        puts = [Put(collection="c", key=key, value=2, ttl=60) for key in "acd"]
+        await store.write([*puts, Delete(collection="c", key="b")])
+        counted = connected.info("commandstats")
+
+    assert {name.removeprefix("cmdstat_"): one["calls"] for name, one in counted.items() if "config" not in name} == {
+        "evalsha": 1, "time": 1, "hmget": 1, "hdel": 1, "hset": 1, "zadd": 1
+    }  # fmt: skip
+    connected.close()
+
+
+async def test_a_name_that_was_deleted_is_listed_again_once_it_is_written_again(redis_url: str) -> None:
+    now = 1_000.0
+    async with RedisStore(redis_url, clock=lambda: now) as store:
+        for _ in range(3):
+            await store.put("c", "it", 1, ttl=10)
+            await store.delete("c", "it")
+            assert await store.scan("c") == []
+        await store.put("c", "it", 2)
+        now += 100
+        for _ in range(16):  # of which some sweep
+            await store.put("c", "other", 3)
+        found = await store.scan("c")
+
+    assert [(one.key, one.value) for one in found] == [("it", 2), ("other", 3)]
 
 
 async def test_without_a_clock_the_servers_time_counts(redis_url: str) -> None:

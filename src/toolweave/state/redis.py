@@ -69,7 +69,7 @@ class RedisStore:
         self._clock = clock
         self._wait_seconds = wait_seconds
         self._remember = str(int(2_000 * wait_seconds) + 5_000)
-        self._keys = [f"{{{prefix}}}:{name}" for name in ("documents", "order", "expiring")]
+        self._keys = [f"{{{prefix}}}:{name}" for name in ("documents", "order")]
         self._writes = 0
         self._channel = f"{{{prefix}}}:signals"
         self._links: dict[asyncio.AbstractEventLoop, Link] = {}
@@ -147,7 +147,7 @@ class RedisStore:
         found: list[Document] = []
         while len(found) < limit:
             args = [start, last, self._now(), str(limit - len(found))]
-            reached, *rows = await self._call(SCAN, self._keys[:2], args)
+            reached, *rows = await self._call(SCAN, self._keys, args)
             found.extend(_document(head, name, stored) for name, stored in zip(rows[::2], rows[1::2], strict=True))
             if not reached:
                 break

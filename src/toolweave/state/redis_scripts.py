@@ -5,9 +5,8 @@ touches is declared, and all of them have one hash tag, so that they lie on one 
 
 - `{prefix}:documents`: hash of name -> `revision expires-or-dash json`; a name is the collection's length, the
   collection and the key.
-- `{prefix}:order`: the names in a sorted set where every score is 0, which is the order of their bytes, which in UTF-8
-  is the order of code points.
-- `{prefix}:expiring`: the names of what has a ttl, by the time it ends, or by an earlier one.
+- `{prefix}:order`: a sorted set where every score is 0, which is the order of bytes, which in UTF-8 is the order of code
+  points. It has the names, and `!TIME NAME` for each name of what has a ttl: when it has ended for certain.
 
 Beside the names stand in that hash `revision`, the last revision, and for a while `done:TOKEN`, what became of a write,
 so that one which is sent again is known by its token.
@@ -46,12 +45,9 @@ end
 """
 
 _KEPT = """
-local function kept(name, now)
-  local stored = redis.call('HGET', KEYS[1], name)
-  if not stored then return nil, '0' end
-  local revision, expires = string.match(stored, '^(%d+) (%S+) ')
-  if expires ~= '-' and tonumber(expires) <= now then return nil, '0' end
-  return stored, revision
+local function kept(stored, now)
+  local expires = stored and string.match(stored, '^%d+ (%S+) ')
+  return expires and (expires == '-' or tonumber(expires) > now)
 end
 """
 
@@ -63,13 +59,11 @@ READ = Script("", "", writes=False, command="HMGET")
 
 GET = _script(
     _NOW,
+    _KEPT,
     """
 local now, found = time(ARGV[1]), {}
 local stored = redis.call('HMGET', KEYS[1], unpack(ARGV, 2))
-for at = 1, #ARGV - 1 do
-  local expires = stored[at] and string.match(stored[at], '^%d+ (%S+) ')
-  found[at] = stored[at] and (expires == '-' or tonumber(expires) > now) and stored[at] or false
-end
+for at = 1, #ARGV - 1 do found[at] = kept(stored[at], now) and stored[at] or false end
 return found
 """,
 )
@@ -77,8 +71,8 @@ return found
 
 # A revision is no smaller than the server's microseconds: a server that forgot its last writes (it had no disk, or a
 # replica took over) gives none of theirs to others. One script makes all changes or none, in as few commands as there
-# are kinds of them. Of what is due a bounded portion is dropped at a write that is told to sweep; it is not shown
-# meanwhile. What is deleted, or kept for longer, is left among what expires until then, and looked at there.
+# are kinds of them: names and ends lie in one sorted set for that. Of what is due a bounded portion is dropped at a
+# write that is told to sweep; it is not shown meanwhile. The name of what is deleted is due at once.
 WRITE = _script(
     """
 local clock = redis.call('TIME')
@@ -89,29 +83,33 @@ local done = 'done:' .. ARGV[2]
 local function kept(stored)
   if not stored then return '0' end
   local revision, expires = string.match(stored, '^(%d+) (%S+) ')
-  if expires ~= '-' and tonumber(expires) <= now then return '0', expires end
-  return revision, expires
+  if expires ~= '-' and tonumber(expires) <= now then return '0' end
+  return revision
+end
+
+local function end_at(time, name) return string.format('!%020.6f ', time) .. name end
+
+-- a document that is written again soon, with the same ttl, mostly has its end noted already
+local function end_about(time, ttl, name)
+  local _, exponent = math.frexp(ttl)
+  local step = 2 ^ (exponent - 5)
+  return end_at(math.ceil(time / step) * step, name)
 end
 
 if ARGV[4] == '1' then
-  local due = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%.17g', now), 'LIMIT', 0, 100)
-  if #due > 0 then
-    local stored, gone, later = redis.call('HMGET', KEYS[1], unpack(due)), {}, {}
-    for at, name in ipairs(due) do
-      local revision, expires = kept(stored[at])
-      if revision == '0' or not expires then
+  local ends = redis.call('ZRANGEBYLEX', KEYS[2], '[!', string.format('(!%020.6f!', now), 'LIMIT', 0, 100)
+  if #ends > 0 then
+    local names, gone = {}, {}
+    for at, one in ipairs(ends) do names[at] = string.match(one, '^!%s*%S+ (.*)$') end
+    local stored = redis.call('HMGET', KEYS[1], unpack(names))
+    for at, name in ipairs(names) do
+      if kept(stored[at]) == '0' then
         gone[#gone + 1] = name
-      elseif expires ~= '-' then
-        later[#later + 1] = expires
-        later[#later + 1] = name
+        ends[#ends + 1] = name
       end
     end
-    redis.call('ZREM', KEYS[3], unpack(due))
-    if #later > 0 then redis.call('ZADD', KEYS[3], unpack(later)) end
-    if #gone > 0 then
-      redis.call('ZREM', KEYS[2], unpack(gone))
-      redis.call('HDEL', KEYS[1], unpack(gone))
-    end
+    redis.call('ZREM', KEYS[2], unpack(ends))
+    if #gone > 0 then redis.call('HDEL', KEYS[1], unpack(gone)) end
   end
 end
 
@@ -126,7 +124,7 @@ for at = 6, #ARGV, 5 do
 end
 
 local revision = math.max(tonumber(stored[1] or '0'), micros - 1)
-local hash, order, expiring, deleted, revisions = {}, {}, {}, {}, {}
+local hash, order, deleted, revisions = {}, {}, {}, {}
 place = 2
 for at = 6, #ARGV, 5 do
   place = place + 1
@@ -135,9 +133,10 @@ for at = 6, #ARGV, 5 do
     revision = revision + 1
     local text, expires = string.format('%.0f', revision), '-'
     if ttl ~= '' then
-      expires = string.format('%.17g', now + tonumber(ttl))
-      expiring[#expiring + 1] = expires
-      expiring[#expiring + 1] = name
+      local time = now + tonumber(ttl)
+      expires = string.format('%.17g', time)
+      order[#order + 1] = 0
+      order[#order + 1] = end_about(time, tonumber(ttl), name)
     end
     hash[#hash + 1] = name
     hash[#hash + 1] = text .. ' ' .. expires .. ' ' .. ARGV[at + 2]
@@ -147,7 +146,11 @@ for at = 6, #ARGV, 5 do
     end
     revisions[#revisions + 1] = text
   else
-    if stored[place] then deleted[#deleted + 1] = name end
+    if stored[place] then
+      deleted[#deleted + 1] = name
+      order[#order + 1] = 0
+      order[#order + 1] = end_at(now, name)
+    end
     revisions[#revisions + 1] = kept(stored[place]) ~= '0' and '-1' or '0'
   end
 end
@@ -155,27 +158,23 @@ end
 local told = table.concat(revisions, ' ')
 if #hash == 0 and #deleted == 0 then return told end
 local last = string.format('%.0f', revision)
-local until_ = string.format('%.17g', now + tonumber(ARGV[3]) / 1000)
+local seconds = tonumber(ARGV[3]) / 1000
 hash[#hash + 1] = 'revision'
 hash[#hash + 1] = last
 hash[#hash + 1] = done
-hash[#hash + 1] = '0 ' .. until_ .. ' ' .. told
-expiring[#expiring + 1] = until_
-expiring[#expiring + 1] = done
+hash[#hash + 1] = '0 ' .. string.format('%.17g', now + seconds) .. ' ' .. told
+order[#order + 1] = 0
+order[#order + 1] = end_about(now + seconds, seconds, done)
 -- what makes room comes first: after it a server that is full takes the rest
-if #deleted > 0 then
-  redis.call('HDEL', KEYS[1], unpack(deleted))
-  redis.call('ZREM', KEYS[2], unpack(deleted))
-end
+if #deleted > 0 then redis.call('HDEL', KEYS[1], unpack(deleted)) end
 redis.call('HSET', KEYS[1], unpack(hash))
-redis.call('ZADD', KEYS[3], unpack(expiring))
-if #order > 0 then redis.call('ZADD', KEYS[2], unpack(order)) end
-if ARGV[5] ~= '' then redis.call('PUBLISH', KEYS[4], ARGV[5]) end
+redis.call('ZADD', KEYS[2], unpack(order))
+if ARGV[5] ~= '' then redis.call('PUBLISH', KEYS[3], ARGV[5]) end
 return told
 """,
     writes=True,
 )
-"""KEYS documents, order, expiring, channel; ARGV now, token, milliseconds to remember, 1 to sweep, a signal, and for
+"""KEYS documents, order, channel; ARGV now, token, milliseconds to remember, 1 to sweep, a signal, and for
 each change `put` or `delete`, name, JSON, ttl, expect. Returns the revisions, apart by spaces, -1 for what was deleted
 and 0 for what there was not to delete; nil when a revision was another."""
 
@@ -187,15 +186,17 @@ SCAN = _script(
 local now, limit = time(ARGV[3]), tonumber(ARGV[4])
 local names = redis.call('ZRANGEBYLEX', KEYS[2], ARGV[1], ARGV[2], 'LIMIT', 0, 500)
 local found, bytes = {''}, 0
-for _, name in ipairs(names) do
-  local stored = kept(name, now)
-  if stored then
-    found[#found + 1] = name
-    found[#found + 1] = stored
-    bytes = bytes + #stored
-    if #found > 2 * limit or bytes > 1000000 then
-      found[1] = name
-      return found
+for first = 1, #names, 50 do
+  local stored = redis.call('HMGET', KEYS[1], unpack(names, first, math.min(first + 49, #names)))
+  for at, one in ipairs(stored) do
+    if kept(one, now) then
+      found[#found + 1] = names[first + at - 1]
+      found[#found + 1] = one
+      bytes = bytes + #one
+      if #found > 2 * limit or bytes > 1000000 then
+        found[1] = names[first + at - 1]
+        return found
+      end
     end
   end
 end
