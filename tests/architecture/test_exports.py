@@ -34,7 +34,7 @@ def test_every_public_module_has_a_sorted_list_of_real_names(name: str) -> None:
 
 
 ROOMS = ["toolweave", *(name for name in PUBLIC if name.count(".") == 1)]
-DOUBLES = {"Agent", "Event", "Job", "Message", "OnConflict", "Prompt", "Resource", "Step"}
+DOUBLES = {"Agent", "Job", "Message", "OnConflict", "Prompt", "Resource", "Step"}
 """Names that mean two things today. None may be added; one that means a single thing is taken out."""
 
 

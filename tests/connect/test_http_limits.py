@@ -21,7 +21,7 @@ from tests.connect.targets import Json, connected, eventually
 from toolweave import ErrorKind, ServerError, ToolError
 from toolweave.connect.wire.http1 import HttpClient
 from toolweave.connect.wire.streams import delay
-from toolweave.sse import EventParser
+from toolweave.protocol.sse import EventParser
 
 pytestmark = pytest.mark.anyio
 ENGINES = ("auto", "sdk")

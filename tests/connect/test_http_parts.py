@@ -20,8 +20,8 @@ from tests.connect.targets import Json, eventually
 from toolweave.connect.wire.exchange import NoAnswer, Socket
 from toolweave.connect.wire.headers import argument_headers, encode_value
 from toolweave.connect.wire.http1 import HttpClient
-from toolweave.schema.mirrored import mirrored_arguments, mirroring_problem
-from toolweave.sse import Event, EventParser
+from toolweave.protocol.headers import mirrored_arguments, mirroring_problem
+from toolweave.protocol.sse import EventParser, ServerSentEvent
 
 pytestmark = pytest.mark.anyio
 
@@ -39,9 +39,9 @@ LINES = st.lists(
 )
 
 
-def events_by_the_book(lines: list[str]) -> tuple[list[Event], str | None]:
+def events_by_the_book(lines: list[str]) -> tuple[list[ServerSentEvent], str | None]:
     """Read whole lines as the HTML standard words it."""
-    events: list[Event] = []
+    events: list[ServerSentEvent] = []
     data: list[str] = []
     kind, last = "", None
     seen: str | None = None
@@ -49,7 +49,7 @@ def events_by_the_book(lines: list[str]) -> tuple[list[Event], str | None]:
         if not line:
             last = seen if seen is not None else last
             if data and "\n".join(data):
-                events.append(Event(kind or "message", "\n".join(data).encode()))
+                events.append(ServerSentEvent(kind or "message", "\n".join(data).encode()))
             data, kind, seen = [], "", None
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")

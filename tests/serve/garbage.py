@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.serve.raw import ENVELOPE, LEGACY, MODERN, Json
-from toolweave.serve.codes import CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
+from toolweave.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
 
 __all__ = ["TOOLS", "as_text", "ids", "messages", "texts"]
 
@@ -51,7 +51,7 @@ _arguments = mixed(
 _versions = st.sampled_from([MODERN, LEGACY, "2099-01-01"]) | odd
 _meta = mixed(
     (5, st.just(ENVELOPE)),
-    (1, st.fixed_dictionaries({PROTOCOL_VERSION: _versions, CAPABILITIES: odd})),
+    (1, st.fixed_dictionaries({PROTOCOL_VERSION: _versions, CLIENT_CAPABILITIES: odd})),
     (2, st.fixed_dictionaries({"progressToken": odd, LOG_LEVEL: odd}).map(lambda more: ENVELOPE | more)),
     (1, odd),
 )

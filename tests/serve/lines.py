@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from toolweave.errors import RequestError
+from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve import McpServer
-from toolweave.serve.codes import MODERN_VERSION
 from toolweave.serve.request import Client, Json, Request
 
 __all__ = ["EVERYTHING", "Peer"]

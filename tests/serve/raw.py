@@ -17,8 +17,8 @@ import anyio
 import anyio.abc
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from toolweave.serve import McpServer
-from toolweave.serve.codes import CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 
 __all__ = ["ENVELOPE", "LEGACY", "MODERN", "Json", "Piped", "Raw", "raw_client", "running_program", "speaking"]
 
@@ -26,7 +26,7 @@ Json = dict[str, Any]
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 ENVELOPE: Json = {
     PROTOCOL_VERSION: MODERN,
-    CAPABILITIES: {"elicitation": {}, "sampling": {}, "roots": {}},
+    CLIENT_CAPABILITIES: {"elicitation": {}, "sampling": {}, "roots": {}},
     CLIENT_INFO: {"name": "raw", "version": "0"},
 }
 _LINE_BYTES = 256 * 1024 * 1024

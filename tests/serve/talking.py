@@ -11,8 +11,9 @@ from typing import Any, Protocol
 import anyio
 
 from toolweave.errors import RequestError
+from toolweave.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
+from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve.changes import Changes
-from toolweave.serve.codes import CAPABILITIES, MODERN_VERSION, PROTOCOL_VERSION
 from toolweave.serve.duplex.inprocess import ClientEnd, in_process
 from toolweave.serve.endpoint import Endpoint
 
@@ -53,7 +54,7 @@ class Talk:
         self.answers: dict[Any, Json] = {}
         self._channel = channel
         self._modern = version == MODERN_VERSION
-        self._meta = {PROTOCOL_VERSION: version, CAPABILITIES: capabilities}
+        self._meta = {PROTOCOL_VERSION: version, CLIENT_CAPABILITIES: capabilities}
         self._ids = itertools.count(1)
         self._news = anyio.Event()
 

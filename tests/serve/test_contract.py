@@ -14,7 +14,7 @@ import pytest
 
 from tests.serve.raw import ENVELOPE, LEGACY, MODERN, Json, Piped, running_program
 from toolweave import ProtocolError, connect_mcp
-from toolweave.serve.codes import CAPABILITIES, PROTOCOL_VERSION
+from toolweave.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 
 pytestmark = pytest.mark.anyio
 
@@ -102,11 +102,11 @@ async def test_both_loops_answer_the_same_to_right_and_wrong_requests(version: s
 ENVELOPES: list[Any] = [
     {},
     {PROTOCOL_VERSION: MODERN},
-    {PROTOCOL_VERSION: LEGACY, CAPABILITIES: {}},
-    {PROTOCOL_VERSION: "2099-01-01", CAPABILITIES: {}},
-    {PROTOCOL_VERSION: 5, CAPABILITIES: {}},
-    {CAPABILITIES: {}},
-    {PROTOCOL_VERSION: MODERN, CAPABILITIES: {}},
+    {PROTOCOL_VERSION: LEGACY, CLIENT_CAPABILITIES: {}},
+    {PROTOCOL_VERSION: "2099-01-01", CLIENT_CAPABILITIES: {}},
+    {PROTOCOL_VERSION: 5, CLIENT_CAPABILITIES: {}},
+    {CLIENT_CAPABILITIES: {}},
+    {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {}},
     "text",
     None,
 ]

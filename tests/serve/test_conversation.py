@@ -11,8 +11,8 @@ import pytest
 
 from tests.serve.raw import LEGACY, MODERN, Json, Raw, raw_client
 from toolweave import RequestError, connect_mcp
+from toolweave.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from toolweave.serve import McpServer, create_mcp_server
-from toolweave.serve.codes import CAPABILITIES, PROTOCOL_VERSION
 from toolweave.serve.duplex.conversation import Conversation
 from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.request import Method, Request
@@ -126,13 +126,13 @@ async def test_an_envelope_on_initialize_does_not_make_it_stateless() -> None:
 @pytest.mark.parametrize(
     ("meta", "code"),
     [
-        ({PROTOCOL_VERSION: "2099-01-01", CAPABILITIES: {}}, -32022),
-        ({PROTOCOL_VERSION: LEGACY, CAPABILITIES: {}}, -32022),
-        ({PROTOCOL_VERSION: 7, CAPABILITIES: {}}, -32602),
-        ({PROTOCOL_VERSION: None, CAPABILITIES: {}}, -32602),
+        ({PROTOCOL_VERSION: "2099-01-01", CLIENT_CAPABILITIES: {}}, -32022),
+        ({PROTOCOL_VERSION: LEGACY, CLIENT_CAPABILITIES: {}}, -32022),
+        ({PROTOCOL_VERSION: 7, CLIENT_CAPABILITIES: {}}, -32602),
+        ({PROTOCOL_VERSION: None, CLIENT_CAPABILITIES: {}}, -32602),
         ({PROTOCOL_VERSION: MODERN}, -32602),
-        ({PROTOCOL_VERSION: MODERN, CAPABILITIES: None}, -32602),
-        ({PROTOCOL_VERSION: MODERN, CAPABILITIES: []}, -32602),
+        ({PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: None}, -32602),
+        ({PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: []}, -32602),
     ],
 )
 async def test_an_envelope_that_is_not_whole_is_refused_and_the_next_request_is_served(meta: Json, code: int) -> None:

@@ -27,7 +27,7 @@ from tests.serve.garbage import ENDLESS, METHODS, TOOLS, texts
 from tests.serve.program import program
 from tests.serve.raw import ENVELOPE, LEGACY, MODERN, Json
 from tests.serve.serving import served_http
-from toolweave.serve.codes import LOG_LEVEL, PROTOCOL_VERSION
+from toolweave.protocol.meta import LOG_LEVEL, PROTOCOL_VERSION
 
 ROUND = 10
 """Messages between two valid calls."""

@@ -14,9 +14,9 @@ from tests.serve.carriers import connected
 from tests.serve.talking import Talk, talking
 from toolweave import ToolsChanged
 from toolweave.errors import RequestError
+from toolweave.protocol.meta import SUBSCRIPTION_ID
 from toolweave.serve import create_mcp_server
 from toolweave.serve.changes import Changes
-from toolweave.serve.codes import SUBSCRIPTION_ID
 from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.listen import Listen
 from toolweave.tools import ToolRegistry

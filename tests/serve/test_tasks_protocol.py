@@ -13,10 +13,10 @@ import pytest
 
 from tests.serve.talking import Talk, talking
 from toolweave.errors import RequestError
+from toolweave.protocol.meta import CLIENT_CAPABILITIES, SUBSCRIPTION_ID
 from toolweave.serve import TaskRule
 from toolweave.serve.calls import Tools
 from toolweave.serve.changes import Changes
-from toolweave.serve.codes import CAPABILITIES, SUBSCRIPTION_ID
 from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.listen import Listen
 from toolweave.serve.request import Client, Json, Request
@@ -234,7 +234,7 @@ async def test_a_task_does_not_begin_with_a_state_that_was_tampered_with() -> No
 async def test_only_who_declares_the_extension_asks_about_tasks_and_unknown_ones_are_unknown(method: str) -> None:
     async with talking(Shop()) as talk:
         params: Json = {"taskId": "unknown", "inputResponses": {}}
-        undeclared = await refusal(talk, method, params, **{CAPABILITIES: {"extensions": {}}})
+        undeclared = await refusal(talk, method, params, **{CLIENT_CAPABILITIES: {"extensions": {}}})
         unknown = await refusal(talk, method, params)
         malformed = await refusal(talk, method, {"taskId": 5})
 
@@ -271,7 +271,7 @@ async def test_nobody_else_sees_a_task() -> None:
 
     async def ask(principal: str | None, method: str, **params: Any) -> Json:
         client = Client(version="2026-07-28", capabilities=DECLARED, principal=principal)
-        params["_meta"] = {CAPABILITIES: DECLARED}
+        params["_meta"] = {CLIENT_CAPABILITIES: DECLARED}
         return await shop.endpoint.answer(Request(method=method, params=params, client=client, line=Nobody(), id=1))
 
     async with shop.running():

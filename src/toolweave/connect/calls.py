@@ -14,7 +14,6 @@ from toolweave.config import ServerConfig
 from toolweave.connect.catalog import Catalog
 from toolweave.connect.client_features.rounds import ROUND_METHODS, exchange
 from toolweave.connect.client_features.tasks import LegacyTask, Task, wants_task
-from toolweave.connect.codes import HEADER_MISMATCH
 from toolweave.connect.deadline import Deadlines
 from toolweave.connect.dial import Line
 from toolweave.connect.health import Wait
@@ -32,6 +31,8 @@ from toolweave.errors import (
     ToolError,
     printable,
 )
+from toolweave.protocol import methods
+from toolweave.protocol.codes import HEADER_MISMATCH
 from toolweave.schema.problems import describe
 from toolweave.tools.call import CallContext
 from toolweave.tools.result import TextContent, ToolResult, invalid_input, typed
@@ -128,7 +129,7 @@ class Caller:
         except TimeoutError as exc:
             if isinstance(exc, RequestTimeoutError):
                 raise
-            raise self.too_slow("tools/list", seconds) from exc
+            raise self.too_slow(methods.TOOLS_LIST, seconds) from exc
 
     async def call(self, name: str, arguments: Mapping[str, Any], ctx: CallContext) -> ToolResult:
         """Call a tool; see `McpConnection.call_tool`."""
@@ -227,10 +228,10 @@ class Caller:
             session, meta = line.session, ctx.meta
             with self._deadlines.within(seconds) as deadline:
                 try:
-                    first = await session.attempt("tools/call", params, meta=meta, schema=schema)
+                    first = await session.attempt(methods.TOOLS_CALL, params, meta=meta, schema=schema)
                 except ProtocolError as exc:
                     first = await session.again(
-                        exc, "tools/call", params, meta=meta, schema=schema, deadline=deadline.at
+                        exc, methods.TOOLS_CALL, params, meta=meta, schema=schema, deadline=deadline.at
                     )
             if first is None:
                 await anyio.lowlevel.checkpoint_if_cancelled()  # a caller who leaves at this very moment goes first
@@ -262,7 +263,7 @@ class Caller:
         """Make a call that may want input or become a task, and return its result."""
         asked = self._owner.peer.asked
         result = await exchange(
-            line.session, "tools/call", params, asked, silence, first=first, meta=meta, schema=schema
+            line.session, methods.TOOLS_CALL, params, asked, silence, first=first, meta=meta, schema=schema
         )
         if result.get("resultType") == "task":
             return await Task(result, self._task_request, asked, silence).result()

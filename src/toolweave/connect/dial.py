@@ -19,7 +19,7 @@ import anyio.to_thread
 from toolweave.config import ServerConfig, register_transport_name, server_config
 from toolweave.connect.channel import MAX_MESSAGE_BYTES, Channel
 from toolweave.connect.fault import MAX_CONNECTIONS, HttpSettings
-from toolweave.connect.handshake import MODERN_VERSIONS, ProbeRefused, shake_hands
+from toolweave.connect.handshake import ProbeRefused, shake_hands
 from toolweave.connect.report import Report
 from toolweave.connect.session import Peer, Session, Wire
 from toolweave.connect.shapes import as_object
@@ -29,6 +29,7 @@ from toolweave.connect.wire.channel import channel_wire
 from toolweave.connect.wire.credentials import Credentials, flow_of
 from toolweave.connect.wire.proxy import proxy_for
 from toolweave.errors import ConfigError, ConnectError, ConnectionLostError, ProtocolError, ServerError
+from toolweave.protocol.versions import MODERN_VERSIONS
 from toolweave.schema.validate import load_validation
 
 __all__ = [

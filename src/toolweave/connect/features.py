@@ -13,7 +13,6 @@ import anyio
 
 from toolweave.config import ServerConfig
 from toolweave.connect.calls import Caller
-from toolweave.connect.codes import METHOD_NOT_FOUND
 from toolweave.connect.dial import Line
 from toolweave.connect.events import Events
 from toolweave.connect.feed.follow import CAPABILITIES, CHANGED_EVENTS, Follower
@@ -36,6 +35,8 @@ from toolweave.connect.results import made_of
 from toolweave.connect.shapes import as_object
 from toolweave.connect.wire.answers import request_text
 from toolweave.errors import ProtocolError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import METHOD_NOT_FOUND
 from toolweave.tools.result import EmbeddedResource
 from toolweave.tools.toolset import Unsubscribe
 
@@ -111,7 +112,7 @@ class ServerFeatures:
         """
         if not isinstance(uri, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"a URI is a string, not {type(uri).__name__}")
-        request_text(0, "resources/subscribe", {"uri": uri})  # what cannot be sent must not reach the shared line
+        request_text(0, methods.RESOURCES_SUBSCRIBE, {"uri": uri})  # what cannot be sent must not reach the shared line
         line = await self._caller.line()
         offered = as_object(line.session.agreement.capabilities.get("resources")) or {}
         if not offered.get("subscribe"):
@@ -128,7 +129,7 @@ class ServerFeatures:
         Raises:
             ProtocolError: The server does not know it (code -32602, or -32002 from older servers).
         """
-        raw = await self._caller.request("resources/read", {"uri": uri}, timeout)
+        raw = await self._caller.request(methods.RESOURCES_READ, {"uri": uri}, timeout)
         return await made_of(raw.get("contents"), partial(resource_contents, raw, server=self.config.name))
 
     async def list_prompts(self, *, refresh: bool = False, timeout: float | None = None) -> tuple[Prompt, ...]:
@@ -140,7 +141,7 @@ class ServerFeatures:
     ) -> PromptResult:
         """Return a prompt filled in with string arguments."""
         params = {"name": name, "arguments": dict(arguments or {})}
-        raw = await self._caller.request("prompts/get", params, timeout)
+        raw = await self._caller.request(methods.PROMPTS_GET, params, timeout)
         return await made_of(raw.get("messages"), partial(prompt_result, raw, server=self.config.name))
 
     async def complete(
@@ -159,7 +160,7 @@ class ServerFeatures:
         params: dict[str, Any] = {"ref": dict(ref), "argument": {"name": argument, "value": value}}
         if context:
             params["context"] = {"arguments": dict(context)}
-        return completion(await self._caller.request("completion/complete", params, timeout))
+        return completion(await self._caller.request(methods.COMPLETION_COMPLETE, params, timeout))
 
     async def request(
         self, method: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = None
@@ -177,7 +178,7 @@ class ServerFeatures:
     async def ping(self) -> None:
         """Ask for a sign of life: `ping`, or `server/discover` where that is gone (2026-07-28)."""
         line = await self._caller.line()
-        await self._caller.request("server/discover" if line.session.agreement.modern else "ping", {})
+        await self._caller.request(methods.SERVER_DISCOVER if line.session.agreement.modern else methods.PING, {})
 
     async def _list(self, live: LiveList[ItemT], refresh: bool, timeout: float | None) -> tuple[ItemT, ...]:
         await self._caller.line()

@@ -15,18 +15,16 @@ from typing import Any
 
 import anyio
 
-from toolweave.connect.codes import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
 from toolweave.connect.report import Report, Step
 from toolweave.connect.session import Agreement, Peer, Session, Wire, ask, envelope
 from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
+from toolweave.protocol.meta import SERVER_INFO
+from toolweave.protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_VERSION, MODERN_VERSIONS
 
-__all__ = ["LEGACY_VERSIONS", "MODERN_VERSIONS", "ProbeRefused", "shake_hands"]
-
-LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""Revisions with an `initialize` handshake, oldest first."""
-MODERN_VERSIONS = ("2026-07-28",)
-"""Stateless revisions, oldest first."""
+__all__ = ["ProbeRefused", "shake_hands"]
 
 _GRACE_SECONDS = 0.5
 _log = logging.getLogger("toolweave.connect")
@@ -51,14 +49,14 @@ async def shake_hands(
         ConnectionLostError: The server went away.
     """
     hands = _Hands(wire, server, report, peer)
-    if era == "legacy" or era in LEGACY_VERSIONS:
-        return await hands.initialize(LEGACY_VERSIONS[-1] if era == "legacy" else era)
+    if era == "legacy" or era in HANDSHAKE_VERSIONS:
+        return await hands.initialize(LATEST_HANDSHAKE_VERSION if era == "legacy" else era)
     if era == "auto":
         return await _Negotiation(hands, probe_seconds).settle()
-    wanted = MODERN_VERSIONS[-1] if era == "modern" else era
+    wanted = MODERN_VERSION if era == "modern" else era
     if wanted not in MODERN_VERSIONS:
         raise ProtocolError(
-            f"protocol revision {era!r} is unknown; there are {', '.join(LEGACY_VERSIONS + MODERN_VERSIONS)}",
+            f"protocol revision {era!r} is unknown; there are {', '.join(HANDSHAKE_VERSIONS + MODERN_VERSIONS)}",
             server=server,
             code=UNSUPPORTED_VERSION,
         )
@@ -89,7 +87,7 @@ class _Hands:
             _NotModern: The answer is not that of a modern server.
         """
         try:
-            result = await ask(self.wire, "server/discover", {"_meta": self._envelope(wanted)})
+            result = await ask(self.wire, methods.SERVER_DISCOVER, {"_meta": self._envelope(wanted)})
         except ProtocolError as exc:
             named = _common(exc.data) if exc.code == UNSUPPORTED_VERSION else []
             if named:
@@ -104,12 +102,12 @@ class _Hands:
         """Ask `initialize` once."""
         capabilities = self.peer.capabilities(modern=False)
         offer = {"protocolVersion": offered, "capabilities": capabilities, "clientInfo": _client_info()}
-        result = await ask(self.wire, "initialize", offer)
+        result = await ask(self.wire, methods.INITIALIZE, offer)
         agreed = result.get("protocolVersion")
-        if agreed not in LEGACY_VERSIONS:
+        if agreed not in HANDSHAKE_VERSIONS:
             raise ProtocolError(
                 f"it answered initialize with protocol version {agreed!r}; "
-                f"expected one of {', '.join(LEGACY_VERSIONS)}",
+                f"expected one of {', '.join(HANDSHAKE_VERSIONS)}",
                 server=self.server,
                 code=UNSUPPORTED_VERSION,
             )
@@ -137,14 +135,14 @@ class _Hands:
 
     async def initialize(self, offered: str) -> Session:
         """Begin as with a legacy server."""
-        with self.report.step("initialize") as step:
+        with self.report.step(methods.INITIALIZE) as step:
             agreement = await self.hello(offered)
             step.detail = agreement.version
             return await self.legacy(agreement)
 
     async def legacy(self, agreement: Agreement) -> Session:
         """Return the session of an `initialize` that was answered."""
-        await self.wire.notify("notifications/initialized", {})
+        await self.wire.notify(methods.NOTIFICATIONS_INITIALIZED, {})
         return Session(self.wire, agreement, {})
 
     async def modern(self, agreement: Agreement) -> Session:
@@ -198,7 +196,7 @@ class _Negotiation:
         raise outcome
 
     async def _settled(self) -> Session:
-        wanted, report = MODERN_VERSIONS[-1], self._hands.report
+        wanted, report = MODERN_VERSION, self._hands.report
         quiet = report.stderr_position
         probe = await self._probed(wanted)
         if probe.agreement is None and isinstance(probe.error, _NotModern) and probe.error.named is not None:
@@ -235,8 +233,8 @@ class _Negotiation:
 
     async def _initialized(self, probe: _Question) -> tuple[Session | None, ProtocolError | None]:
         """Ask `initialize`, beside a probe that is not answered yet; return the session or the server's refusal."""
-        with self._step("initialize") as step:
-            hello = self._ask(self._hands.hello(LEGACY_VERSIONS[-1]))
+        with self._step(methods.INITIALIZE) as step:
+            hello = self._ask(self._hands.hello(LATEST_HANDSHAKE_VERSION))
             if not probe.done:
                 await self._answered(probe, hello)
                 if not probe.done and not _proves_modern(hello.error):
@@ -335,7 +333,7 @@ def _read_discovery(result: Mapping[str, Any]) -> Agreement | None:
     if not common or not isinstance(result.get("capabilities", {}), Mapping):
         return None
     meta = as_object(result.get("_meta"))
-    info = meta.get("io.modelcontextprotocol/serverInfo") if meta is not None else None
+    info = meta.get(SERVER_INFO) if meta is not None else None
     return _agreement(common[-1], True, result, info if info is not None else result.get("serverInfo"))
 
 

@@ -14,6 +14,7 @@ import anyio
 from toolweave.config import ServerConfig
 from toolweave.connect.dial import Line
 from toolweave.errors import ConnectionLostError, ServerError
+from toolweave.protocol import methods
 
 __all__ = ["Health", "Silent", "Wait"]
 
@@ -108,7 +109,7 @@ class Health:
 
         async def ping() -> None:
             try:  # the stateless revisions have no ping; every server answers this
-                await line.session.request("server/discover" if line.session.agreement.modern else "ping")
+                await line.session.request(methods.SERVER_DISCOVER if line.session.agreement.modern else methods.PING)
             except ServerError:
                 pass  # a refusal is an answer, and the end is noticed by itself
             answered.set()

@@ -17,7 +17,6 @@ import anyio
 import httpx2
 import msgspec
 
-from toolweave.connect.codes import INTERNAL_ERROR
 from toolweave.connect.fault import (
     Fault,
     HeaderSource,
@@ -38,6 +37,7 @@ from toolweave.connect.shapes import as_object
 from toolweave.connect.wire.inflate import ACCEPTED, Inflater, NotInflated
 from toolweave.connect.wire.jsonrpc import BOM
 from toolweave.connect.wire.proxy import proxy_for
+from toolweave.protocol.codes import INTERNAL_ERROR
 
 __all__ = ["HttpFaults", "http_client", "status_fault", "transport_fault"]
 

@@ -15,6 +15,7 @@ from toolweave.connect.client_features.callbacks import LogLevel, RootsAnswer, c
 from toolweave.connect.dial import Line
 from toolweave.connect.session import Peer
 from toolweave.errors import ServerError
+from toolweave.protocol import methods
 
 __all__ = ["ClientFeatures"]
 
@@ -60,7 +61,7 @@ class ClientFeatures:
         line = self._caller.last_line
         if line is None or line.session.agreement.modern or line.session.wire.over:
             return
-        await line.session.wire.notify("notifications/roots/list_changed", {})
+        await line.session.wire.notify(methods.NOTIFICATIONS_ROOTS_LIST_CHANGED, {})
 
     async def _introduce(self, line: Line) -> None:
         """Tell a new legacy session what cannot be said in its handshake; a failure costs only that."""
@@ -77,7 +78,7 @@ class ClientFeatures:
         with anyio.move_on_after(seconds) as scope:
             await line.session.set_log_level(str(self._peer.log_level))
         if scope.cancelled_caught:
-            raise self._caller.too_slow("logging/setLevel", seconds)
+            raise self._caller.too_slow(methods.LOGGING_SET_LEVEL, seconds)
 
     async def _deliver_logs(self) -> None:
         """Run for as long as the line holds."""

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolweave.connect.codes import INTERNAL_ERROR
 from toolweave.connect.feed.listing import Judged, read_entries
 from toolweave.connect.results import content_block
 from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.errors import ProtocolError
+from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.tools.result import ContentBlock, EmbeddedResource
 
 __all__ = [

@@ -10,9 +10,9 @@ from typing import Any, TypeVar, cast
 
 import anyio.to_thread
 
-from toolweave.connect.codes import INTERNAL_ERROR
 from toolweave.connect.shapes import as_object, as_text
 from toolweave.errors import ProtocolError
+from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.tools.error_meta import read_error
 from toolweave.tools.result import (
     AudioContent,

@@ -41,11 +41,12 @@ from toolweave.errors import (
     ProtocolError,
     ServerError,
 )
+from toolweave.protocol import methods
+from toolweave.protocol.meta import PROTOCOL_VERSION
 
 __all__ = ["channel_wire", "http_wire", "in_process_wire", "sse_wire", "streams_wire"]
 
 _log = logging.getLogger("toolweave.connect")
-_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _BAD_EVENT = "Failed to parse SSE message"
 _PASSED_LIMIT = re.compile(r"SSE stream failed: Server-sent event exceeded the (\d+) byte limit")
 _GONE_STREAM = ("SSE stream", "server answered a request with 202")
@@ -255,13 +256,13 @@ class SdkWire:
             result = await self._dispatcher.send_raw_request(method, params, opts)
         except MCPError as exc:
             raise self._mapped(exc) from None
-        if method == "initialize":
+        if method == methods.INITIALIZE:
             self._revision, self.stateless = as_text(result.get("protocolVersion")), False
         return result
 
     async def _progressed(self, token: Any, progress: float, total: float | None, message: str | None) -> None:
         values = {"progressToken": token, "progress": progress, "total": total, "message": message}
-        self._peer.notification("notifications/progress", values)
+        self._peer.notification(methods.NOTIFICATIONS_PROGRESS, values)
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification; nothing is raised when the server is gone."""
@@ -287,7 +288,7 @@ class SdkWire:
 
     def _headers(self, method: str, params: Mapping[str, Any], schema: Mapping[str, Any] | None) -> dict[str, str]:
         meta = as_object(params.get("_meta"))
-        revision = meta.get(_VERSION_KEY) if meta is not None else None
+        revision = meta.get(PROTOCOL_VERSION) if meta is not None else None
         if not isinstance(revision, str):  # a legacy revision is named from the handshake on
             return {inbound.MCP_PROTOCOL_VERSION_HEADER: self._revision} if self._revision is not None else {}
         self.stateless = True

@@ -21,22 +21,23 @@ import anyio
 from toolweave.connect.client_features.asked import Asked, client_capabilities, log_message
 from toolweave.connect.client_features.callbacks import NO_CALLBACKS, Callbacks
 from toolweave.connect.client_features.logs import LogFeed
-from toolweave.connect.codes import INVALID_REQUEST
 from toolweave.connect.shapes import as_object, as_text
 from toolweave.connect.silence import Silence
 from toolweave.errors import ProtocolError, ServerError, printable
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_REQUEST
+from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from toolweave.tools.call import Progress
 
 __all__ = ["UNCANCELLABLE", "Agreement", "Loss", "Peer", "Session", "Wire", "ask", "envelope"]
 
-UNCANCELLABLE = frozenset({"initialize", "server/discover"})
+UNCANCELLABLE = frozenset({methods.INITIALIZE, methods.SERVER_DISCOVER})
 """The requests of the handshake: a client must not cancel them (basic/utilities/cancellation)."""
 
 Loss = Callable[[bool], ServerError]
 """Makes the error of a lost connection; the argument says whether the request was sent."""
 
 _REPEATS = 3
-_PREFIX = "io.modelcontextprotocol/"
 _log = logging.getLogger("toolweave.connect")
 
 
@@ -195,10 +196,10 @@ class Peer:
     def notification(self, method: str, params: Mapping[str, Any]) -> None:
         """Take one notification; a fault in it costs that notification only."""
         try:
-            if method == "notifications/progress":
+            if method == methods.NOTIFICATIONS_PROGRESS:
                 self._take_progress(params)
                 return
-            if method == "notifications/message" and self.logs is not None:
+            if method == methods.NOTIFICATIONS_MESSAGE and self.logs is not None:
                 self.logs.put(log_message(params, self._server))
             self._on_notification(method, params)
         except Exception:  # boundary: whatever a server sends must not end the conversation
@@ -210,7 +211,7 @@ class Peer:
         Raises:
             ProtocolError: The refusal, with the code to answer.
         """
-        if method == "ping":
+        if method == methods.PING:
             return {}
         self._answering += 1
         for silence in self._waiting:
@@ -248,9 +249,9 @@ class Session:
     async def set_log_level(self, level: str) -> None:
         """Ask for log messages from this severity on: of later requests, or (legacy) of the whole session."""
         if self.agreement.modern:
-            self._meta = {**self._meta, f"{_PREFIX}logLevel": level}
+            self._meta = {**self._meta, LOG_LEVEL: level}
         else:
-            await self.request("logging/setLevel", {"level": level})
+            await self.request(methods.LOGGING_SET_LEVEL, {"level": level})
 
     def request(
         self,
@@ -360,7 +361,7 @@ def _retry_after(exc: ProtocolError) -> float | None:
 def envelope(version: str, client_info: Mapping[str, Any], capabilities: Mapping[str, Any]) -> dict[str, Any]:
     """Return the `_meta` members that every modern request carries (SEP-2575)."""
     return {
-        f"{_PREFIX}protocolVersion": version,
-        f"{_PREFIX}clientInfo": dict(client_info),
-        f"{_PREFIX}clientCapabilities": dict(capabilities),
+        PROTOCOL_VERSION: version,
+        CLIENT_INFO: dict(client_info),
+        CLIENT_CAPABILITIES: dict(capabilities),
     }

@@ -17,6 +17,8 @@ from toolweave.connect.state import ConnectionState
 from toolweave.errors import ProtocolError, ServerError
 from toolweave.hub.hub import Hub
 from toolweave.hub.naming import without_server
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from toolweave.tools.toolset import Unsubscribe
 
 __all__ = ["HubOffers"]
@@ -27,7 +29,7 @@ Json = dict[str, Any]
 AnswerT = TypeVar("AnswerT")
 
 _USABLE = frozenset({ConnectionState.READY, ConnectionState.DEGRADED})
-_UNKNOWN = frozenset({-32602, -32002, -32601})
+_UNKNOWN = frozenset({INVALID_PARAMS, RESOURCE_NOT_FOUND, METHOD_NOT_FOUND})
 """How servers say that they do not have a resource; the last ones have none at all."""
 _MOST_FOLLOWED = 1_000
 _FOLLOW_SECONDS = 5.0
@@ -74,7 +76,7 @@ class HubOffers:
         for connection, own in self._owners(uri):
             await self._follow(connection, own, uri)
             try:
-                result = await connection.request("resources/read", {"uri": own})
+                result = await connection.request(methods.RESOURCES_READ, {"uri": own})
             except ProtocolError as error:
                 if error.code not in _UNKNOWN:
                     raise
@@ -94,7 +96,7 @@ class HubOffers:
         connection = None if holder is None else self._hub.clients.get(str(holder[0]))
         if holder is None or connection is None:
             return None
-        return await connection.request("prompts/get", {"name": holder[1], "arguments": dict(arguments)})
+        return await connection.request(methods.PROMPTS_GET, {"name": holder[1], "arguments": dict(arguments)})
 
     def on_change(self, capability: str, listener: Callable[[], object]) -> Unsubscribe:
         """Call `listener` when `"resources"` or `"prompts"` of any server change, or a server comes or goes."""

@@ -17,7 +17,7 @@ import msgspec
 from toolweave.errors import ModelError
 from toolweave.models.refusal import refusal, short
 from toolweave.models.retry import retry_after
-from toolweave.sse import Event, EventParser
+from toolweave.protocol.sse import EventParser, ServerSentEvent
 
 if TYPE_CHECKING:
     import httpx2
@@ -80,7 +80,7 @@ class Api:
         """The base URL as it may be shown, without its query."""
         return urlunsplit((self._parts.scheme, self._parts.netloc, self._parts.path, "", ""))
 
-    async def events(self, path: str, body: bytes, *, timeout: float) -> AsyncGenerator[Event, None]:
+    async def events(self, path: str, body: bytes, *, timeout: float) -> AsyncGenerator[ServerSentEvent, None]:
         """POST a JSON body and yield the events of the answer; closing the generator ends the request.
 
         `timeout` is in seconds without a sign of life. An answer in JSON is one event of the type `BODY`.
@@ -110,7 +110,7 @@ class Api:
             failed = self._broken(exc)
         raise failed  # out here, since the library's exception holds the request with all its headers
 
-    async def drain(self, events: AsyncGenerator[Event, None]) -> None:
+    async def drain(self, events: AsyncGenerator[ServerSentEvent, None]) -> None:
         """Read what little follows the end of a turn, so that the connection can carry the next one."""
         import anyio  # the room is read without it
 
@@ -180,10 +180,10 @@ class Api:
     def _beginning(self, data: bytes) -> str:
         return repr(self.redact(data[:_MAX_ERROR_BYTES].decode("utf-8", "replace"))[:_EXCERPT])
 
-    async def _answer(self, response: httpx2.Response) -> AsyncGenerator[Event, None]:
+    async def _answer(self, response: httpx2.Response) -> AsyncGenerator[ServerSentEvent, None]:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == "application/json":
-            yield Event(BODY, await self._body(response, MAX_EVENT_BYTES))
+            yield ServerSentEvent(BODY, await self._body(response, MAX_EVENT_BYTES))
             return
         if kind not in ("text/event-stream", ""):
             text = self._beginning(await self._body(response, _MAX_ERROR_BYTES, cut=True))

@@ -19,8 +19,8 @@ from toolweave.models.openai_responses import ResponsesTurn, responses_form, res
 from toolweave.models.prices import Price
 from toolweave.models.retry import Retry, with_retries
 from toolweave.models.unsupported import Unsupported
+from toolweave.protocol.sse import ServerSentEvent
 from toolweave.schema.dialects import lower
-from toolweave.sse import Event
 from toolweave.tools.arguments import encode
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.wire_tools import ToolWriter, WireTools
@@ -222,7 +222,9 @@ class OpenAICompatibleModel:
         for one in turn.finish():
             yield one
 
-    async def _until_broken(self, events: AsyncGenerator[Event, None], turn: _Turn) -> AsyncGenerator[Event, None]:
+    async def _until_broken(
+        self, events: AsyncGenerator[ServerSentEvent, None], turn: _Turn
+    ) -> AsyncGenerator[ServerSentEvent, None]:
         """Yield the events; that nothing follows a turn which has said its end is no failure."""
         try:
             async for event in events:
@@ -231,7 +233,7 @@ class OpenAICompatibleModel:
             if not (turn.complete and exc.kind in ("timeout", "unreachable")):
                 raise
 
-    def _taken(self, turn: _Turn, event: Event) -> Iterator[ModelEvent]:
+    def _taken(self, turn: _Turn, event: ServerSentEvent) -> Iterator[ModelEvent]:
         chunk = self._api.decode(event.data)
         if chunk.get("error") or (event.type == "error" and not chunk.keys() & {"response", "choices"}):
             raise self._api.refusal(chunk)

@@ -13,8 +13,9 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 
 from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError, printable
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.schema import Validator
-from toolweave.serve.codes import INVALID_PARAMS
 from toolweave.serve.definitions import Definitions, check_definition
 from toolweave.serve.jsonrpc import encode_value
 from toolweave.serve.offers.pages import page
@@ -82,7 +83,7 @@ class Tools:
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return `tools/list` and `tools/call`."""
-        return {"tools/list": self._list, "tools/call": self._call}
+        return {methods.TOOLS_LIST: self._list, methods.TOOLS_CALL: self._call}
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return the `tools` capability."""

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, TypeAlias
 import anyio
 
 from toolweave.errors import RequestError
-from toolweave.serve.codes import INTERNAL_ERROR
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve.request import Push
 from toolweave.tools import Toolset, Unsubscribe
 
@@ -35,10 +36,10 @@ class Topic(NamedTuple):
     name: str = ""
 
 
-TOOLS = Topic("notifications/tools/list_changed")
-PROMPTS = Topic("notifications/prompts/list_changed")
-RESOURCES = Topic("notifications/resources/list_changed")
-UPDATED = "notifications/resources/updated"
+TOOLS = Topic(methods.NOTIFICATIONS_TOOLS_LIST_CHANGED)
+PROMPTS = Topic(methods.NOTIFICATIONS_PROMPTS_LIST_CHANGED)
+RESOURCES = Topic(methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED)
+UPDATED = methods.NOTIFICATIONS_RESOURCES_UPDATED
 
 
 class Change(NamedTuple):

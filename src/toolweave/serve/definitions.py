@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolweave.errors import SchemaError
+from toolweave.protocol.headers import mirroring_problem
 from toolweave.schema import Validator
-from toolweave.schema.mirrored import mirroring_problem
 from toolweave.serve.request import Json
 from toolweave.tools import ToolSpec
 from toolweave.tools.call import RESUMABLE

@@ -11,13 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from toolweave.errors import RequestError
-from toolweave.serve.codes import (
-    HANDSHAKE_VERSIONS,
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    SERVER_INFO,
-)
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from toolweave.protocol.meta import SERVER_INFO
+from toolweave.protocol.versions import HANDSHAKE_VERSIONS
 from toolweave.serve.envelope import SERVED_VERSIONS
 from toolweave.serve.request import Feature, Json, Method, Request
 
@@ -27,12 +24,12 @@ _log = logging.getLogger("toolweave.serve")
 
 _CACHEABLE = frozenset(
     {
-        "server/discover",
-        "tools/list",
-        "prompts/list",
-        "resources/list",
-        "resources/templates/list",
-        "resources/read",
+        methods.SERVER_DISCOVER,
+        methods.TOOLS_LIST,
+        methods.PROMPTS_LIST,
+        methods.RESOURCES_LIST,
+        methods.RESOURCES_TEMPLATES_LIST,
+        methods.RESOURCES_READ,
     }
 )
 
@@ -62,8 +59,8 @@ class Endpoint:
         self._features = tuple(features)
         self._stamp = {SERVER_INFO: self.info}
         self._kept = {"ttlMs": ttl_ms, "cacheScope": cache_scope}
-        self._modern: dict[str, Method] = {"server/discover": self._discover}
-        self._legacy: dict[str, Method] = {"initialize": self._initialize, "ping": _pong}
+        self._modern: dict[str, Method] = {methods.SERVER_DISCOVER: self._discover}
+        self._legacy: dict[str, Method] = {methods.INITIALIZE: self._initialize, methods.PING: _pong}
         for feature in self._features:
             for method, answer in feature.methods(modern=True).items():
                 self._modern.setdefault(method, answer)

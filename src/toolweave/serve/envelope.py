@@ -9,16 +9,9 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from toolweave.errors import RequestError
-from toolweave.serve.codes import (
-    CAPABILITIES,
-    CLIENT_INFO,
-    HANDSHAKE_VERSIONS,
-    INVALID_PARAMS,
-    LOG_LEVEL,
-    MODERN_VERSION,
-    PROTOCOL_VERSION,
-    UNSUPPORTED_VERSION,
-)
+from toolweave.protocol.codes import INVALID_PARAMS, UNSUPPORTED_VERSION
+from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
+from toolweave.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSION
 from toolweave.serve.request import Client, Json
 
 __all__ = ["SERVED_VERSIONS", "enveloped_client", "has_envelope", "is_whole", "unsupported_version"]
@@ -46,7 +39,7 @@ def enveloped_client(params: Mapping[str, Any], *, principal: str | None = None,
     """
     meta = params.get("_meta")
     members = cast("Json", meta) if isinstance(meta, dict) else {}
-    for key, kind in ((PROTOCOL_VERSION, str), (CAPABILITIES, dict)):
+    for key, kind in ((PROTOCOL_VERSION, str), (CLIENT_CAPABILITIES, dict)):
         if not isinstance(members.get(key), kind):
             raise RequestError(f"params._meta must have {key!r}, {_KINDS[kind]}", code=INVALID_PARAMS)
     if members[PROTOCOL_VERSION] != MODERN_VERSION:
@@ -57,7 +50,7 @@ def enveloped_client(params: Mapping[str, Any], *, principal: str | None = None,
     info = members.get(CLIENT_INFO)
     return Client(
         version=MODERN_VERSION,
-        capabilities=members[CAPABILITIES],
+        capabilities=members[CLIENT_CAPABILITIES],
         info=cast("Json", info) if isinstance(info, dict) else None,
         principal=principal,
         conversation=name,
@@ -66,7 +59,7 @@ def enveloped_client(params: Mapping[str, Any], *, principal: str | None = None,
 
 def is_whole(meta: Json) -> bool:
     """Whether a `_meta` has what each request of the era must have, and nothing malformed of what it may."""
-    right = meta.get(PROTOCOL_VERSION) == MODERN_VERSION and isinstance(meta.get(CAPABILITIES), dict)
+    right = meta.get(PROTOCOL_VERSION) == MODERN_VERSION and isinstance(meta.get(CLIENT_CAPABILITIES), dict)
     return right and _malformed(meta) is None
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from toolweave.serve.codes import INVALID_REQUEST, PARSE_ERROR
+from toolweave.protocol.codes import INVALID_REQUEST, PARSE_ERROR
 from toolweave.serve.request import Json
 
 __all__ = [

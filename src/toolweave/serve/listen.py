@@ -13,6 +13,9 @@ from typing import Any, Protocol, TypeAlias, cast
 import anyio
 
 from toolweave.errors import RequestError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
+from toolweave.protocol.meta import SUBSCRIPTION_ID
 from toolweave.serve.changes import (
     PROMPTS,
     RESOURCES,
@@ -23,12 +26,11 @@ from toolweave.serve.changes import (
     Stream,
     Topic,
 )
-from toolweave.serve.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, SUBSCRIPTION_ID
 from toolweave.serve.request import Json, Method, Request
 
 __all__ = ["Filter", "Listen"]
 
-ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+ACKNOWLEDGED = methods.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED
 URIS = "resourceSubscriptions"
 LISTS = {
     "toolsListChanged": ("tools", TOOLS),
@@ -91,8 +93,8 @@ class Listen:
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return `subscriptions/listen`, or what was there before it."""
         if modern:
-            return {"subscriptions/listen": self._listen}
-        return {"resources/subscribe": self._subscribe, "resources/unsubscribe": self._unsubscribe}
+            return {methods.SUBSCRIPTIONS_LISTEN: self._listen}
+        return {methods.RESOURCES_SUBSCRIBE: self._subscribe, methods.RESOURCES_UNSUBSCRIBE: self._unsubscribe}
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return nothing: a list's own feature declares that its changes are told."""

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from toolweave.errors import RequestError
-from toolweave.serve.codes import INVALID_PARAMS, LOG_LEVEL
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS
+from toolweave.protocol.meta import LOG_LEVEL
 from toolweave.serve.request import Json, Method, Request
 from toolweave.tools.asking import LogLevel
 
@@ -36,7 +38,7 @@ class Logs:
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return `logging/setLevel`, which modern revisions have no more."""
-        return {"logging/setLevel": self._set_level} if self._enabled and not modern else {}
+        return {methods.LOGGING_SET_LEVEL: self._set_level} if self._enabled and not modern else {}
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return the `logging` capability, an empty object in every revision, if messages may be sent."""
@@ -49,7 +51,7 @@ class Logs:
         params: Json = {"level": level, "data": data}
         if logger is not None:
             params["logger"] = logger
-        await request.line.notify("notifications/message", params)
+        await request.line.notify(methods.NOTIFICATIONS_MESSAGE, params)
 
     def _least(self, request: Request) -> int:
         if request.modern:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import anyio
 from anyio.abc import TaskGroup
 
+from toolweave.protocol import methods
 from toolweave.serve.request import Json, Line
 from toolweave.tools.call import Progress
 
@@ -93,4 +94,4 @@ class ProgressStream:
             params["total"] = progress.total
         if progress.message is not None:
             params["message"] = progress.message
-        await self._line.notify("notifications/progress", params)
+        await self._line.notify(methods.NOTIFICATIONS_PROGRESS, params)

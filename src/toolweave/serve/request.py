@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, cast
 
 from toolweave.errors import RequestError
-from toolweave.serve.codes import INVALID_PARAMS, MODERN_VERSION
+from toolweave.protocol.codes import INVALID_PARAMS
+from toolweave.protocol.versions import MODERN_VERSION
 
 __all__ = ["Client", "Conversations", "Feature", "Json", "Line", "Method", "Push", "Request"]
 

@@ -15,14 +15,9 @@ from typing import Any, Protocol
 import anyio
 
 from toolweave.errors import ErrorKind, RequestError, ToolError
-from toolweave.serve.codes import (
-    CAPABILITIES,
-    CLIENT_INFO,
-    INVALID_PARAMS,
-    LOG_LEVEL,
-    MISSING_CAPABILITY,
-    PROTOCOL_VERSION,
-)
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS, MISSING_CAPABILITY
+from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from toolweave.serve.logs import Logs
 from toolweave.serve.progress import ProgressStream
 from toolweave.serve.request import Json, Request
@@ -38,10 +33,10 @@ _log = logging.getLogger("toolweave.serve")
 Work = Callable[[CallContext], Awaitable[Json]]
 """What a request asks for; runs once for each round."""
 
-ROUND_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
+ROUND_METHODS = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET, methods.RESOURCES_READ})
 """The requests that may be answered by `input_required`."""
 
-_ENVELOPE = frozenset({PROTOCOL_VERSION, CAPABILITIES, CLIENT_INFO, LOG_LEVEL, "progressToken"})
+_ENVELOPE = frozenset({PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, "progressToken"})
 _NOTHING: Mapping[str, Any] = {}
 _ABILITIES = frozenset({"elicitation", "sampling", "roots"})
 _ANSWERS = frozenset({"inputResponses", "requestState"})

@@ -28,7 +28,10 @@ from pydantic import AnyHttpUrl, ConfigDict, TypeAdapter
 from starlette.middleware.authentication import AuthenticationMiddleware
 
 from toolweave.errors import RequestError
-from toolweave.serve.codes import CAPABILITIES, CLIENT_INFO, INTERNAL_ERROR, INVALID_PARAMS, MODERN_VERSION
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
+from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO
+from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.http.asgi import App, ShownHeaders
 from toolweave.serve.http.auth import Auth, principal_of
@@ -43,7 +46,7 @@ _log = logging.getLogger("toolweave.serve")
 _DECLARED = "toolweave.declared"
 _JOINED = "toolweave.joined"
 _CONVERSATION = "toolweave.conversation"
-_UNGATED = frozenset({"initialize", "ping"})
+_UNGATED = frozenset({methods.INITIALIZE, methods.PING})
 
 
 def sdk_server(
@@ -88,11 +91,11 @@ class _Bridge:
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         outbound, connection = _parts(ctx)
         if ctx.request_id is None:
-            if ctx.method == "notifications/initialized":
+            if ctx.method == methods.NOTIFICATIONS_INITIALIZED:
                 self._join(connection, ctx.lifespan_context)
             return await call_next(ctx)
         if ctx.protocol_version != MODERN_VERSION:
-            if ctx.method == "initialize":
+            if ctx.method == methods.INITIALIZE:
                 connection.state[_DECLARED] = dict(ctx.params or {})
             elif ctx.method not in _UNGATED and not connection.initialize_accepted:
                 raise MCPError(code=INVALID_PARAMS, message=f"{ctx.method} before initialize")
@@ -192,7 +195,7 @@ def _conversation(connection: Connection) -> str:
 def _client(ctx: ServerRequestContext[Any, Any], connection: Connection) -> Client:
     if ctx.protocol_version == MODERN_VERSION:
         meta = cast("Json", (ctx.params or {}).get("_meta") or {})
-        declared, info, conversation = meta.get(CAPABILITIES), meta.get(CLIENT_INFO), None
+        declared, info, conversation = meta.get(CLIENT_CAPABILITIES), meta.get(CLIENT_INFO), None
     else:
         handshake = connection.state.get(_DECLARED, {})
         declared, info = handshake.get("capabilities"), handshake.get("clientInfo")

@@ -18,7 +18,7 @@ from hashlib import sha256
 from typing import Any, cast
 
 from toolweave.errors import RequestError
-from toolweave.serve.codes import INVALID_PARAMS
+from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.serve.request import Json, Request
 
 __all__ = ["TTL_SECONDS", "Seal"]

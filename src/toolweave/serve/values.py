@@ -7,7 +7,7 @@ import logging
 from typing import cast
 
 from toolweave.errors import ToolError
-from toolweave.serve.codes import SERVER_INFO
+from toolweave.protocol.meta import SERVER_INFO
 from toolweave.serve.jsonrpc import writable
 from toolweave.serve.request import Json
 from toolweave.tools import (

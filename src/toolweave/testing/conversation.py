@@ -22,26 +22,36 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from toolweave.connect import Channel, memory_channels
 from toolweave.errors import ConnectionLostError, ProtocolError
-from toolweave.testing.offer import INVALID_PARAMS, LISTS, METHOD_NOT_FOUND, Offer, refuse
+from toolweave.protocol import methods
+from toolweave.protocol.codes import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    UNSUPPORTED_VERSION,
+)
+from toolweave.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SERVER_INFO, SUBSCRIPTION_ID
+from toolweave.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSION
+from toolweave.testing.offer import LISTS, Offer, refuse
 from toolweave.testing.script import Reaction, Received
 from toolweave.testing.shapes import Json, as_object
 from toolweave.tools import CallContext, Progress
 
-__all__ = ["LEGACY", "MODERN", "Conversation", "Identity"]
+__all__ = ["Conversation", "Identity"]
 
-LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""Revisions with an `initialize` handshake, oldest first."""
-MODERN = "2026-07-28"
-"""The stateless revision."""
-
-_PREFIX = "io.modelcontextprotocol/"
 _KEPT_MS = 300_000
-_CACHED = {"server/discover", "resources/read", *LISTS}
+_ANSWERED_EMPTY = (
+    methods.PING,
+    methods.LOGGING_SET_LEVEL,
+    methods.RESOURCES_SUBSCRIBE,
+    methods.RESOURCES_UNSUBSCRIBE,
+)
+_CACHED = {methods.SERVER_DISCOVER, methods.RESOURCES_READ, *LISTS}
 _FILTERS = {
-    "notifications/tools/list_changed": "toolsListChanged",
-    "notifications/prompts/list_changed": "promptsListChanged",
-    "notifications/resources/list_changed": "resourcesListChanged",
-    "notifications/resources/updated": "resourceSubscriptions",
+    methods.NOTIFICATIONS_TOOLS_LIST_CHANGED: "toolsListChanged",
+    methods.NOTIFICATIONS_PROMPTS_LIST_CHANGED: "promptsListChanged",
+    methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED: "resourcesListChanged",
+    methods.NOTIFICATIONS_RESOURCES_UPDATED: "resourceSubscriptions",
 }
 
 
@@ -61,7 +71,7 @@ class Identity:
     @property
     def legacy(self) -> tuple[str, ...]:
         """The revisions it speaks that begin with `initialize`."""
-        return tuple(version for version in self.versions if version in LEGACY)
+        return tuple(version for version in self.versions if version in HANDSHAKE_VERSIONS)
 
 
 @dataclass(slots=True)
@@ -147,7 +157,7 @@ class Conversation:
         for request_id, running in self._running.items():
             wanted = (running.listens_to or {}).get(_FILTERS[method])
             if wanted is True or (isinstance(wanted, list) and params.get("uri") in wanted):
-                stamp = {f"{_PREFIX}subscriptionId": request_id}
+                stamp = {SUBSCRIPTION_ID: request_id}
                 self._send({**message, "params": {**params, "_meta": stamp}})
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
@@ -211,7 +221,7 @@ class Conversation:
         if received.id is not None:
             running = self._running[received.id] = _Running()
             tasks.start_soon(self._serve, received, received.id, running, reaction)
-        elif received.method == "notifications/cancelled":
+        elif received.method == methods.NOTIFICATIONS_CANCELLED:
             running = self._running.get(received.params.get("requestId", ""))
             if running is not None:
                 running.scope.cancel()
@@ -226,15 +236,17 @@ class Conversation:
             except ProtocolError as exc:
                 answer["error"] = _error(exc.code, exc.message, exc.data)
             except Exception as exc:  # boundary: user code
-                answer["error"] = _error(-32603, f"{type(exc).__name__}: {exc}")
+                answer["error"] = _error(INTERNAL_ERROR, f"{type(exc).__name__}: {exc}")
             try:
                 self._send(answer)
             except (TypeError, ValueError) as exc:
-                self._send({"jsonrpc": "2.0", "id": request_id, "error": _error(-32603, f"this is no JSON: {exc}")})
+                self._send(
+                    {"jsonrpc": "2.0", "id": request_id, "error": _error(INTERNAL_ERROR, f"this is no JSON: {exc}")}
+                )
         self._running.pop(request_id, None)
 
     async def _result(self, received: Received, running: _Running, reaction: Reaction | None) -> Json:
-        modern = f"{_PREFIX}protocolVersion" in as_object(received.params.get("_meta"))
+        modern = PROTOCOL_VERSION in as_object(received.params.get("_meta"))
         if reaction is None:
             return self._stamped(received.method, await self._answer(received, running, modern), modern)
         match reaction.how:
@@ -255,44 +267,44 @@ class Conversation:
         if not modern:
             return result
         kept = {"ttlMs": _KEPT_MS, "cacheScope": "private"} if method in _CACHED else {}
-        meta = {f"{_PREFIX}serverInfo": self._identity.info, **as_object(result.get("_meta"))}
+        meta = {SERVER_INFO: self._identity.info, **as_object(result.get("_meta"))}
         return {"resultType": "complete", **kept, **result, "_meta": meta}
 
     async def _answer(self, received: Received, running: _Running, modern: bool) -> Json:
         if modern:
             return await self._answer_modern(received, running)
-        if received.method == "server/discover":
+        if received.method == methods.SERVER_DISCOVER:
             raise refuse(METHOD_NOT_FOUND, "Method not found: server/discover")
-        if received.method == "initialize":
+        if received.method == methods.INITIALIZE:
             return self._initialize(received.params)
-        if received.method in ("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"):
+        if received.method in _ANSWERED_EMPTY:
             return {}
         if self.version is None:
-            raise refuse(-32600, f"{received.method} before initialize")
+            raise refuse(INVALID_REQUEST, f"{received.method} before initialize")
         return await self._offer.answer(received.method, received.params, self._context(received), modern=False)
 
     def _initialize(self, params: Mapping[str, Any]) -> Json:
         spoken = self._identity.legacy
         wanted = params.get("protocolVersion")
         if not spoken:
-            raise refuse(-32022, "Unsupported protocol version", {"supported": [MODERN], "requested": wanted})
+            raise _unsupported(wanted)
         self.version = wanted if wanted in spoken else spoken[-1]
         return {"protocolVersion": self.version, "serverInfo": self._identity.info, **self._described()}
 
     async def _answer_modern(self, received: Received, running: _Running) -> Json:
-        if MODERN not in self._identity.versions:
+        if MODERN_VERSION not in self._identity.versions:
             raise refuse(METHOD_NOT_FOUND, f"Method not found: {received.method}")
-        wanted = received.params["_meta"][f"{_PREFIX}protocolVersion"]
-        if wanted != MODERN:
-            raise refuse(-32022, "Unsupported protocol version", {"supported": [MODERN], "requested": wanted})
-        if not isinstance(received.params["_meta"].get(f"{_PREFIX}clientCapabilities"), dict):
-            raise refuse(INVALID_PARAMS, f"_meta has no {_PREFIX}clientCapabilities")
-        if received.method == "server/discover":
+        wanted = received.params["_meta"][PROTOCOL_VERSION]
+        if wanted != MODERN_VERSION:
+            raise _unsupported(wanted)
+        if not isinstance(received.params["_meta"].get(CLIENT_CAPABILITIES), dict):
+            raise refuse(INVALID_PARAMS, f"_meta has no {CLIENT_CAPABILITIES}")
+        if received.method == methods.SERVER_DISCOVER:
             return {"supportedVersions": list(self._identity.versions), **self._described()}
-        if received.method == "subscriptions/listen":
+        if received.method == methods.SUBSCRIPTIONS_LISTEN:
             running.listens_to = as_object(received.params.get("notifications"))
-            stamp = {"notifications": running.listens_to, "_meta": {f"{_PREFIX}subscriptionId": received.id}}
-            self.notify("notifications/subscriptions/acknowledged", stamp)
+            stamp = {"notifications": running.listens_to, "_meta": {SUBSCRIPTION_ID: received.id}}
+            self.notify(methods.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED, stamp)
             await anyio.sleep_forever()
         return await self._offer.answer(received.method, received.params, self._context(received), modern=True)
 
@@ -308,7 +320,7 @@ class Conversation:
             told: Json = {"progressToken": token, "progress": progress.progress}
             told |= {} if progress.total is None else {"total": progress.total}
             told |= {} if progress.message is None else {"message": progress.message}
-            self.notify("notifications/progress", told)
+            self.notify(methods.NOTIFICATIONS_PROGRESS, told)
 
         return CallContext(on_progress=None if token is None else report, meta=meta)
 
@@ -319,3 +331,8 @@ def _gone() -> ConnectionLostError:
 
 def _error(code: int, message: str, data: Any = None) -> Json:
     return {"code": code, "message": message} | ({} if data is None else {"data": data})
+
+
+def _unsupported(wanted: object) -> ProtocolError:
+    supported = {"supported": [MODERN_VERSION], "requested": wanted}
+    return refuse(UNSUPPORTED_VERSION, "Unsupported protocol version", supported)

@@ -16,7 +16,10 @@ from typing import Any, ParamSpec, TypeVar, overload
 import anyio
 
 from toolweave.connect import Channel
-from toolweave.testing.conversation import LEGACY, MODERN, Conversation, Identity
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSION
+from toolweave.testing.conversation import Conversation, Identity
 from toolweave.testing.offer import Offer, PromptEntry, ResourceEntry
 from toolweave.testing.script import Answer, Reaction, Received, Script
 from toolweave.testing.shapes import Json
@@ -29,7 +32,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
-_CALL = "tools/call"
+_CALL = methods.TOOLS_CALL
 
 
 class MemoryServer:
@@ -93,7 +96,7 @@ class MemoryServer:
         self._script = Script()
         self._open: dict[int, tuple[AsyncExitStack, Conversation]] = {}
         self._heard = anyio.Event()
-        toolset.subscribe(lambda _change: self.notify("notifications/tools/list_changed"))
+        toolset.subscribe(lambda _change: self.notify(methods.NOTIFICATIONS_TOOLS_LIST_CHANGED))
 
     # what it offers
 
@@ -138,9 +141,9 @@ class MemoryServer:
             listed |= {} if mime_type is None else {"mimeType": mime_type}
             self._offer.resources[uri] = ResourceEntry(listed=listed, content=made)
             if known:
-                self.notify("notifications/resources/updated", {"uri": uri})
+                self.notify(methods.NOTIFICATIONS_RESOURCES_UPDATED, {"uri": uri})
             else:
-                self.notify("notifications/resources/list_changed")
+                self.notify(methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED)
             return made
 
         if content is not None:
@@ -156,7 +159,7 @@ class MemoryServer:
         name = function.__name__
         listed = {"name": name, "description": inspect.getdoc(function) or "", "arguments": arguments}
         self._offer.prompts[name] = PromptEntry(listed=listed, function=function)
-        self.notify("notifications/prompts/list_changed")
+        self.notify(methods.NOTIFICATIONS_PROMPTS_LIST_CHANGED)
         return function
 
     # how it behaves
@@ -175,7 +178,7 @@ class MemoryServer:
         method: str = _CALL,
         message: str = "refused on purpose",
         *,
-        code: int = -32603,
+        code: int = INTERNAL_ERROR,
         data: Any = None,
         tool: str | None = None,
         times: int = 1,
@@ -272,10 +275,10 @@ class MemoryServer:
 
 def _versions(protocol: str) -> tuple[str, ...]:
     if protocol == "auto":
-        return (*LEGACY, MODERN)
+        return (*HANDSHAKE_VERSIONS, MODERN_VERSION)
     if protocol == "legacy":
-        return LEGACY
-    if protocol not in (*LEGACY, MODERN):
-        known = ", ".join(("auto", "legacy", *LEGACY, MODERN))
+        return HANDSHAKE_VERSIONS
+    if protocol not in (*HANDSHAKE_VERSIONS, MODERN_VERSION):
+        known = ", ".join(("auto", "legacy", *HANDSHAKE_VERSIONS, MODERN_VERSION))
         raise ValueError(f"protocol {protocol!r} is unknown; there are {known}")
     return (protocol,)

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from toolweave.errors import ErrorKind, ProtocolError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from toolweave.testing.shapes import Json, result_json, tool_json
 from toolweave.tools import CallContext, ToolCall, Toolset
 
 __all__ = ["INVALID_PARAMS", "LISTS", "METHOD_NOT_FOUND", "Offer", "PromptEntry", "ResourceEntry", "refuse"]
 
-METHOD_NOT_FOUND = -32601
-INVALID_PARAMS = -32602
 LISTS = {
-    "tools/list": "tools",
-    "resources/list": "resources",
-    "resources/templates/list": "resourceTemplates",
-    "prompts/list": "prompts",
+    methods.TOOLS_LIST: "tools",
+    methods.RESOURCES_LIST: "resources",
+    methods.RESOURCES_TEMPLATES_LIST: "resourceTemplates",
+    methods.PROMPTS_LIST: "prompts",
 }
 
 
@@ -82,15 +82,15 @@ class Offer:
         if method in LISTS:
             return self._page(LISTS[method], params.get("cursor"), modern)
         match method:
-            case "tools/call":
+            case methods.TOOLS_CALL:
                 return await self._call(params, ctx, modern)
-            case "resources/read":
+            case methods.RESOURCES_READ:
                 uri = str(params.get("uri"))
                 if uri not in self.resources:
                     # the code of the revisions before 2026-07-28
-                    raise refuse(INVALID_PARAMS if modern else -32002, f"Resource not found: {uri}")
+                    raise refuse(INVALID_PARAMS if modern else RESOURCE_NOT_FOUND, f"Resource not found: {uri}")
                 return {"contents": [await self.resources[uri].contents(uri)]}
-            case "prompts/get":
+            case methods.PROMPTS_GET:
                 prompt = self.prompts.get(str(params.get("name")))
                 if prompt is None:
                     raise refuse(INVALID_PARAMS, f"Unknown prompt: {params.get('name')}")
@@ -105,7 +105,7 @@ class Offer:
             raise refuse(INVALID_PARAMS, f"Unknown tool: {name}")
         result = await self.tools.call(ToolCall(name=name, arguments=params.get("arguments") or {}), ctx)
         if result.error is not None and result.error.kind is ErrorKind.PROTOCOL:
-            raise refuse(int(result.error.code or -32603), result.error.message, result.error.data)
+            raise refuse(int(result.error.code or INTERNAL_ERROR), result.error.message, result.error.data)
         return result_json(result, modern=modern, structured=spec.output_schema is not None)
 
     def _page(self, member: str, cursor: Any, modern: bool) -> Json:

@@ -24,13 +24,15 @@ from toolweave.connect.session import Peer, Wire
 from toolweave.connect.stdio.process import ServerProcess
 from toolweave.connect.wire.answers import request_text
 from toolweave.errors import AuthRequiredError, ConnectError, ConnectionLostError, ProtocolError, ServerError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.testing.cassette import Entry, read_cassette, same
 from toolweave.testing.shapes import Json, as_object
 
 __all__ = ["Replay", "replay"]
 
-_HANDSHAKE = ("server/discover", "initialize")
-_CALL = "tools/call"
+_HANDSHAKE = (methods.SERVER_DISCOVER, methods.INITIALIZE)
+_CALL = methods.TOOLS_CALL
 _SHOWN = 200
 _MOMENT = 0.05
 
@@ -127,7 +129,7 @@ class Replay:
         )
         if method not in _HANDSHAKE:
             self.unrecorded.append(message)
-        raise ProtocolError(message, server=server, code=-32603)
+        raise ProtocolError(message, server=server, code=INTERNAL_ERROR)
 
     def refusal(self, schema: Mapping[str, Any]) -> str | None:
         """Return why a tool with this input schema was not offered, or None."""

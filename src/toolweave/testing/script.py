@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from toolweave.protocol import methods
+
 __all__ = ["Answer", "Reaction", "Received", "Script"]
 
 Answer: TypeAlias = Mapping[str, Any] | Callable[[Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
@@ -35,7 +37,7 @@ class Received:
     def tool(self) -> str | None:
         """The name of the tool that is called, or None."""
         name = self.params.get("name")
-        return name if self.method == "tools/call" and isinstance(name, str) else None
+        return name if self.method == methods.TOOLS_CALL and isinstance(name, str) else None
 
 
 @dataclass(slots=True, kw_only=True)

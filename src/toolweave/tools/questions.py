@@ -14,6 +14,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
 
 from toolweave.errors import ErrorKind, ToolError
+from toolweave.protocol import methods
 from toolweave.tools.asking import (
     ElicitationResult,
     Elicited,
@@ -44,7 +45,7 @@ class Elicitation:
         key: Names the question across rounds; by default it is found again by what it says.
     """
 
-    method: ClassVar[str] = "elicitation/create"
+    method: ClassVar[str] = methods.ELICITATION_CREATE
     message: str
     schema: Mapping[str, Any] | type | None = None
     _: KW_ONLY
@@ -97,7 +98,7 @@ class Sampling:
         key: Names the question across rounds; by default it is found again by what it says.
     """
 
-    method: ClassVar[str] = "sampling/createMessage"
+    method: ClassVar[str] = methods.SAMPLING_CREATE_MESSAGE
     messages: str | SamplingMessage | Mapping[str, Any] | Sequence[str | SamplingMessage | Mapping[str, Any]]
     _: KW_ONLY
     max_tokens: int = 1024
@@ -155,7 +156,7 @@ class Sampling:
 class Roots:
     """The question which directories the server may work on."""
 
-    method: ClassVar[str] = "roots/list"
+    method: ClassVar[str] = methods.ROOTS_LIST
     _: KW_ONLY
     key: str | None = None
 
@@ -217,9 +218,9 @@ def question_of(method: str, params: Mapping[str, Any]) -> Question:
     Of a form that was made of a model the schema is left: answers are checked by that.
     """
     match method:
-        case "elicitation/create":
+        case methods.ELICITATION_CREATE:
             return Elicitation(params["message"], params.get("requestedSchema"), url=params.get("url"))
-        case "sampling/createMessage":
+        case methods.SAMPLING_CREATE_MESSAGE:
             return Sampling(params["messages"], max_tokens=params["maxTokens"], more=params)
         case _:
             return Roots()

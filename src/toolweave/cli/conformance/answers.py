@@ -9,6 +9,7 @@ from typing import Any
 
 from toolweave.cli.conformance.findings import Answer, Evidence, Judgement, fail, members, not_applicable, ok, warn
 from toolweave.errors import SchemaError
+from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from toolweave.schema import Validator
 
 __all__ = [
@@ -22,7 +23,6 @@ __all__ = [
     "validation_details",
 ]
 
-INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND = -32602, -32601, -32002
 _NEEDED: Mapping[str, tuple[str, ...]] = {
     "text": ("text",),
     "image": ("data", "mimeType"),

@@ -15,6 +15,7 @@ from toolweave.cli.conformance.findings import Answer, Evidence, members
 from toolweave.cli.conformance.samples import fitting, unfit
 from toolweave.connect import McpConnection
 from toolweave.errors import ProtocolError, ServerError, ToolError
+from toolweave.protocol import methods
 from toolweave.tools import Progress
 
 __all__ = ["gather"]
@@ -40,9 +41,9 @@ async def gather(connection: McpConnection, *, bold: bool = False) -> Evidence:
     evidence = Evidence(version=version, modern=version >= "2026", capabilities=connection.capabilities)
     if "tools" in evidence.capabilities:
         await _list_tools(connection, evidence)
-        evidence.bad_cursor = await _ask(connection, "tools/list", {"cursor": "toolweave-doctor-no-such-cursor"})
+        evidence.bad_cursor = await _ask(connection, methods.TOOLS_LIST, {"cursor": "toolweave-doctor-no-such-cursor"})
         params: dict[str, Any] = {"name": NOBODY, "arguments": {}}
-        evidence.unknown_tool = await _ask(connection, "tools/call", params, what="an unknown tool")
+        evidence.unknown_tool = await _ask(connection, methods.TOOLS_CALL, params, what="an unknown tool")
     evidence.unknown_method = await _ask(connection, "toolweave/no-such-method", {}, what="an unknown method")
     await _look_around(connection, evidence)
     for tool in _refusing(evidence, bold):
@@ -57,7 +58,7 @@ async def _list_tools(connection: McpConnection, evidence: Evidence) -> None:
     cursors: set[str] = set()
     params: dict[str, Any] = {}
     while len(evidence.pages) < _MOST_PAGES:
-        page = await _ask(connection, "tools/list", params)
+        page = await _ask(connection, methods.TOOLS_LIST, params)
         evidence.pages.append(page)
         tools = members(page.result).get("tools")
         evidence.tools += cast("list[Any]", tools) if isinstance(tools, list) else []
@@ -69,20 +70,22 @@ async def _list_tools(connection: McpConnection, evidence: Evidence) -> None:
 
 
 async def _look_around(connection: McpConnection, evidence: Evidence) -> None:
-    for method in ("resources/list", "prompts/list", *(() if evidence.pages else ("tools/list",))):
+    for method in (methods.RESOURCES_LIST, methods.PROMPTS_LIST, *(() if evidence.pages else (methods.TOOLS_LIST,))):
         evidence.lists[method] = await _ask(connection, method, {})
     declared = evidence.capabilities.get("resources")
     if declared is None:
         return
-    evidence.unknown_resource = await _ask(connection, "resources/read", {"uri": NOWHERE}, what="an unknown resource")
-    listed: Any = members(evidence.lists["resources/list"].result).get("resources")
+    evidence.unknown_resource = await _ask(
+        connection, methods.RESOURCES_READ, {"uri": NOWHERE}, what="an unknown resource"
+    )
+    listed: Any = members(evidence.lists[methods.RESOURCES_LIST].result).get("resources")
     first = members(cast("list[Any]", listed)[0]).get("uri") if isinstance(listed, list) and listed else None
     if not isinstance(first, str):
         return
-    evidence.contents = await _ask(connection, "resources/read", {"uri": first}, what=f"resource {first!r}")
+    evidence.contents = await _ask(connection, methods.RESOURCES_READ, {"uri": first}, what=f"resource {first!r}")
     if members(declared).get("subscribe") is True and not evidence.modern:
-        evidence.subscribed = await _ask(connection, "resources/subscribe", {"uri": first})
-        await _ask(connection, "resources/unsubscribe", {"uri": first})
+        evidence.subscribed = await _ask(connection, methods.RESOURCES_SUBSCRIBE, {"uri": first})
+        await _ask(connection, methods.RESOURCES_UNSUBSCRIBE, {"uri": first})
 
 
 def _refusing(evidence: Evidence, bold: bool) -> Iterator[Mapping[str, Any]]:
@@ -139,7 +142,7 @@ async def _call(
             result = await connection.call_tool(name, arguments, on_progress=seen.append)
     except ProtocolError as error:
         if error.data is None and "neither 'content'" in error.message:  # not a call's result: see what it is
-            return await _ask(connection, "tools/call", {"name": name, "arguments": arguments}, what=what)
+            return await _ask(connection, methods.TOOLS_CALL, {"name": name, "arguments": arguments}, what=what)
         return Answer(what=what, code=error.code, message=error.message, data=error.data, tool=tool, wrong=wrong)
     except (ServerError, ToolError, TimeoutError) as error:
         return Answer(what=what, message=str(error) or f"no answer within {seconds:g} s", tool=tool, wrong=wrong)

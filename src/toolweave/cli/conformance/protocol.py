@@ -8,10 +8,11 @@ from itertools import pairwise
 from typing import Any, cast
 
 from toolweave.cli.conformance.findings import Answer, Evidence, Judgement, fail, members, not_applicable, ok, warn
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 
 __all__ = ["capabilities", "pagination", "progress", "resources"]
 
-INVALID_PARAMS, METHOD_NOT_FOUND = -32602, -32601
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S*")
 _FLAGS: Mapping[str, tuple[str, ...]] = {
     "tools": ("listChanged",),
@@ -20,7 +21,7 @@ _FLAGS: Mapping[str, tuple[str, ...]] = {
     "logging": (),
     "completions": (),
 }
-_OWNERS = {"tools/list": "tools", "resources/list": "resources", "prompts/list": "prompts"}
+_OWNERS = {methods.TOOLS_LIST: "tools", methods.RESOURCES_LIST: "resources", methods.PROMPTS_LIST: "prompts"}
 
 
 def pagination(evidence: Evidence) -> Judgement:
@@ -79,7 +80,7 @@ def progress(evidence: Evidence) -> Judgement:
 
 def resources(evidence: Evidence) -> Judgement:
     """Box 17: resources have URIs, the first can be read by its own, and an unknown one is refused (R101)."""
-    listed = evidence.lists.get("resources/list")
+    listed = evidence.lists.get(methods.RESOURCES_LIST)
     if "resources" not in evidence.capabilities or listed is None or listed.result is None:
         return not_applicable("it offers no resources")
     entries = _items(listed, "resources")

@@ -6,6 +6,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
+from toolweave.protocol.meta import SERVER_INFO
+from toolweave.protocol.versions import LATEST_HANDSHAKE_VERSION, MODERN_VERSION
+
 __all__ = ["DemoServer", "DemoTool", "Json", "Notify", "Report", "ToolFailedError", "member"]
 
 Json = dict[str, Any]
@@ -14,13 +19,6 @@ Notify = Callable[[Json], None]
 """Sends a notification while a request runs."""
 Report = Callable[[float, float, str], None]
 """Reports progress: done, total, a line for people."""
-
-MODERN = "2026-07-28"
-LEGACY = "2025-11-25"
-METHOD_NOT_FOUND = -32601
-INVALID_PARAMS = -32602
-UNSUPPORTED_VERSION = -32022
-_PREFIX = "io.modelcontextprotocol/"
 
 
 class ToolFailedError(Exception):
@@ -79,17 +77,17 @@ class DemoServer:
 
     def _result(self, method: str, params: Json, notify: Notify) -> Json:
         answers: dict[str, Callable[[], Json]] = {
-            "tools/list": lambda: {"tools": [tool.definition() for tool in self.tools.values()]},
-            "tools/call": lambda: self._call(params, notify),
-            "resources/list": lambda: {"resources": [{"uri": uri, "name": uri} for uri in self.resources]},
-            "resources/templates/list": lambda: {"resourceTemplates": []},
-            "resources/read": lambda: self._read(str(params.get("uri"))),
-            "prompts/list": lambda: {"prompts": [listing for listing, _ in self.prompts.values()]},
-            "prompts/get": lambda: self._prompt(params),
-            "server/discover" if self.modern else "initialize": self._hello,
+            methods.TOOLS_LIST: lambda: {"tools": [tool.definition() for tool in self.tools.values()]},
+            methods.TOOLS_CALL: lambda: self._call(params, notify),
+            methods.RESOURCES_LIST: lambda: {"resources": [{"uri": uri, "name": uri} for uri in self.resources]},
+            methods.RESOURCES_TEMPLATES_LIST: lambda: {"resourceTemplates": []},
+            methods.RESOURCES_READ: lambda: self._read(str(params.get("uri"))),
+            methods.PROMPTS_LIST: lambda: {"prompts": [listing for listing, _ in self.prompts.values()]},
+            methods.PROMPTS_GET: lambda: self._prompt(params),
+            methods.SERVER_DISCOVER if self.modern else methods.INITIALIZE: self._hello,
         }
         if not self.modern:
-            answers["ping"] = dict
+            answers[methods.PING] = dict
         if method not in answers:
             raise LookupError(METHOD_NOT_FOUND, f"Method not found: {method}")
         return answers[method]()
@@ -102,13 +100,13 @@ class DemoServer:
             capabilities["prompts"] = {}
         hello: Json = {"capabilities": capabilities, "instructions": self.instructions}
         if self.modern:
-            return {**hello, "supportedVersions": [MODERN]}
-        return {**hello, "protocolVersion": LEGACY, "serverInfo": self.info}
+            return {**hello, "supportedVersions": [MODERN_VERSION]}
+        return {**hello, "protocolVersion": LATEST_HANDSHAKE_VERSION, "serverInfo": self.info}
 
     def _stamped(self, result: Json) -> Json:
         if not self.modern:
             return result
-        meta = {_PREFIX + "serverInfo": self.info}
+        meta = {SERVER_INFO: self.info}
         return {"resultType": "complete", "ttlMs": 60_000, "cacheScope": "private", **result, "_meta": meta}
 
     def _call(self, params: Json, notify: Notify) -> Json:
@@ -124,7 +122,7 @@ class DemoServer:
         def report(progress: float, total: float, text: str) -> None:
             if token is not None:
                 values: Json = {"progressToken": token, "progress": progress, "total": total, "message": text}
-                notify({"jsonrpc": "2.0", "method": "notifications/progress", "params": values})
+                notify({"jsonrpc": "2.0", "method": methods.NOTIFICATIONS_PROGRESS, "params": values})
 
         try:
             value = tool.run(arguments, report)

@@ -8,6 +8,7 @@ import sys
 import threading
 
 from toolweave.cli.demo.peer import DemoServer, Json
+from toolweave.protocol import methods
 
 __all__ = ["serve_stdio"]
 
@@ -30,7 +31,7 @@ def serve_stdio(server: DemoServer) -> None:
     for line in sys.stdin.buffer:
         if line.strip():
             message = json.loads(line)
-            if message.get("method") == "tools/call":
+            if message.get("method") == methods.TOOLS_CALL:
                 threading.Thread(target=respond, args=(message,), daemon=True).start()
             else:
                 respond(message)

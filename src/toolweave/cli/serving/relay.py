@@ -10,16 +10,18 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.meta import SUBSCRIPTION_ID
+
 __all__ = ["Relay"]
 
 Json = dict[str, Any]
 
-_INTERNAL_ERROR = -32603
-_SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
-_ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+_ACKNOWLEDGED = methods.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED
 _PRIVATE = "toolweave-reload-"
 _LISTS = ("tools", "prompts", "resources")
-_REPEATED = ("logging/setLevel", "resources/subscribe", "resources/unsubscribe")
+_REPEATED = (methods.LOGGING_SET_LEVEL, methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE)
 
 
 class Relay:
@@ -67,12 +69,12 @@ class Relay:
             self._asked.discard(key)
             return known  # an answer to a process that is gone
         if "id" not in message:
-            if method == "notifications/initialized":
+            if method == methods.NOTIFICATIONS_INITIALIZED:
                 self._initialized = True
-            elif method == "notifications/cancelled":
+            elif method == methods.NOTIFICATIONS_CANCELLED:
                 self._open.pop(_key(_params(message).get("requestId")), None)
             return self._why_down is None
-        if method == "initialize":
+        if method == methods.INITIALIZE:
             self._initialize = message
         if self._why_down is not None:
             return False
@@ -123,7 +125,7 @@ class Relay:
         self._asked.clear()
         self._own.clear()
         for key, message in list(self._open.items()):
-            if message["method"] != "subscriptions/listen":
+            if message["method"] != methods.SUBSCRIPTIONS_LISTEN:
                 del self._open[key]
                 self._refuse(message, why)
         self._why_down = why if down else None
@@ -139,13 +141,13 @@ class Relay:
                 self._ready()
             return False
         asked = self._open.get(key)
-        if asked is not None and self._retiring and asked["method"] == "subscriptions/listen":
+        if asked is not None and self._retiring and asked["method"] == methods.SUBSCRIPTIONS_LISTEN:
             return False  # it goes on with the next process
         self._open.pop(key, None)
         result = message.get("result")
         if asked is None or not isinstance(result, dict):
             return asked is not None or message.get("id") is None
-        if asked["method"] == "initialize":
+        if asked["method"] == methods.INITIALIZE:
             self._agreed = cast("Json", result)
         elif asked["method"] in _REPEATED:
             self._remember(asked)
@@ -153,10 +155,10 @@ class Relay:
 
     def _remember(self, message: Json) -> None:
         method, uri = message["method"], str(_params(message).get("uri"))
-        if method == "resources/unsubscribe":
+        if method == methods.RESOURCES_UNSUBSCRIBE:
             self._repeated.pop(f"resources/subscribe {uri}", None)
         else:
-            self._repeated[method if method == "logging/setLevel" else f"{method} {uri}"] = message
+            self._repeated[method if method == methods.LOGGING_SET_LEVEL else f"{method} {uri}"] = message
 
     def _ready(self) -> None:
         """Tell a process that has shaken hands the rest, and the client that everything may be different now."""
@@ -164,13 +166,13 @@ class Relay:
         if to_server is None:
             return
         if self._initialized and self._agreed is not None:
-            to_server(_line({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+            to_server(_line({"jsonrpc": "2.0", "method": methods.NOTIFICATIONS_INITIALIZED}))
         for message in self._repeated.values():
             self._numbers += 1
             self._own.add(_key(f"{_PRIVATE}{self._numbers}"))
             to_server(_line({**message, "id": f"{_PRIVATE}{self._numbers}"}))
         for key, message in self._open.items():
-            if message["method"] == "subscriptions/listen":
+            if message["method"] == methods.SUBSCRIPTIONS_LISTEN:
                 self._relistened.add(key)
                 to_server(_line(message))
         self._tell_changed()
@@ -190,19 +192,19 @@ class Relay:
     def _is_second_acknowledgement(self, message: Json) -> bool:
         """Take the acknowledgement of a listen stream that goes on: the client hears of changes instead."""
         params = _params(message)
-        identity = _object(params.get("_meta")).get(_SUBSCRIPTION)
+        identity = _object(params.get("_meta")).get(SUBSCRIPTION_ID)
         key = _key(identity)
         if message.get("method") != _ACKNOWLEDGED or key not in self._relistened:
             return False
         self._relistened.discard(key)
         honoured = _object(params.get("notifications"))
-        stamp = {"_meta": {_SUBSCRIPTION: identity}}
+        stamp = {"_meta": {SUBSCRIPTION_ID: identity}}
         for name in _LISTS:
             if honoured.get(f"{name}ListChanged") is True:
                 self._tell(f"notifications/{name}/list_changed", stamp)
         uris: Any = honoured.get("resourceSubscriptions")
         for uri in cast("list[Any]", uris) if isinstance(uris, list) else ():
-            self._tell("notifications/resources/updated", {"uri": uri, **stamp})
+            self._tell(methods.NOTIFICATIONS_RESOURCES_UPDATED, {"uri": uri, **stamp})
         return True
 
     def _tell(self, method: str, params: Json) -> None:
@@ -210,7 +212,7 @@ class Relay:
 
     def _refuse(self, message: Json, why: str) -> None:
         if "id" in message:
-            error = {"code": _INTERNAL_ERROR, "message": why}
+            error = {"code": INTERNAL_ERROR, "message": why}
             self._to_client(_line({"jsonrpc": "2.0", "id": message["id"], "error": error}))
 
 

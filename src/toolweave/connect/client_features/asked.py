@@ -21,18 +21,19 @@ from toolweave.connect.client_features.callbacks import (
     SamplingRequest,
     SamplingResult,
 )
-from toolweave.connect.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.connect.feed.listing import read_tools
 from toolweave.connect.results import content_block
 from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.errors import ProtocolError, SchemaError, printable
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from toolweave.protocol.meta import TASKS_EXTENSION
 from toolweave.schema.problems import describe
 from toolweave.schema.validate import Validator
 from toolweave.tools.asking import content_json
 
-__all__ = ["TASKS_EXTENSION", "Asked", "client_capabilities", "log_message"]
+__all__ = ["Asked", "client_capabilities", "log_message"]
 
-TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 REJECTED = -1
 """The code of a sampling request that the user turned down (client/sampling, Error Handling)."""
 
@@ -79,11 +80,11 @@ class Asked:
         """
         try:
             match method:
-                case "sampling/createMessage" if self._callbacks.sampling is not None:
+                case methods.SAMPLING_CREATE_MESSAGE if self._callbacks.sampling is not None:
                     return await self._sample(params)
-                case "elicitation/create" if self._callbacks.elicitation is not None:
+                case methods.ELICITATION_CREATE if self._callbacks.elicitation is not None:
                     return await self._elicit(params)
-                case "roots/list" if self.roots is not None:
+                case methods.ROOTS_LIST if self.roots is not None:
                     return await self._list_roots()
                 case _:
                     raise self.refusal(METHOD_NOT_FOUND, f"this client does not offer {method}")

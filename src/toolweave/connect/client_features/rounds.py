@@ -12,16 +12,17 @@ from typing import Any
 import anyio
 
 from toolweave.connect.client_features.asked import Asked
-from toolweave.connect.codes import INTERNAL_ERROR, METHOD_NOT_FOUND, MISSING_CAPABILITY, URL_ELICITATION_REQUIRED
 from toolweave.connect.session import Session
 from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.connect.silence import Silence
 from toolweave.errors import ProtocolError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND, MISSING_CAPABILITY, URL_ELICITATION_REQUIRED
 
 __all__ = ["MAX_ROUNDS", "ROUND_METHODS", "exchange", "gather_input"]
 
 MAX_ROUNDS = 10
-ROUND_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
+ROUND_METHODS = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET, methods.RESOURCES_READ})
 """The requests that may be answered by `input_required`."""
 
 _PAUSE_SECONDS = 0.05
@@ -57,7 +58,7 @@ async def exchange(
     result = first if first is not None else await _send_first(send, asked, silence)
     result = await _answer_rounds(result, send, method, asked, silence)
     kind = result.get("resultType", "complete")
-    if kind == "complete" or (kind == "task" and method == "tools/call"):
+    if kind == "complete" or (kind == "task" and method == methods.TOOLS_CALL):
         return result
     raise asked.refusal(INTERNAL_ERROR, f"it answered {method} with unknown resultType {str(kind)[:80]!r}")
 
@@ -106,7 +107,7 @@ async def _visit(exc: ProtocolError, asked: Asked) -> bool:
     pages = [as_object(page) for page in as_array((as_object(exc.data) or {}).get("elicitations")) or ()]
     try:
         for page in pages:
-            answer = await asked.answer("elicitation/create", {**(page or {}), "mode": "url"})
+            answer = await asked.answer(methods.ELICITATION_CREATE, {**(page or {}), "mode": "url"})
             if answer["action"] != "accept":
                 return False
     except ProtocolError:  # not offered: the server's own error says best what is missing
@@ -153,4 +154,8 @@ def _not_offered(method: str, asked: Asked) -> ProtocolError:
     return asked.refusal(MISSING_CAPABILITY, f"it asks for input that this client did not offer: {method[:80]}{hint}")
 
 
-_CALLBACK_OF = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
+_CALLBACK_OF = {
+    methods.SAMPLING_CREATE_MESSAGE: "sampling",
+    methods.ELICITATION_CREATE: "elicitation",
+    methods.ROOTS_LIST: "roots",
+}

@@ -14,11 +14,12 @@ import anyio
 
 from toolweave.connect.client_features.asked import Asked
 from toolweave.connect.client_features.rounds import gather_input
-from toolweave.connect.codes import INTERNAL_ERROR
 from toolweave.connect.session import Agreement
 from toolweave.connect.shapes import as_object, as_text
 from toolweave.connect.silence import Silence
 from toolweave.errors import ErrorKind, ServerError, ToolError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.tools.spec import ToolSpec
 
 __all__ = ["LegacyTask", "Task", "wants_task"]
@@ -102,7 +103,7 @@ class Task:
         with self._silence.held():
             responses = await gather_input(new, self._asked)
         self._given.update(new)
-        await self._request("tasks/update", {"taskId": self._id, "inputResponses": responses})
+        await self._request(methods.TASKS_UPDATE, {"taskId": self._id, "inputResponses": responses})
         self._silence.touch()
 
     async def _outcome(self, task: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,7 +120,7 @@ class Task:
         raise failure
 
     async def _get(self) -> Mapping[str, Any]:
-        task = self._checked(await self._request("tasks/get", {"taskId": self._id}))
+        task = self._checked(await self._request(methods.TASKS_GET, {"taskId": self._id}))
         self._silence.touch()
         self._over = task["status"] in _ENDED
         return task
@@ -143,7 +144,7 @@ class Task:
         """Tell the server that nobody waits any more; bounded, so that a slow one holds nobody."""
         with anyio.move_on_after(_COURTESY_SECONDS, shield=True):
             try:
-                await self._request("tasks/cancel", {"taskId": self._id})
+                await self._request(methods.TASKS_CANCEL, {"taskId": self._id})
             except ServerError as exc:
                 _log.debug("a task was not cancelled: %s", exc)
 
@@ -165,7 +166,7 @@ class LegacyTask(Task):
             if task["status"] == "input_required":
                 tasks.start_soon(self._watch, task)
             try:
-                result = await self._request("tasks/result", {"taskId": self._id})
+                result = await self._request(methods.TASKS_RESULT, {"taskId": self._id})
             except ServerError as exc:  # kept out of the task group, which would wrap it
                 failure = exc
             tasks.cancel_scope.cancel()

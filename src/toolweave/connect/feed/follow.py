@@ -22,6 +22,7 @@ from toolweave.connect.feed.live import ListKind, LiveList
 from toolweave.connect.feed.subscriptions import ResourceUpdated, Subscriptions
 from toolweave.connect.shapes import as_object
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ServerError
+from toolweave.protocol import methods
 
 __all__ = ["CAPABILITIES", "CHANGED_EVENTS", "Follower"]
 
@@ -84,9 +85,9 @@ class Follower:
         self._admitted = anyio.Event()
         self._admitted.set()
         self._takers: dict[str, Callable[[Mapping[str, Any]], None]] = {
-            "notifications/resources/updated": self._subscriptions.updated,
-            "notifications/subscriptions/acknowledged": self._acknowledged,
-            "notifications/cancelled": self._cancelled,
+            methods.NOTIFICATIONS_RESOURCES_UPDATED: self._subscriptions.updated,
+            methods.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED: self._acknowledged,
+            methods.NOTIFICATIONS_CANCELLED: self._cancelled,
         }
         for capability in set(CAPABILITIES.values()):
             self._takers[f"notifications/{capability}/list_changed"] = self._taker(capability)

@@ -15,12 +15,14 @@ from typing import Any
 import anyio
 import anyio.abc
 
-from toolweave.connect.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from toolweave.connect.feed.live import wait_after
 from toolweave.connect.feed.subscriptions import Subscriptions
 from toolweave.connect.session import Session
 from toolweave.connect.shapes import as_array, as_object
 from toolweave.errors import AuthRequiredError, ProtocolError, ServerError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
+from toolweave.protocol.meta import SUBSCRIPTION_ID
 
 __all__ = ["LIST_FILTERS", "Listening"]
 
@@ -28,7 +30,6 @@ LIST_FILTERS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "r
 """The filter for changes of the lists of each capability."""
 
 _log = logging.getLogger("toolweave.connect")
-_SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 _URIS = "resourceSubscriptions"
 _STABLE_SECONDS = 60.0
 _REFUSALS = frozenset({INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS})
@@ -90,7 +91,7 @@ class Listening:
 
     def acknowledged(self, params: Mapping[str, Any]) -> None:
         """Take the first message of a stream: what of the filters the server honours."""
-        named = (as_object(params.get("_meta")) or {}).get(_SUBSCRIPTION_ID)
+        named = (as_object(params.get("_meta")) or {}).get(SUBSCRIPTION_ID)
         stream = self._opening
         if stream is not None and named in (stream.id, None):
             honoured = as_object(params.get("notifications"))
@@ -155,7 +156,7 @@ class Listening:
         with stream.scope:
             try:
                 wanted = {"notifications": stream.wanted}
-                await self._session.request("subscriptions/listen", wanted, request_id=stream.id)
+                await self._session.request(methods.SUBSCRIPTIONS_LISTEN, wanted, request_id=stream.id)
             except ServerError as exc:
                 stream.failure = exc
         stream.over = True

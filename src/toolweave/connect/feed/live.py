@@ -15,9 +15,10 @@ from typing import Any, Generic, Literal, TypeVar
 
 import anyio
 
-from toolweave.connect.codes import METHOD_NOT_FOUND
 from toolweave.connect.feed.listing import Judged, Listing, Refusal, Request, list_all
 from toolweave.errors import ProtocolError, printable
+from toolweave.protocol import methods
+from toolweave.protocol.codes import METHOD_NOT_FOUND
 
 __all__ = ["ListChanged", "ListKind", "LiveList", "pinned", "wait_after"]
 
@@ -32,10 +33,10 @@ ListKind = Literal["tools", "prompts", "resources", "resourceTemplates"]
 """The lists of a server, by the member that holds their entries."""
 
 _METHODS: dict[ListKind, str] = {
-    "tools": "tools/list",
-    "prompts": "prompts/list",
-    "resources": "resources/list",
-    "resourceTemplates": "resources/templates/list",
+    "tools": methods.TOOLS_LIST,
+    "prompts": methods.PROMPTS_LIST,
+    "resources": methods.RESOURCES_LIST,
+    "resourceTemplates": methods.RESOURCES_TEMPLATES_LIST,
 }
 
 

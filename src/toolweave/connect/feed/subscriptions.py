@@ -16,6 +16,7 @@ import anyio
 from toolweave.connect.events import Events, tell
 from toolweave.connect.session import Session
 from toolweave.errors import AuthRequiredError, RequestTimeoutError, ServerError
+from toolweave.protocol import methods
 
 __all__ = ["ResourceUpdated", "Subscriptions"]
 
@@ -168,7 +169,7 @@ class Subscriptions:
                 if uri in held:
                     self.confirm(uri, after_gap=False)
                     continue
-                error = await self._ask(session, "resources/subscribe", uri, seconds)
+                error = await self._ask(session, methods.RESOURCES_SUBSCRIBE, uri, seconds)
                 if error is None:
                     held.add(uri)
                     self.confirm(uri, after_gap=True)
@@ -176,7 +177,7 @@ class Subscriptions:
                     self.refuse(uri, error)
             for uri in held.difference(self.uris):
                 held.discard(uri)
-                error = await self._ask(session, "resources/unsubscribe", uri, seconds)
+                error = await self._ask(session, methods.RESOURCES_UNSUBSCRIBE, uri, seconds)
                 if error is not None:
                     _log.info("%s", error)
             await changed.wait()

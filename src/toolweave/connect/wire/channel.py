@@ -32,6 +32,7 @@ from toolweave.connect.wire.jsonrpc import (
     without_deep_entries,
 )
 from toolweave.errors import ServerError
+from toolweave.protocol import methods
 
 __all__ = ["ChannelWire", "channel_wire"]
 
@@ -251,7 +252,7 @@ class ChannelWire:
         if method in UNCANCELLABLE:
             return
         with anyio.move_on_after(_COURTESY_SECONDS, shield=True):
-            await self.notify("notifications/cancelled", {"requestId": key, "reason": "the caller gave up"})
+            await self.notify(methods.NOTIFICATIONS_CANCELLED, {"requestId": key, "reason": "the caller gave up"})
 
     def _find(self, request_id: Any) -> asyncio.Future[dict[str, Any]] | None:
         answer = self._pending.get(request_id) if isinstance(request_id, (int, str)) else None

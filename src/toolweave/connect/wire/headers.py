@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from toolweave.connect.wire.head import Headers
-from toolweave.schema.mirrored import Mirrored, mirrored_arguments
+from toolweave.protocol.headers import NAME_PARAMETERS, Mirrored, encode_value, mirrored_arguments
 
-__all__ = ["ModernHeaders", "argument_headers", "encode_value"]
+__all__ = ["ModernHeaders", "argument_headers"]
 
-_NAME_OF = {
-    "tools/call": "name",
-    "prompts/get": "name",
-    "resources/read": "uri",
-    **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"),
-}
-_PLAIN = re.compile(r"[!-~](?:[ -~]*[!-~])?")
-_ENCODED = re.compile(r"=\?base64\?.*\?=")
 _MAX_ALIKE = 1_000
 _MAX_MIRRORED = 10_000
-
-
-def encode_value(value: str) -> str:
-    """Return a text as a header value: as it is where it survives the way, else in base64."""
-    if not value or (_PLAIN.fullmatch(value) and not _ENCODED.fullmatch(value)):
-        return value
-    # a lone surrogate has no UTF-8; the body carries an escape for it, and the server will compare and say so
-    return f"=?base64?{base64.b64encode(value.encode('utf-8', 'replace')).decode('ascii')}?="
 
 
 class ModernHeaders:
@@ -43,7 +25,7 @@ class ModernHeaders:
         self, method: str, params: Mapping[str, Any], revision: str, schema: Mapping[str, Any] | None
     ) -> Mapping[str, str]:
         """Return the headers of one request; `schema` is the input schema of the tool that it calls, if known."""
-        name = params.get(_NAME_OF.get(method, ""))
+        name = params.get(NAME_PARAMETERS.get(method, ""))
         key = (revision, method, name if isinstance(name, str) else None)
         headers = self._alike.get(key)
         if headers is None:

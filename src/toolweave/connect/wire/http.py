@@ -47,18 +47,19 @@ from toolweave.connect.wire.jsonrpc import (
 )
 from toolweave.connect.wire.streams import EventStreams
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
-from toolweave.schema.mirrored import mirroring_problem
+from toolweave.protocol import methods
+from toolweave.protocol.headers import mirroring_problem
+from toolweave.protocol.meta import PROTOCOL_VERSION
 
 __all__ = ["HttpWire", "http_wire"]
 
 _log = logging.getLogger("toolweave.connect")
-_REVISION_KEY = "io.modelcontextprotocol/protocolVersion"
-_INITIALIZED = "notifications/initialized"
+_INITIALIZED = methods.NOTIFICATIONS_INITIALIZED
 _COURTESY_SECONDS = 1.0
 _NOTICE_SECONDS = 30.0
 _ERROR_BYTES = 1024 * 1024
 _ERROR_SECONDS = 2.0
-_LASTING = "subscriptions/listen"
+_LASTING = methods.SUBSCRIPTIONS_LISTEN
 _LEADING_METHOD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"method"\s*:')
 
 
@@ -125,14 +126,14 @@ class HttpWire:
             raise self._loss(False)
         key = next(self._ids) if request_id is None else request_id
         text = request_text(key, method, params)
-        if method == "initialize":  # what the probe said counts no more
+        if method == methods.INITIALIZE:  # what the probe said counts no more
             self._enter(None, None)
         headers = self._headers(method, params, schema)
         try:
             response = await self._endpoint.send(
-                "POST", headers, text, repeatable=method != "tools/call", lasting=method == _LASTING
+                "POST", headers, text, repeatable=method != methods.TOOLS_CALL, lasting=method == _LASTING
             )
-            if method == "initialize":
+            if method == methods.INITIALIZE:
                 self._enter(response.headers.get("mcp-session-id"), None)
             body = response.body
             if body is not None and response.head.is_json and len(body) <= self._settings.max_bytes:
@@ -148,7 +149,7 @@ class HttpWire:
         except ProtocolError as exc:
             exc.mask(self._settings.redact)  # tokens that callables made are known here only
             raise
-        if method == "initialize":
+        if method == methods.INITIALIZE:
             self._enter(self._session, as_text(result.get("protocolVersion")))
         return result
 
@@ -202,21 +203,21 @@ class HttpWire:
 
     async def _cancel(self, key: int | str) -> None:
         """Tell a legacy server that nobody waits any more."""
-        await self.notify("notifications/cancelled", {"requestId": key, "reason": "the caller gave up"})
+        await self.notify(methods.NOTIFICATIONS_CANCELLED, {"requestId": key, "reason": "the caller gave up"})
 
     def _headers(self, method: str, params: Mapping[str, Any], schema: Mapping[str, Any] | None) -> Mapping[str, str]:
         given = params.get("_meta")
         meta_before, schema_before, name_before, headers_before = self._known
         alike = given is meta_before and schema is schema_before and params.get("name") == name_before
-        if alike and method == "tools/call":
+        if alike and method == methods.TOOLS_CALL:
             return headers_before
         meta = as_object(given)
-        revision = meta.get(_REVISION_KEY) if meta is not None else None
+        revision = meta.get(PROTOCOL_VERSION) if meta is not None else None
         if not isinstance(revision, str):
             return self._in_session
         self._stateless = True
         headers = self._modern.of(method, params, revision, schema)
-        if method == "tools/call" and type(headers) is Headers:
+        if method == methods.TOOLS_CALL and type(headers) is Headers:
             self._known = (given, schema, params.get("name"), headers)
         return headers
 

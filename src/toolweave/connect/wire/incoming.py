@@ -15,11 +15,12 @@ import anyio
 import anyio.abc
 import msgspec
 
-from toolweave.connect.codes import INTERNAL_ERROR
 from toolweave.connect.session import Peer
 from toolweave.connect.shapes import as_object
 from toolweave.connect.wire.jsonrpc import Message, RequestId, encode_error, encode_result, payload
 from toolweave.errors import ProtocolError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR
 
 __all__ = ["Incoming"]
 
@@ -61,7 +62,7 @@ class Incoming:
             params = None
         method = str(message.method)
         if message.id is msgspec.UNSET or message.id is None:
-            if method == "notifications/cancelled":
+            if method == methods.NOTIFICATIONS_CANCELLED:
                 self._stop_serving((params or {}).get("requestId"))
             self._peer.notification(method, params or {})
         elif not answerable:

@@ -12,13 +12,13 @@ from typing import Any
 
 import anyio
 
-from toolweave.connect.codes import INTERNAL_ERROR
 from toolweave.connect.fault import HttpSettings, http_error, too_large
 from toolweave.connect.wire.endpoint import EVENTS, Endpoint
 from toolweave.connect.wire.http1 import NoAnswer, Response, Unreadable
 from toolweave.connect.wire.jsonrpc import answer_id, own_id
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError, printable
-from toolweave.sse import EventParser
+from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.sse import EventParser
 
 __all__ = ["EventStreams", "delay"]
 

@@ -19,7 +19,9 @@ import anyio.abc
 import msgspec
 
 from toolweave.errors import RequestError
-from toolweave.serve.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
+from toolweave.protocol import methods
+from toolweave.protocol.codes import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
+from toolweave.protocol.versions import BATCHING_VERSION
 from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.envelope import enveloped_client, has_envelope, unsupported_version
 from toolweave.serve.jsonrpc import (
@@ -43,9 +45,7 @@ _Reply: TypeAlias = Callable[[bytes | None], None]
 
 MAX_REQUESTS = 4096
 """How many requests of one client may run at once; more are refused, but for pings."""
-_BATCHING = "2025-03-26"  # the one revision with batches
-_UNGATED = frozenset({"initialize", "ping"})
-_CONNECTION_CLOSED = -32000  # what the SDK says too
+_UNGATED = frozenset({methods.INITIALIZE, methods.PING})
 _COURTESY_SECONDS = 1.0
 
 
@@ -157,7 +157,7 @@ class Conversation:
         except asyncio.CancelledError:
             if not self._over:
                 reason = {"requestId": key, "reason": "the answer is not needed any more"}
-                self._outlet.write(encode_notification("notifications/cancelled", reason))
+                self._outlet.write(encode_notification(methods.NOTIFICATIONS_CANCELLED, reason))
             raise
         finally:
             del self._asked[key]
@@ -188,14 +188,14 @@ class Conversation:
                 reply(encode_error(message.id, exc.code, exc.message, exc.data))
                 return
             request = Request(method=message.method, params=params, client=client, line=self, id=message.id)
-            if message.method == "initialize":
+            if message.method == methods.INITIALIZE:
                 await self._initialize(request, reply)  # in line: what comes behind it finds the handshake made
                 return
             scope = self._running[message.id] = anyio.CancelScope()
             self._tasks.start_soon(self._answer, request, scope, reply)
 
     async def _take_batch(self, members: list[Message | Broken]) -> None:
-        if self._client is None or self._client.version != _BATCHING:
+        if self._client is None or self._client.version != BATCHING_VERSION:
             refusal = "Invalid request: batches are of revision 2025-03-26 only"
             self._outlet.write(encode_error(None, INVALID_REQUEST, refusal))
             return
@@ -216,13 +216,13 @@ class Conversation:
             _log.debug("conversation %s: a message that nobody waits for is dropped: %s", self.name, broken.message)
 
     def _take_notification(self, method: str, params: Mapping[str, Any]) -> None:
-        if method == "notifications/cancelled":
+        if method == methods.NOTIFICATIONS_CANCELLED:
             key = params.get("requestId")
             known = isinstance(key, (int, str)) and not isinstance(key, bool)
             scope = self._running.get(cast("RequestId", key)) if known else None
             if scope is not None:
                 scope.cancel()
-        elif method == "notifications/initialized":
+        elif method == methods.NOTIFICATIONS_INITIALIZED:
             self._join()
 
     def _join(self) -> None:
@@ -252,19 +252,19 @@ class Conversation:
         """
         if key in self._running:
             raise RequestError("Invalid request: a request with this id is still running", code=INVALID_REQUEST)
-        if len(self._running) >= self._max_requests and method != "ping":
+        if len(self._running) >= self._max_requests and method != methods.PING:
             refused = f"too many requests at once: {self._max_requests} are running; wait for answers"
             raise RequestError(refused, code=INTERNAL_ERROR, data={"retryable": True})
-        enveloped = method != "initialize" and has_envelope(params)
+        enveloped = method != methods.INITIALIZE and has_envelope(params)
         if self._modern is None:
             self._modern = enveloped
         if self._modern:
-            if method == "initialize":
+            if method == methods.INITIALIZE:
                 raise unsupported_version(params.get("protocolVersion"))
             return enveloped_client(params, name=self.name)
         if enveloped:
             raise RequestError("this conversation began with the handshake; send no envelope", code=INVALID_REQUEST)
-        if method == "initialize" and not alone:
+        if method == methods.INITIALIZE and not alone:
             raise RequestError("Invalid request: initialize must not be in a batch", code=INVALID_REQUEST)
         if self._client is not None:
             return self._client
@@ -293,7 +293,7 @@ class Conversation:
             with scope:
                 text = await self._result(request)
         except asyncio.CancelledError:
-            text = encode_error(request.id, _CONNECTION_CLOSED, "the server is shutting down")
+            text = encode_error(request.id, CONNECTION_CLOSED, "the server is shutting down")
             raise
         finally:
             del self._running[request.id]
@@ -343,4 +343,4 @@ def _refusal(error: Any) -> RequestError:
 
 
 def _gone() -> RequestError:
-    return RequestError("the conversation ended before the client answered", code=_CONNECTION_CLOSED)
+    return RequestError("the conversation ended before the client answered", code=CONNECTION_CLOSED)

@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nu
 import anyio
 import anyio.abc
 
-from toolweave.serve.codes import INVALID_REQUEST
+from toolweave.protocol.codes import INVALID_REQUEST
 from toolweave.serve.duplex.conversation import MAX_REQUESTS, Conversation
 from toolweave.serve.duplex.pipes import LineReader, LineWriter, standard_streams
 from toolweave.serve.endpoint import Endpoint

@@ -23,7 +23,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from toolweave.errors import ConfigError
-from toolweave.schema.mirrored import mirrored_arguments
+from toolweave.protocol.headers import mirrored_arguments
 from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.http.asgi import App, Receive, Scope, Send, respond
 from toolweave.serve.http.exchange import Bounds

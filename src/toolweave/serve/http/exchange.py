@@ -16,7 +16,7 @@ import anyio
 import msgspec
 
 from toolweave.errors import RequestError
-from toolweave.serve.codes import (
+from toolweave.protocol.codes import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,
     INVALID_PARAMS,

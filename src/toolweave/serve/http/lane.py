@@ -17,19 +17,17 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from toolweave.errors import RequestError
-from toolweave.serve.codes import (
-    CAPABILITIES,
-    CLIENT_INFO,
-    HANDSHAKE_VERSIONS,
-    INVALID_REQUEST,
-    MODERN_VERSION,
-)
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_REQUEST
+from toolweave.protocol.headers import decode_value
+from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO
+from toolweave.protocol.versions import BATCHING_VERSION, HANDSHAKE_VERSIONS, MODERN_VERSION
 from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.envelope import has_envelope, is_whole, unsupported_version
 from toolweave.serve.http.asgi import App, Headers, Message, Receive, Scope, Send, ShownHeaders, read_body, respond
 from toolweave.serve.http.batch import MOST, answer_batch
 from toolweave.serve.http.exchange import HTTP_STATUS, Bounds, Exchange, given_up
-from toolweave.serve.http.mirror import check, plain, repeated
+from toolweave.serve.http.mirror import check, repeated
 from toolweave.serve.http.replay import Replays
 from toolweave.serve.jsonrpc import Broken, RequestId, decode, encode_error, texts
 from toolweave.serve.jsonrpc import Message as Said
@@ -39,17 +37,17 @@ from toolweave.serve.starter import Starter
 __all__ = ["Lane", "LaneCall", "recognised"]
 
 _VERSION = MODERN_VERSION.encode()
-_BATCHING = b"2025-03-26"  # the one revision with batches
+_BATCHING = BATCHING_VERSION.encode()
 _HANDSHAKE = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
-_STREAMED = "subscriptions/listen"
+_STREAMED = methods.SUBSCRIPTIONS_LISTEN
 _QUICK = frozenset(
     {
-        b"tools/call",
-        b"tools/list",
-        b"prompts/list",
-        b"resources/list",
-        b"resources/templates/list",
-        b"server/discover",
+        methods.TOOLS_CALL.encode(),
+        methods.TOOLS_LIST.encode(),
+        methods.PROMPTS_LIST.encode(),
+        methods.RESOURCES_LIST.encode(),
+        methods.RESOURCES_TEMPLATES_LIST.encode(),
+        methods.SERVER_DISCOVER.encode(),
     }
 )
 """What is recognised with one look; the others are judged at leisure."""
@@ -86,10 +84,10 @@ def recognised(headers: Headers, body: bytes) -> LaneCall | None:
         return None
     if headers.get(b"mcp-method", b"").decode("latin-1") != method:
         return None
-    if method != "tools/call":
+    if method != methods.TOOLS_CALL:
         return call
     name = params.get("name")
-    if not isinstance(name, str) or plain(headers.get(b"mcp-name")) != name:
+    if not isinstance(name, str) or decode_value(headers.get(b"mcp-name")) != name:
         return None
     arguments, answers, state = params.get("arguments"), params.get("inputResponses"), params.get("requestState")
     if (arguments is not None or "arguments" in params) and not isinstance(arguments, dict):
@@ -246,7 +244,7 @@ class Lane:
         if self._mirrors is None or method == _STREAMED:
             return False
         name = params.get("name")
-        return method != "tools/call" or (isinstance(name, str) and not self._mirrors(name))
+        return method != methods.TOOLS_CALL or (isinstance(name, str) and not self._mirrors(name))
 
     async def _post_batch(
         self,
@@ -264,7 +262,7 @@ class Lane:
             refused = "batches are of revision 2025-03-26 only"
         elif len(members) > MOST:
             refused = f"a batch has at most {MOST} messages"
-        elif any(isinstance(one, Broken) or one.method == "initialize" or one.id is None for one in members):
+        elif any(isinstance(one, Broken) or one.method == methods.INITIALIZE or one.id is None for one in members):
             refused = "every member of a batch must be a message, and none may be 'initialize'"
         elif any(_is_stateless(one, {}) for one in members if isinstance(one, Said)):
             refused = "a request of the stateless era is sent alone"
@@ -285,7 +283,7 @@ class Lane:
         meta = call.params["_meta"]
         client = Client(
             version=MODERN_VERSION,
-            capabilities=meta[CAPABILITIES],
+            capabilities=meta[CLIENT_CAPABILITIES],
             info=meta.get(CLIENT_INFO),
             principal=None if self._principal is None else self._principal(scope),
         )
@@ -331,7 +329,7 @@ def _is_stateless(message: Said, headers: Headers) -> bool:
     if version is not None and version not in _HANDSHAKE:
         return True
     is_request = isinstance(message.method, str) and message.id is not msgspec.UNSET
-    return is_request and message.method != "initialize" and has_envelope(message.params or {})
+    return is_request and message.method != methods.INITIALIZE and has_envelope(message.params or {})
 
 
 async def _refuse(send: Send, key: RequestId | None, error: RequestError) -> None:

@@ -5,23 +5,19 @@ Pure: headers and a message in, the client or the refusal out.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolweave.errors import RequestError
-from toolweave.serve.codes import CAPABILITIES, HEADER_MISMATCH, INVALID_PARAMS, PROTOCOL_VERSION
+from toolweave.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS
+from toolweave.protocol.headers import NAME_PARAMETERS, decode_value
+from toolweave.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from toolweave.serve.envelope import enveloped_client
 from toolweave.serve.http.asgi import Headers
 
-__all__ = ["NAMED", "check", "plain", "repeated"]
-
-NAMED: Mapping[str, str] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""The methods whose `Mcp-Name` header repeats a parameter, and which."""
+__all__ = ["check", "repeated"]
 
 _ROUTED = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
-_ENCODED = "=?base64?"
 
 
 def check(method: str, params: Mapping[str, Any], headers: Headers, raw: Sequence[tuple[bytes, bytes]]) -> None:
@@ -41,17 +37,19 @@ def check(method: str, params: Mapping[str, Any], headers: Headers, raw: Sequenc
     if twice is not None:
         raise RequestError(f"the header {twice.decode()} appears more than once", code=HEADER_MISMATCH)
     meta: Any = params.get("_meta")
-    if not isinstance(meta, dict) or PROTOCOL_VERSION not in meta or CAPABILITIES not in meta:
-        raise RequestError(f"params._meta must have {PROTOCOL_VERSION!r} and {CAPABILITIES!r}", code=INVALID_PARAMS)
+    if not isinstance(meta, dict) or PROTOCOL_VERSION not in meta or CLIENT_CAPABILITIES not in meta:
+        raise RequestError(
+            f"params._meta must have {PROTOCOL_VERSION!r} and {CLIENT_CAPABILITIES!r}", code=INVALID_PARAMS
+        )
     said = headers.get(b"mcp-protocol-version")
     if said is None or said.decode("latin-1") != meta[PROTOCOL_VERSION]:
         raise _mismatch("mcp-protocol-version", f"params._meta[{PROTOCOL_VERSION!r}]")
     if headers.get(b"mcp-method", b"").decode("latin-1") != method:
         raise _mismatch("mcp-method", "the method")
-    named = NAMED.get(method)
+    named = NAME_PARAMETERS.get(method)
     if named is not None:
         value = params.get(named)
-        if value is not None and plain(headers.get(b"mcp-name")) != value:
+        if value is not None and decode_value(headers.get(b"mcp-name")) != value:
             raise _mismatch("mcp-name", f"params.{named}")
     enveloped_client(params)
 
@@ -60,22 +58,6 @@ def repeated(raw: Sequence[tuple[bytes, bytes]]) -> bytes | None:
     """Return a header that routes and stands there more than once: two readers might choose differently."""
     names = [name for name, _ in raw]
     return next((name for name in _ROUTED if names.count(name) > 1), None)
-
-
-def plain(header: bytes | None) -> str | None:
-    """Return what a mirrored header says: itself, or what its base64 form holds; None for a malformed one."""
-    if header is None:
-        return None
-    text = header.decode("latin-1")
-    if not text.startswith(_ENCODED):
-        return text if text.isascii() else None
-    encoded = text[len(_ENCODED) : -2]
-    try:
-        decoded = base64.b64decode(encoded, validate=True)
-        canonical = base64.b64encode(decoded).decode() == encoded
-        return decoded.decode() if canonical and text.endswith("?=") else None
-    except (binascii.Error, ValueError):
-        return None
 
 
 def _mismatch(header: str, what: str) -> RequestError:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from toolweave.errors import RequestError, SchemaError, ToolError
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.schema.annotations import (
     EMPTY,
     Parameter,
@@ -23,7 +24,6 @@ from toolweave.schema.annotations import (
     read_signature,
 )
 from toolweave.schema.docstring import parse_docstring
-from toolweave.serve.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.serve.request import Request
 from toolweave.tools.call import CallContext
 from toolweave.tools.running import Runner

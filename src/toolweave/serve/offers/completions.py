@@ -13,9 +13,10 @@ from itertools import islice
 from typing import Any, TypeAlias, TypeVar, cast
 
 from toolweave.errors import RequestError, SchemaError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.schema.annotations import function_name, implementation, read_signature
 from toolweave.serve.calls import ExposeErrors
-from toolweave.serve.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.serve.offers.arguments import failure
 from toolweave.serve.request import Json, Method, Request
 from toolweave.serve.rounds import Rounds
@@ -94,7 +95,7 @@ class Completions:
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return `completion/complete`."""
-        return {"completion/complete": self._complete}
+        return {methods.COMPLETION_COMPLETE: self._complete}
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return the `completions` capability, once something is completed (requirement R93)."""

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import TypeVar
 
 from toolweave.errors import RequestError
-from toolweave.serve.codes import INVALID_PARAMS
+from toolweave.protocol.codes import INVALID_PARAMS
 
 __all__ = ["page"]
 

@@ -12,8 +12,9 @@ from operator import itemgetter
 from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, cast, overload, runtime_checkable
 
 from toolweave.errors import RequestError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.serve.calls import ExposeErrors
-from toolweave.serve.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.serve.offers.arguments import Argument, Handler, failure
 from toolweave.serve.offers.contents import prompt_messages
 from toolweave.serve.offers.listing import About, Listeners, Offers, described, listing
@@ -244,7 +245,7 @@ class Prompts:
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return `prompts/list` and `prompts/get`."""
-        return {"prompts/list": self._list, "prompts/get": self._get}
+        return {methods.PROMPTS_LIST: self._list, methods.PROMPTS_GET: self._get}
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return the `prompts` capability, once there is a prompt (requirement R93)."""

@@ -12,8 +12,9 @@ from operator import itemgetter
 from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, runtime_checkable
 
 from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from toolweave.serve.calls import ExposeErrors
-from toolweave.serve.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.serve.offers.arguments import Handler, failure
 from toolweave.serve.offers.contents import resource_contents
 from toolweave.serve.offers.listing import About, Listeners, Offers, described, listing
@@ -35,9 +36,6 @@ __all__ = [
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_NOT_FOUND_BEFORE = -32002
-"""What handshake-era revisions call a resource that does not exist; from 2026-07-28 on it is -32602."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,9 +318,9 @@ class Resources:
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return the methods that list and read."""
         return {
-            "resources/list": self._list,
-            "resources/templates/list": self._list_templates,
-            "resources/read": self._read,
+            methods.RESOURCES_LIST: self._list,
+            methods.RESOURCES_TEMPLATES_LIST: self._list_templates,
+            methods.RESOURCES_READ: self._read,
         }
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
@@ -355,7 +353,7 @@ class Resources:
                 raise failure(f"reading resource {uri!r}", exc, request, expose=self._expose) from None
             if found is not None:
                 return found
-        code = INVALID_PARAMS if request.modern else _NOT_FOUND_BEFORE  # requirement C14
+        code = INVALID_PARAMS if request.modern else RESOURCE_NOT_FOUND  # requirement C14
         raise RequestError(f"Resource not found: {uri}", code=code, data={"uri": uri})
 
     def _require(self, request: Request) -> None:

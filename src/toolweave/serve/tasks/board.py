@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolweave.errors import StoreError
+from toolweave.protocol import methods
 from toolweave.serve.request import Client, Json, Line, Request
 from toolweave.serve.rounds import kept_meta
 from toolweave.serve.tasks.home import KEPT_AT_LEAST, NewTask, full, too_long
@@ -24,7 +25,7 @@ __all__ = ["LEASES", "Board", "Entry"]
 
 _log = logging.getLogger("toolweave.serve")
 
-TOOLS_CALL = "tools/call"
+TOOLS_CALL = methods.TOOLS_CALL
 TASKS = "tasks"
 CALLS = "task-calls"
 LEASES = "task-leases"

@@ -16,11 +16,13 @@ import anyio
 import anyio.abc
 
 from toolweave.errors import RequestError, StoreError
-from toolweave.serve.codes import HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS
+from toolweave.protocol import methods
+from toolweave.protocol.codes import HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS
+from toolweave.protocol.meta import RELATED_TASK, TASKS_EXTENSION
 from toolweave.serve.request import Json, Method, Request
 from toolweave.serve.rounds import Rounds, Work
 from toolweave.serve.tasks.home import Found, Heard, Home, NewTask
-from toolweave.serve.tasks.rules import EXTENSION, Rules, TaskRule, TaskSupport, declared, undeclared
+from toolweave.serve.tasks.rules import Rules, TaskRule, TaskSupport, declared, undeclared
 from toolweave.serve.tasks.task import ENDED, TOLD_BY, created
 from toolweave.tools.spec import ToolSpec
 
@@ -29,7 +31,6 @@ __all__ = ["Tasks"]
 T = TypeVar("T")
 _log = logging.getLogger("toolweave.serve")
 
-RELATED = "io.modelcontextprotocol/related-task"
 SLACK_SECONDS = 5.0
 """How much longer than the task itself may take its result is waited for."""
 
@@ -106,15 +107,19 @@ class Tasks:
         if not self.rules:
             return {}
         if modern:
-            return {"tasks/get": self._get, "tasks/update": self._update, "tasks/cancel": self._cancel}
-        return {"tasks/get": self._get, "tasks/result": self._result, "tasks/cancel": self._cancel}
+            return {
+                methods.TASKS_GET: self._get,
+                methods.TASKS_UPDATE: self._update,
+                methods.TASKS_CANCEL: self._cancel,
+            }
+        return {methods.TASKS_GET: self._get, methods.TASKS_RESULT: self._result, methods.TASKS_CANCEL: self._cancel}
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return the extension, or the capability `tasks` of revision 2025-11-25."""
         if not self.rules:
             return {}
         if modern:
-            return {"extensions": {EXTENSION: {}}}
+            return {"extensions": {TASKS_EXTENSION: {}}}
         return {"tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}}}
 
     async def current(self, request: Request, names: Sequence[str]) -> Mapping[str, Json]:
@@ -159,7 +164,7 @@ class Tasks:
         if bound.cancelled_caught and shown["status"] not in ENDED:
             raise RequestError("the task was not over when it had to be; look again later", code=INTERNAL_ERROR)
         if "result" in shown:
-            meta = {**cast("Json", shown["result"].get("_meta") or {}), RELATED: {"taskId": shown["taskId"]}}
+            meta = {**cast("Json", shown["result"].get("_meta") or {}), RELATED_TASK: {"taskId": shown["taskId"]}}
             return {**shown["result"], "_meta": meta}
         error: Json = shown.get("error") or {"code": INVALID_PARAMS, "message": f"the task is {shown['status']}"}
         raise RequestError(error["message"], code=error["code"], data=error.get("data"))
@@ -173,7 +178,7 @@ class Tasks:
     async def _put_questions(self, request: Request, found: Found) -> None:
         """Ask what waits in a task, on the stream of the request for its result."""
         for key, question in tuple(found.questions.items()):
-            params = {**question.params(modern=False), "_meta": {RELATED: {"taskId": found.shown["taskId"]}}}
+            params = {**question.params(modern=False), "_meta": {RELATED_TASK: {"taskId": found.shown["taskId"]}}}
             try:
                 with anyio.fail_after(self._rounds.patience):
                     answer = await request.line.ask(question.method, params)

@@ -18,8 +18,8 @@ import anyio
 import anyio.abc
 
 from toolweave.errors import ErrorKind, RequestError, StoreError, ToolError
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.serve.changes import Changes, Topic
-from toolweave.serve.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.serve.request import Json
 from toolweave.serve.rounds import Rounds, Work
 from toolweave.serve.tasks.home import KEPT_AT_LEAST, MARK_SECONDS, Found, Heard, NewTask, full, perform, too_long

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import anyio.abc
 
 from toolweave.errors import RequestError
-from toolweave.serve.codes import INTERNAL_ERROR
+from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve.request import Json, Request
 from toolweave.serve.rounds import Work
 from toolweave.serve.tasks.task import Task

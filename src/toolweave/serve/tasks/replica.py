@@ -16,7 +16,7 @@ import anyio
 import anyio.abc
 
 from toolweave.errors import RequestError, StoreError, ToolError
-from toolweave.serve.codes import INTERNAL_ERROR, INVALID_PARAMS
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.serve.request import Json
 from toolweave.serve.tasks.board import Board, Entry
 from toolweave.serve.tasks.home import MARK_SECONDS, Found, Heard, NewTask

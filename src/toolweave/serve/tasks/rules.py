@@ -10,16 +10,14 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from toolweave.errors import RequestError
-from toolweave.serve.codes import METHOD_NOT_FOUND, MISSING_CAPABILITY
+from toolweave.protocol.codes import METHOD_NOT_FOUND, MISSING_CAPABILITY
+from toolweave.protocol.meta import TASKS_EXTENSION
+from toolweave.protocol.versions import TASKS_VERSION
 from toolweave.serve.request import Json, Request
 from toolweave.tools.call import RESUMABLE
 from toolweave.tools.spec import ToolSpec
 
-__all__ = ["EXTENSION", "OnLost", "Rules", "TaskRule", "TaskSupport", "declared", "undeclared"]
-
-EXTENSION = "io.modelcontextprotocol/tasks"
-IN_CORE = "2025-11-25"
-"""The one revision whose core has tasks."""
+__all__ = ["OnLost", "Rules", "TaskRule", "TaskSupport", "declared", "undeclared"]
 
 TaskSupport: TypeAlias = Literal["optional", "required"]
 """Whether a client that has no tasks may call the tool."""
@@ -73,7 +71,7 @@ class Rules:
         if not self._rules:
             return False
         rule = self._rules.get(spec.name)
-        asked = not request.modern and request.client.version == IN_CORE and "task" in request.params
+        asked = not request.modern and request.client.version == TASKS_VERSION and "task" in request.params
         if rule is None:
             if asked:
                 raise RequestError(f"tool {spec.name!r} cannot be called as a task", code=METHOD_NOT_FOUND)
@@ -81,7 +79,8 @@ class Rules:
         if not request.modern:
             if rule.support == "required" and not asked:
                 raise RequestError(
-                    f"tool {spec.name!r} runs only as a task: with 'task' in revision {IN_CORE}, or with the extension",
+                    f"tool {spec.name!r} runs only as a task: "
+                    f"with 'task' in revision {TASKS_VERSION}, or with the extension",
                     code=METHOD_NOT_FOUND,
                 )
             return asked
@@ -108,13 +107,13 @@ class Rules:
 def declared(request: Request) -> bool:
     """Whether a stateless client declared the extension."""
     extensions = request.client.capabilities.get("extensions")
-    return isinstance(extensions, dict) and EXTENSION in extensions
+    return isinstance(extensions, dict) and TASKS_EXTENSION in extensions
 
 
 def undeclared() -> RequestError:
     """Return what a client is told that should have."""
     return RequestError(
-        f"Missing required client capability: extension {EXTENSION}",
+        f"Missing required client capability: extension {TASKS_EXTENSION}",
         code=MISSING_CAPABILITY,
-        data={"requiredCapabilities": {"extensions": {EXTENSION: {}}}},
+        data={"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}},
     )

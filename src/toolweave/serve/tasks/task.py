@@ -12,7 +12,8 @@ from typing import Any
 import anyio
 
 from toolweave.errors import RequestError, ToolError
-from toolweave.serve.codes import INVALID_PARAMS
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.serve.request import Json
 from toolweave.serve.rounds import check_can
 from toolweave.tools.asking import LogLevel
@@ -21,7 +22,7 @@ from toolweave.tools.questions import Keys, Question
 
 __all__ = ["ENDED", "TOLD_BY", "Task", "TaskCaller", "created", "failed", "updated"]
 
-TOLD_BY = "notifications/tasks"
+TOLD_BY = methods.NOTIFICATIONS_TASKS
 """The notification by which a client hears of its tasks."""
 
 ENDED = frozenset({"completed", "failed", "cancelled"})

@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 
 from toolweave.errors import ErrorKind, RequestError, StoreError, ToolError
-from toolweave.serve.codes import INTERNAL_ERROR, INVALID_REQUEST
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_REQUEST
 from toolweave.serve.request import Json, Request
 from toolweave.serve.rounds import Rounds, Work
 from toolweave.serve.tasks.board import LEASES, Board, Entry

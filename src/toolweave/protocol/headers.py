@@ -1,17 +1,31 @@
-"""Arguments that a tool's input schema wants mirrored into HTTP headers: `x-mcp-header` (SEP-2243). Pure."""
+"""What requests of stateless revisions repeat in HTTP headers: their name, and annotated arguments (SEP-2243). Pure."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-__all__ = ["Mirrored", "mirrored_arguments", "mirroring_problem"]
+from toolweave.protocol import methods
+
+__all__ = ["NAME_PARAMETERS", "Mirrored", "decode_value", "encode_value", "mirrored_arguments", "mirroring_problem"]
+
+NAME_PARAMETERS: Mapping[str, str] = {
+    methods.TOOLS_CALL: "name",
+    methods.PROMPTS_GET: "name",
+    methods.RESOURCES_READ: "uri",
+    **dict.fromkeys((methods.TASKS_GET, methods.TASKS_UPDATE, methods.TASKS_CANCEL), "taskId"),
+}
+"""The parameter that `Mcp-Name` repeats, for each method that has one."""
 
 _ANNOTATION = "x-mcp-header"
 _PREFIX = "mcp-param-"
 _TYPES = ("boolean", "integer", "string")
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_PLAIN = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+_ENCODED = re.compile(r"=\?base64\?(.*)\?=")
 
 # keywords whose values hold schemas; what stands in `const`, `default`, `enum` and `examples` is data
 _ONE_SCHEMA = (
@@ -25,6 +39,32 @@ _Path = tuple[str, ...]
 """The property names from the root to a property."""
 Mirrored = tuple[tuple[_Path, str], ...]
 """The path and the header name of each argument to be mirrored."""
+
+
+def encode_value(value: str) -> str:
+    """Return a text as a header value: as it is where a header can carry it, else in base64."""
+    if not value or (_PLAIN.fullmatch(value) and not _ENCODED.fullmatch(value)):
+        return value
+    # a lone surrogate has no UTF-8; the body carries an escape for it, and the server will compare and say so
+    return f"=?base64?{base64.b64encode(value.encode('utf-8', 'replace')).decode('ascii')}?="
+
+
+def decode_value(header: bytes | None) -> str | None:
+    """Return the text that a header value stands for; None for a missing or malformed one."""
+    if header is None:
+        return None
+    text = header.decode("latin-1")
+    if not text.startswith("=?base64?"):
+        return text if text.isascii() else None
+    found = _ENCODED.fullmatch(text)
+    if found is None:
+        return None
+    try:
+        decoded = base64.b64decode(found[1], validate=True)
+        canonical = base64.b64encode(decoded).decode() == found[1]
+        return decoded.decode() if canonical else None
+    except (binascii.Error, ValueError):
+        return None
 
 
 def mirrored_arguments(schema: Mapping[str, Any]) -> Mirrored:

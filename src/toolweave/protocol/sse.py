@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Event", "EventParser"]
+__all__ = ["EventParser", "ServerSentEvent"]
 
 _BOM = b"\xef\xbb\xbf"
 _MAX_RETRY_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ServerSentEvent:
     """One event: its type and its data as UTF-8 text."""
 
     type: str
@@ -46,7 +46,7 @@ class EventParser:
         parser.last_id, parser.retry_seconds = self.last_id, self.retry_seconds
         return parser
 
-    def feed(self, piece: bytes) -> list[Event]:
+    def feed(self, piece: bytes) -> list[ServerSentEvent]:
         """Return the events that this piece of the stream completes.
 
         Raises:
@@ -59,7 +59,7 @@ class EventParser:
         if not piece:
             return []
         self._after_return = piece.endswith(b"\r")
-        events: list[Event] = []
+        events: list[ServerSentEvent] = []
         if b"\n" not in piece and b"\r" not in piece:  # a part of a long line
             self._count(piece)
             self._partial.append(piece)
@@ -84,7 +84,7 @@ class EventParser:
         if self._size > self._max_bytes:
             raise ValueError(f"an event is larger than {self._max_bytes} bytes")
 
-    def _take_line(self, line: bytes) -> Event | None:
+    def _take_line(self, line: bytes) -> ServerSentEvent | None:
         if self._at_start:
             self._at_start = False
             line = line.removeprefix(_BOM)
@@ -110,7 +110,7 @@ class EventParser:
         elif field == b"retry" and value.isdigit() and len(value) <= _MAX_RETRY_DIGITS:
             self.retry_seconds = int(value) / 1000
 
-    def _end_event(self) -> Event | None:
+    def _end_event(self) -> ServerSentEvent | None:
         if self._id is not None:
             self.last_id = self._id.decode("utf-8", "replace") or None
         data, kind = b"\n".join(self._data), self._type.decode("utf-8", "replace")
@@ -118,4 +118,4 @@ class EventParser:
         if not data:
             return None
         self.taken += 1
-        return Event(kind or "message", data)
+        return ServerSentEvent(kind or "message", data)

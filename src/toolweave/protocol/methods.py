@@ -1,0 +1,79 @@
+"""Methods of requests and notifications: the name in capitals, each `/` an underscore."""
+
+from __future__ import annotations
+
+__all__ = [
+    "COMPLETION_COMPLETE",
+    "ELICITATION_CREATE",
+    "INITIALIZE",
+    "LOGGING_SET_LEVEL",
+    "NOTIFICATIONS_CANCELLED",
+    "NOTIFICATIONS_ELICITATION_COMPLETE",
+    "NOTIFICATIONS_INITIALIZED",
+    "NOTIFICATIONS_MESSAGE",
+    "NOTIFICATIONS_PROGRESS",
+    "NOTIFICATIONS_PROMPTS_LIST_CHANGED",
+    "NOTIFICATIONS_RESOURCES_LIST_CHANGED",
+    "NOTIFICATIONS_RESOURCES_UPDATED",
+    "NOTIFICATIONS_ROOTS_LIST_CHANGED",
+    "NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED",
+    "NOTIFICATIONS_TASKS",
+    "NOTIFICATIONS_TASKS_STATUS",
+    "NOTIFICATIONS_TOOLS_LIST_CHANGED",
+    "PING",
+    "PROMPTS_GET",
+    "PROMPTS_LIST",
+    "RESOURCES_LIST",
+    "RESOURCES_READ",
+    "RESOURCES_SUBSCRIBE",
+    "RESOURCES_TEMPLATES_LIST",
+    "RESOURCES_UNSUBSCRIBE",
+    "ROOTS_LIST",
+    "SAMPLING_CREATE_MESSAGE",
+    "SERVER_DISCOVER",
+    "SUBSCRIPTIONS_LISTEN",
+    "TASKS_CANCEL",
+    "TASKS_GET",
+    "TASKS_LIST",
+    "TASKS_RESULT",
+    "TASKS_UPDATE",
+    "TOOLS_CALL",
+    "TOOLS_LIST",
+]
+
+INITIALIZE = "initialize"
+PING = "ping"
+SERVER_DISCOVER = "server/discover"
+TOOLS_LIST = "tools/list"
+TOOLS_CALL = "tools/call"
+RESOURCES_LIST = "resources/list"
+RESOURCES_TEMPLATES_LIST = "resources/templates/list"
+RESOURCES_READ = "resources/read"
+RESOURCES_SUBSCRIBE = "resources/subscribe"
+RESOURCES_UNSUBSCRIBE = "resources/unsubscribe"
+SUBSCRIPTIONS_LISTEN = "subscriptions/listen"
+PROMPTS_LIST = "prompts/list"
+PROMPTS_GET = "prompts/get"
+COMPLETION_COMPLETE = "completion/complete"
+LOGGING_SET_LEVEL = "logging/setLevel"
+SAMPLING_CREATE_MESSAGE = "sampling/createMessage"
+ELICITATION_CREATE = "elicitation/create"
+ROOTS_LIST = "roots/list"
+TASKS_GET = "tasks/get"
+TASKS_UPDATE = "tasks/update"
+TASKS_CANCEL = "tasks/cancel"
+TASKS_LIST = "tasks/list"
+TASKS_RESULT = "tasks/result"
+NOTIFICATIONS_INITIALIZED = "notifications/initialized"
+NOTIFICATIONS_CANCELLED = "notifications/cancelled"
+NOTIFICATIONS_PROGRESS = "notifications/progress"
+NOTIFICATIONS_MESSAGE = "notifications/message"
+NOTIFICATIONS_RESOURCES_UPDATED = "notifications/resources/updated"
+NOTIFICATIONS_RESOURCES_LIST_CHANGED = "notifications/resources/list_changed"
+NOTIFICATIONS_TOOLS_LIST_CHANGED = "notifications/tools/list_changed"
+NOTIFICATIONS_PROMPTS_LIST_CHANGED = "notifications/prompts/list_changed"
+NOTIFICATIONS_ROOTS_LIST_CHANGED = "notifications/roots/list_changed"
+NOTIFICATIONS_TASKS = "notifications/tasks"
+NOTIFICATIONS_TASKS_STATUS = "notifications/tasks/status"
+NOTIFICATIONS_ELICITATION_COMPLETE = "notifications/elicitation/complete"
+NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
