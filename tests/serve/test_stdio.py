@@ -178,8 +178,8 @@ async def test_it_serves_on_uvloop_too_and_leaves_the_descriptors_as_they_were(v
 @EACH_ERA
 async def test_when_the_input_ends_running_calls_may_finish_and_the_others_are_told(version: str) -> None:
     async with speaking(version) as piped:
-        quick = await started(piped, "nap", seconds=0.01)
         endless = await started(piped, "wait")
+        quick = await started(piped, "nap", seconds=0.1)
         await piped.hang_up()
         answers = {one["id"]: one for one in await rest_of(piped)}
         assert await piped.process.wait() == 0

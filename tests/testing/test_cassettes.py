@@ -180,6 +180,31 @@ async def test_what_changed_after_a_call_is_not_played_before_it(tmp_path: Path)
         assert [await read(connection) for _ in range(3)] == ["new"] * 3
 
 
+async def test_a_list_that_was_read_more_often_before_a_call_is_new_after_the_call(tmp_path: Path) -> None:
+    server = MemoryServer(protocol="2025-11-25")
+
+    def grown() -> None:
+        """Do nothing."""
+
+    @server.tool
+    def grow() -> None:
+        server.tool(grown)
+
+    async def use(connection: McpConnection) -> None:
+        for _ in range(3):
+            await connection.refresh()
+        await connection.call_tool("grow")
+        await connection.refresh()
+
+    played = await recorded(server, tmp_path / "x.jsonl", use)
+
+    async with connected(played) as connection:
+        await connection.call_tool("grow")
+        await connection.refresh()
+        assert (await connection.list_tools()).names == ("grow", "grown")
+    assert played.unused == ()
+
+
 async def test_a_request_that_was_not_recorded_is_refused_with_the_nearest_that_was(tmp_path: Path) -> None:
     async def use(connection: McpConnection) -> None:
         await add(connection, 100, 200)

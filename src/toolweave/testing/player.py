@@ -58,7 +58,7 @@ class _Exchange:
     Attributes:
         told: What the server sent by itself before or right after the answer, in order.
         outcome: The line that ended it: an answer or a failure; None when there was none.
-        calls_before: How many tool calls were over when it was made.
+        calls_before: How many tool calls were made before it.
         ends: Whether the conversation ended with it, or next after it.
     """
 
@@ -87,7 +87,7 @@ class Replay:
         self._repeat = repeat
         self._first: list[Json] = []
         self._refusals: list[Json] = []
-        self._answered_calls: list[_Exchange] = []
+        self._calls: list[_Exchange] = []
         self._exchanges = self._read(entries)
 
     @property
@@ -119,11 +119,13 @@ class Replay:
         if method in _HANDSHAKE:  # whoever asks, and however: the server was this one
             fitting = fitting or of_method
         call = method == _CALL
+        if not call:
+            fitting = self._since_the_last_call(fitting)
         for one in fitting:
-            if not one.played and (call or one is fitting[0] or self._is_due(one)):
+            if not one.played:
                 return one
         if fitting and (self._repeat or not call):
-            return [one for one in fitting if one.played][-1]
+            return fitting[-1]
         message = (
             f"cassette {self._path.name!r} has no {_shown(method, params)}; {self._nearest(fitting, of_method, params)}"
         )
@@ -141,9 +143,17 @@ class Replay:
     def __repr__(self) -> str:
         return f"<Replay of {self.name!r} from {self._path}>"
 
-    def _is_due(self, exchange: _Exchange) -> bool:
-        # a list that was different after a call is different after that call, however soon it is asked for
-        return all(call.played for call in self._answered_calls[: exchange.calls_before])
+    def _since_the_last_call(self, fitting: list[_Exchange]) -> list[_Exchange]:
+        """Return those recordings that were made after as many of the tool calls played by now as any of them.
+
+        A list that was different after a call is different after that call and not before, and how often it was asked
+        for in between is a matter of time: what was asked before the call and is not played by now never will be.
+        """
+        due = [one for one in fitting if all(call.played for call in self._calls[: one.calls_before])] or fitting[:1]
+        calls = max((one.calls_before for one in due), default=0)
+        for one in due:
+            one.played = one.played or (one.calls_before < calls and _is_list(one))
+        return [one for one in due if one.calls_before == calls]
 
     def _nearest(self, fitting: list[_Exchange], of_method: list[_Exchange], params: Json) -> str:
         if fitting:
@@ -153,8 +163,8 @@ class Replay:
             wanted = json.dumps(params, sort_keys=True)
             near = max(range(len(texts)), key=lambda at: difflib.SequenceMatcher(None, texts[at], wanted).ratio())
             return f"the nearest that it has is {_shown(of_method[near].method, of_method[near].params)}"
-        methods = ", ".join(sorted({one.method for one in self._exchanges} - {*_HANDSHAKE}))
-        return f"it has only {methods or 'a handshake'}"
+        recorded = ", ".join(sorted({one.method for one in self._exchanges} - {*_HANDSHAKE}))
+        return f"it has only {recorded or 'a handshake'}"
 
     def _read(self, entries: list[Entry]) -> list[_Exchange]:
         exchanges: dict[Any, _Exchange] = {}
@@ -163,15 +173,15 @@ class Replay:
             (what, value), *_ = cast("dict[str, Json]", entry).items()
             match what:
                 case "send" if "method" in value and "id" in value:
-                    exchange = exchanges[value["id"]] = _exchange(value, len(self._answered_calls))
+                    exchange = exchanges[value["id"]] = _exchange(value, len(self._calls))
+                    if exchange.method == _CALL:
+                        self._calls.append(exchange)
                     last = _follows(exchange, last)
                 case "receive" if "method" in value:
                     self._told(value, exchanges.values(), last).append(value)
                 case "receive" | "failed":
                     exchange = exchanges[value["id"]]
                     exchange.outcome = entry
-                    if exchange.method == _CALL:
-                        self._answered_calls.append(exchange)
                     last = _ended(last) if value.get("over") else _follows(exchange, last)
                 case "end":
                     last = _ended(last)
@@ -191,7 +201,11 @@ class Replay:
 
 def _follows(exchange: _Exchange, last: _Exchange | None) -> _Exchange | None:
     # lists are asked for again when they change, or when they are old: what the server says does not follow from that
-    return last if exchange.method.endswith("/list") else exchange
+    return last if _is_list(exchange) else exchange
+
+
+def _is_list(exchange: _Exchange) -> bool:
+    return exchange.method.endswith("/list")
 
 
 def _ended(last: _Exchange | None) -> None:
