@@ -8,19 +8,36 @@ from importlib.util import find_spec
 
 import anyio
 
+from toolweave.tools.loop import running_loop
+
 __all__ = ["run_blocking"]
 
 
-def run_blocking(serve: Callable[[], Awaitable[None]], *, instead: str) -> None:
+def run_blocking(serve: Callable[[], Awaitable[None]], *, name: str, instead: str) -> None:
     """Run `serve` as the process's main job.
 
+    Args:
+        serve: Serves until it is done.
+        name: What was called, for errors.
+        instead: What can be awaited instead, where asyncio runs.
+
     Raises:
-        RuntimeError: Called inside an event loop, where `instead` is what can be awaited.
+        RuntimeError: Called inside an event loop.
     """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        pass
+        if _another_runs():
+            running_loop(f"{name}()")
     else:
         raise RuntimeError(f"an event loop runs in this thread already; await {instead}() instead")
     anyio.run(serve, backend_options={"use_uvloop": find_spec("uvloop") is not None})
+
+
+def _another_runs() -> bool:
+    """Whether an event loop other than asyncio's runs in this thread: trio's."""
+    try:
+        anyio.get_cancelled_exc_class()
+    except RuntimeError:
+        return False
+    return True

@@ -19,6 +19,7 @@ from toolweave.serve.changes import Changes
 from toolweave.serve.duplex.conversation import MAX_REQUESTS
 from toolweave.serve.duplex.inprocess import ClientEnd, Visits, in_process
 from toolweave.serve.endpoint import Endpoint
+from toolweave.tools.loop import running_loop
 
 if TYPE_CHECKING:
     from toolweave.serve.http.app import HttpApp, HttpOptions
@@ -61,8 +62,9 @@ class Served(ABC):
                 are always answered. The SDK's loop has no such bound.
 
         Raises:
-            RuntimeError: A server of this process serves them already.
+            RuntimeError: A server of this process serves them already, or no asyncio event loop is running.
         """
+        running_loop("serve_stdio()")
         await self._serve_stdio(engine=engine, max_requests=max_requests, owns_process=False)
 
     def run_stdio(self, *, engine: Literal["auto", "sdk"] = "auto", max_requests: int = MAX_REQUESTS) -> None:
@@ -74,7 +76,7 @@ class Served(ABC):
             RuntimeError: Called inside an event loop; use `await serve_stdio()` there.
         """
         serve = functools.partial(self._serve_stdio, engine=engine, max_requests=max_requests, owns_process=True)
-        run_blocking(serve, instead="serve_stdio")
+        run_blocking(serve, name="run_stdio", instead="serve_stdio")
 
     async def _serve_stdio(self, *, engine: str, max_requests: int, owns_process: bool) -> None:
         if engine == "sdk":
@@ -137,7 +139,9 @@ class Served(ABC):
         Raises:
             ConfigError: An option is wrong.
             OSError: The port cannot be bound.
+            RuntimeError: No asyncio event loop is running.
         """
+        running_loop("serve_http()")
         from toolweave.serve.http.run import serve_http
 
         app = self.asgi_app(host=host, **options)
@@ -158,12 +162,17 @@ class Served(ABC):
             RuntimeError: Called inside an event loop; use `await serve_http()` there.
         """
         serve = functools.partial(self.serve_http, host, port, tls=tls, on_started=on_started, **options)
-        run_blocking(serve, instead="serve_http")
+        run_blocking(serve, name="run_http", instead="serve_http")
 
     # in process
 
     async def __aenter__(self) -> ClientEnd:
-        """Begin a conversation in this process, for `connect_mcp(server)`; each task may have one."""
+        """Begin a conversation in this process, for `connect_mcp(server)`; each task may have one.
+
+        Raises:
+            RuntimeError: No asyncio event loop is running.
+        """
+        running_loop("a server in process")
         return await self._visits.enter()
 
     async def __aexit__(

@@ -5,8 +5,8 @@ touches is declared, and all of them have one hash tag, so that they lie on one 
 
 - `{prefix}:documents`: hash of name -> `revision expires-or-dash json`; a name is the collection's length, the
   collection and the key.
-- `{prefix}:order`: a sorted set where every score is 0, which is the order of bytes, which in UTF-8 is the order of code
-  points. It has the names, and `!TIME NAME` for each name of what has a ttl: when it has ended for certain.
+- `{prefix}:order`: a sorted set where every score is 0, which is the order of bytes, which in UTF-8 is the order of
+  code points. It has the names, and `!TIME NAME` for each name of what has a ttl: when it has ended for certain.
 
 Beside the names stand in that hash `revision`, the last revision, and for a while `done:TOKEN`, what became of a write,
 so that one which is sent again is known by its token.

@@ -18,8 +18,11 @@ __all__ = ["Home", "running_loop"]
 T = TypeVar("T")
 
 
-def running_loop() -> asyncio.AbstractEventLoop:
+def running_loop(what: str = "Toolweave") -> asyncio.AbstractEventLoop:
     """Return the running event loop.
+
+    Args:
+        what: What needs it, for errors: a function's name.
 
     Raises:
         RuntimeError: There is none of asyncio here.
@@ -28,7 +31,7 @@ def running_loop() -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
     except RuntimeError:
         raise RuntimeError(
-            "Toolweave runs on asyncio, and no asyncio event loop is running here; start with asyncio.run(main()), "
+            f"{what} runs on asyncio, and no asyncio event loop is running here; start with asyncio.run(main()), "
             "also in a program that uses trio: in a thread of its own"
         ) from None
 

@@ -31,6 +31,7 @@ from toolweave.serve.http.guard import Guard, Paths
 from toolweave.serve.http.lane import Lane
 from toolweave.serve.http.origins import Origins
 from toolweave.serve.http.replay import EventStore, Replays
+from toolweave.tools.loop import running_loop
 
 if TYPE_CHECKING:
     from toolweave.serve.http.auth import Auth
@@ -191,8 +192,9 @@ class HttpApp:
             app: Ignored; there so that `Starlette(lifespan=mcp_app.lifespan)` works.
 
         Raises:
-            RuntimeError: It is entered already.
+            RuntimeError: It is entered already, or no asyncio event loop is running.
         """
+        running_loop("the ASGI app of an MCP server")
         if self._app is not None:
             raise RuntimeError("the lifespan of this MCP app is entered already")
         build = self._build
