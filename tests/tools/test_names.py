@@ -63,6 +63,28 @@ def test_the_nearest_free_name_is_qualified_first_and_numbered_then() -> None:
     assert free_name("read", "fs", {"read"}) == "fs_read"
     assert free_name("read", "fs", {"read", "fs_read"}) == "read_2"
     assert free_name("read", None, {"read", "read_2"}) == "read_3"
+    assert free_name("read", None, {"read", "read_2", "read_4", "read_9"}) == "read_3"
+
+
+class Counted(set[str]):
+    """Names that count how often one is looked for."""
+
+    looks = 0
+
+    def __contains__(self, name: object) -> bool:
+        self.looks += 1
+        return super().__contains__(name)
+
+
+@pytest.mark.parametrize("server", [None, "fs"])
+def test_a_name_that_thousands_want_costs_each_of_them_a_few_looks(server: str | None) -> None:
+    taken = Counted()
+    for _ in range(4_000):
+        taken.add(free_name("read", server, taken))
+
+    numbers = {f"read_{number}" for number in range(2, 4_001 - (server is not None))}
+    assert taken == {"read", *numbers, *(() if server is None else ("fs_read",))}
+    assert taken.looks < 45 * 4_000  # one by one, it would be 8 million
 
 
 @pytest.mark.requirement("R61")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Container, Hashable, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -32,6 +32,8 @@ MAX_WIRE_NAME = 64
 """Characters in a tool name that OpenAI, Anthropic, Gemini and Bedrock all accept."""
 
 _LONGEST_SHOWN = 200
+_ONE_BY_ONE = 16
+"""Up to which number names that are taken are looked at one after the other."""
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 _FIRST = re.compile(r"[A-Za-z_]")
 
@@ -70,15 +72,25 @@ def selected(name: str, *, include: Collection[str], exclude: Collection[str], s
     return not any(known in exclude for known in names)
 
 
-def free_name(name: str, server: str | None, taken: Collection[str]) -> str:
-    """Return `name`, or the nearest name to it that is not taken: `server_name`, then `name_2`, `name_3`, ..."""
+def free_name(name: str, server: str | None, taken: Container[str]) -> str:
+    """Return `name`, or the nearest name to it that is not taken: `server_name`, then `name_2`, `name_3`, ...
+
+    Of many that are taken only a few are looked at, so a gap between high numbers may be passed over.
+    """
     if name not in taken:
         return name
     if server is not None and (qualified := expose(server, name)) not in taken:
         return qualified
-    number = 2
+    last, step, number = 1, 1, 2  # the highest that is known to be taken
     while f"{name}_{number}" in taken:
-        number += 1
+        step = step * 2 if number > _ONE_BY_ONE else 1
+        last, number = number, number + step
+    while number - last > 1:
+        middle = (last + number) // 2
+        if f"{name}_{middle}" in taken:
+            last = middle
+        else:
+            number = middle
     return f"{name}_{number}"
 
 

@@ -6,6 +6,7 @@ Knows nothing of where a tool runs; toolsets as a whole are joined by `combined`
 from __future__ import annotations
 
 import logging
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
@@ -195,7 +196,8 @@ class ToolRegistry(BaseToolset):
             if on_conflict == "skip":
                 return item
             if on_conflict == "rename":
-                spec = replace(spec, name=free_name(spec.name, spec.server, {*self._tools, *self._aliases}))
+                taken = ChainMap[str, Any](self._tools, self._aliases)
+                spec = replace(spec, name=free_name(spec.name, spec.server, taken))
         before = self._tools.get(spec.name)
         self._tools[spec.name] = (spec, item)
         if before is None:
