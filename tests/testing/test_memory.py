@@ -22,6 +22,7 @@ from toolweave import (
     TextContent,
     Tool,
     ToolCall,
+    ToolError,
     ToolRegistry,
     ToolResult,
     ToolsChanged,
@@ -114,6 +115,19 @@ async def test_another_connection_is_served_as_a_server() -> None:
         with pytest.raises(ProtocolError, match="busy") as raised:
             await outer.call_tool("add", ADD)
         assert raised.value.code == -32005
+
+
+@each_version
+async def test_a_protocol_error_with_a_text_for_a_code_reaches_the_caller_as_an_error_result(version: str) -> None:
+    @tool
+    def broken() -> str:
+        raise ToolError("the upstream is confused", kind=ErrorKind.PROTOCOL, code="E_CONFUSED")
+
+    async with connected(MemoryServer([broken], protocol=version)) as connection:
+        result = await connection.call_tool("broken")
+
+    assert result.error is not None
+    assert "the upstream is confused" in result.error.message
 
 
 @each_version

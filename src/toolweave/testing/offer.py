@@ -104,8 +104,9 @@ class Offer:
         if spec is None:
             raise refuse(INVALID_PARAMS, f"Unknown tool: {name}")
         result = await self.tools.call(ToolCall(name=name, arguments=params.get("arguments") or {}), ctx)
-        if result.error is not None and result.error.kind is ErrorKind.PROTOCOL:
-            raise refuse(int(result.error.code or INTERNAL_ERROR), result.error.message, result.error.data)
+        error = result.error
+        if error is not None and error.kind is ErrorKind.PROTOCOL and not isinstance(error.code, str):
+            raise refuse(error.code or INTERNAL_ERROR, error.message, error.data)  # a code of JSON-RPC is a number
         return result_json(result, modern=modern, structured=spec.output_schema is not None)
 
     def _page(self, member: str, cursor: Any, modern: bool) -> Json:
