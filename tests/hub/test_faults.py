@@ -10,7 +10,7 @@ import pytest
 
 from tests.hub.fleet import BOUND, echo, fault, next_change, opened
 from tests.servers.fixtures import http_server
-from toolweave import CallContext, Hub, ToolResult
+from toolweave import CallContext, Hub, ToolResult, connect_mcp_servers
 from toolweave.testing.servers import HTTP_FAULTS, STDIO_FAULTS
 
 pytestmark = pytest.mark.anyio
@@ -34,6 +34,8 @@ HTTP_MODES = sorted(
     | {"reset_mid_body", "status_401", "status_403", "status_404", "status_405", "status_429", "status_500"}
     | {"status_503", "truncated_body", "wrong_content_type"}
 )
+LESS_THAN_ANY_DEADLINE = 25.0
+"""Seconds; by default a connection may take 30 s to be made or to list its tools, and a call 120 s."""
 TIMEOUT = {"connect": 5, "probe": 0.3, "list": 0.5, "call": 0.5, "close": 0.2}
 
 
@@ -58,6 +60,24 @@ async def test_the_healthy_are_usable_beside(modes: list[str]) -> None:
         results = await called_at_once(hub, "before_echo", *(f"{mode}_echo" for mode in modes), "after_echo")
         assert results["before_echo"].text == results["after_echo"].text == "hello"
         assert await answers(hub, "before", "after")
+
+
+@pytest.mark.requirement("R60", "R64", "R66", "C3", "D21")
+async def test_with_default_settings_the_healthy_are_usable_beside_all_of_them_at_once() -> None:
+    odd = {mode: fault(mode, "--size", SIZES.get(mode, 0)) for mode in MODES}
+    assert len(odd) >= 23
+
+    async with AsyncExitStack() as stack:
+        with anyio.fail_after(LESS_THAN_ANY_DEADLINE):  # so none of the hub's own is what ends a wait
+            hub = await connect_mcp_servers({"mcpServers": {"before": echo(), **odd, "after": echo()}})
+            stack.push_async_callback(hub.close)
+            assert await answers(hub, "before", "after")
+            async with anyio.create_task_group() as tasks:
+                for mode in set(hub.clients).intersection(MODES):  # of which some never answer
+                    tasks.start_soon(hub.execute, f"{mode}_echo", {"text": "hello"})
+                assert await answers(hub, "before", "after")
+                tasks.cancel_scope.cancel()
+            assert await answers(hub, "before", "after")
 
 
 @pytest.mark.requirement("R60", "R64", "R66", "C3")
