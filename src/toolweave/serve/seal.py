@@ -76,7 +76,13 @@ class Seal:
                 or has expired (-32602).
         """
         state = self._verified(sealed)
-        if state is None or state.get("v") != _VERSION or state.get("for") != _binding(request):
+        if state is None:
+            raise RequestError(
+                "requestState was not sealed with a key of this server, or was changed since; replicas have to share "
+                "their request_state_keys; make the request anew",
+                code=INVALID_PARAMS,
+            )
+        if state.get("v") != _VERSION or state.get("for") != _binding(request):
             raise RequestError("requestState is not of this request; make the request anew", code=INVALID_PARAMS)
         if state["until"] < self._clock():
             raise RequestError("requestState has expired; make the request anew", code=INVALID_PARAMS)
