@@ -8,17 +8,22 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, NoReturn
 
 import anyio
+import anyio.from_thread
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
 from toolweave import Agent, FunctionTool, ScriptedModel, tool, tool_call
-from toolweave.tools import CallContext, ToolCall
+from toolweave.tools import CallContext, ToolCall, ToolResult
 
 pytestmark = pytest.mark.anyio
+
+
+NOTHING: dict[str, Any] = {}
 
 
 class OddError(BaseException):
@@ -243,3 +248,145 @@ async def test_the_number_of_threads_is_refused_where_it_says_nothing() -> None:
         tool(in_loop, threads=2)
     with pytest.raises(ValueError, match="tool 'plain': threads must be 1 or more, not 0"):
         tool(threads=0)(plain)
+
+
+async def test_short_calls_do_not_wait_for_one_that_takes_longer_than_it_did_before() -> None:
+    release, begun = threading.Event(), threading.Event()
+
+    @tool
+    def first(wait: bool = False) -> str:
+        if wait:
+            begun.set()
+            release.wait(20)
+        return "first"
+
+    @tool
+    def second() -> str:
+        return "second"
+
+    for _ in range(20):  # both are known to be short
+        assert (await first.execute({})).text == "first"
+        assert (await second.execute({})).text == "second"
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(first.execute, dict[str, Any](wait=True))
+            for _ in range(20):
+                tasks.start_soon(second.execute, NOTHING)
+            await anyio.to_thread.run_sync(begun.wait, 20)
+            assert (await second.execute({})).text == "second"
+            assert (await first.execute({})).text == "first"
+            release.set()
+
+
+async def test_many_short_calls_at_once_each_have_their_own_answer_and_failure() -> None:
+    @tool
+    def odd(number: int) -> int:
+        if number % 2 == 0:
+            raise ValueError(f"{number} is even")
+        return number
+
+    answers: dict[int, ToolResult] = {}
+
+    async def call(number: int) -> None:
+        answers[number] = await odd.execute({"number": number})
+
+    for _ in range(5):
+        answers.clear()
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                for number in range(200):
+                    tasks.start_soon(call, number)
+        for number in range(200):
+            assert answers[number].is_error is (number % 2 == 0)
+            assert answers[number].text.split()[-1 if number % 2 else -3] == str(number)
+
+
+async def test_a_cancelled_call_waits_for_its_function_which_cannot_be_stopped() -> None:
+    begun, release, ended = threading.Event(), threading.Event(), threading.Event()
+
+    @tool
+    def stubborn() -> None:
+        begun.set()
+        release.wait(20)
+        ended.set()
+
+    async def cancelled(scope: anyio.CancelScope) -> None:
+        with scope:
+            await stubborn.execute({})
+            assert ended.is_set()
+            await anyio.lowlevel.checkpoint()
+            raise AssertionError("the cancellation was lost")
+
+    scope = anyio.CancelScope()
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cancelled, scope)
+            await anyio.to_thread.run_sync(begun.wait, 20)
+            scope.cancel()
+            for _ in range(10):
+                await anyio.lowlevel.checkpoint()
+            assert not ended.is_set()
+            release.set()
+    assert scope.cancelled_caught
+
+
+async def test_a_call_that_is_cancelled_before_it_begins_does_not_run() -> None:
+    runs: list[int] = []
+
+    @tool
+    def function() -> None:
+        runs.append(1)
+
+    for _ in range(3):
+        await function.execute({})
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await function.execute({})
+
+    assert scope.cancelled_caught
+    assert len(runs) == 3
+
+
+def test_threads_end_with_their_event_loop() -> None:
+    seen: set[threading.Thread] = set()
+
+    @tool
+    def where() -> None:
+        seen.add(threading.current_thread())
+
+    async def main() -> None:
+        for _ in range(3):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(10):
+                    tasks.start_soon(where.execute, NOTHING)
+
+    asyncio.run(main())
+    for thread in seen:
+        thread.join(10)
+
+    assert seen
+    assert not any(thread.is_alive() or thread.daemon for thread in seen)
+
+
+async def test_a_function_finds_the_context_of_its_caller_and_whether_that_was_cancelled() -> None:
+    name: ContextVar[str] = ContextVar("name")
+    begun = threading.Event()
+
+    @tool
+    def told() -> str:
+        return name.get()
+
+    @tool
+    def listening() -> str:
+        begun.set()
+        while True:
+            anyio.from_thread.check_cancelled()
+
+    for text in ("one", "two", "three"):
+        name.set(text)
+        assert (await told.execute({})).text == text
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(listening.execute, NOTHING)
+            await anyio.to_thread.run_sync(begun.wait, 20)
+            tasks.cancel_scope.cancel()

@@ -12,6 +12,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
+# so that the first call of a plain function imports nothing
+import toolweave.tools.threads  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS

@@ -17,9 +17,7 @@ from weakref import WeakKeyDictionary
 from toolweave.errors import ToolError
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from anyio import CapacityLimiter
+    from toolweave.tools.threads import Threads, Turns
 
 __all__ = ["THREADS", "Runner"]
 
@@ -39,13 +37,13 @@ class Runner:
         threads: How many calls of a plain function may run at the same time, in each event loop.
     """
 
-    __slots__ = ("_is_async", "_limiters", "_threads", "_what")
+    __slots__ = ("_is_async", "_most", "_turns", "_what")
 
     def __init__(self, what: str, *, is_async: bool, threads: int = THREADS) -> None:
         self._what = what
         self._is_async = is_async
-        self._threads = threads
-        self._limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, CapacityLimiter] = WeakKeyDictionary()
+        self._most = threads
+        self._turns: WeakKeyDictionary[Threads, Turns] = WeakKeyDictionary()
 
     async def run(self, function: Callable[..., Any], arguments: Mapping[str, Any], *, abandon: bool) -> Any:
         """Call the function with keyword arguments and return what it returns.
@@ -62,10 +60,11 @@ class Runner:
         try:
             if self._is_async:
                 return await function(**arguments)
-            from anyio import to_thread  # 15 ms; functions are given where none is run
+            from toolweave.tools.threads import Threads  # anyio's 15 ms; functions are given where none is run
 
+            threads = await Threads.here()
             call = functools.partial(self._contained, function, arguments)
-            value = await to_thread.run_sync(call, abandon_on_cancel=abandon, limiter=self._limiter())
+            value = await threads.run(call, self._turns_in(threads), abandon=abandon)
             return await value if inspect.isawaitable(value) else value
         except Exception:
             raise
@@ -74,16 +73,13 @@ class Runner:
                 raise
             raise self._error(exc) from exc
 
-    def _limiter(self) -> CapacityLimiter:
-        import asyncio  # whoever runs a function has it loaded
+    def _turns_in(self, threads: Threads) -> Turns:
+        turns = self._turns.get(threads)
+        if turns is None:
+            from toolweave.tools.threads import Turns  # see above
 
-        loop = asyncio.get_running_loop()
-        limiter = self._limiters.get(loop)
-        if limiter is None:
-            from anyio import CapacityLimiter
-
-            limiter = self._limiters[loop] = CapacityLimiter(self._threads)
-        return limiter
+            turns = self._turns[threads] = Turns(self._most)
+        return turns
 
     def _contained(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         """Call a function in a worker thread, where whatever is raised is its own, but for a cancellation.

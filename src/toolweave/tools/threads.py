@@ -1,0 +1,396 @@
+"""Worker threads of one event loop: calls go to them and their outcomes come back, many at once where there are many.
+
+A hand-over between threads costs several times what a short function does. Functions whose last call was short are
+therefore run one after the other by one thread, which wakes the event loop once for all of them; when one of them
+takes longer after all, the calls behind it get threads of their own. Any other call gets a thread at once.
+
+Knows no tool and nothing of what is called. `anyio.from_thread` works in these threads as in anyio's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextvars import Context, copy_context
+from time import perf_counter
+from typing import Any
+
+import anyio
+from anyio._core import _eventloop as of_anyio
+from anyio.lowlevel import checkpoint_if_cancelled
+
+__all__ = ["Threads", "Turns"]
+
+_SHORT = 0.0001
+"""Seconds: a function that took less is run behind others in the same thread."""
+_GLANCE = 0.0002
+"""Seconds that the event loop waits for short calls at most, before it does something else."""
+_PATIENCE = 0.002
+"""Seconds after which calls that wait behind one that takes long get threads of their own."""
+_IDLE_CHECKS = 10
+_CHECK_SECONDS = 1.0
+"""An idle thread ends after `_IDLE_CHECKS` times as long; each time it looks whether its event loop still is."""
+
+
+class Turns:
+    """How many calls of one function may run at the same time in one event loop; the others wait in line.
+
+    Args:
+        most: How many.
+
+    Attributes:
+        short: Whether the last call took little time.
+    """
+
+    __slots__ = ("_free", "_waiting", "short")
+
+    def __init__(self, most: int) -> None:
+        self._free = most
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.short = False
+
+    async def take(self) -> None:
+        """Wait for a turn, which `leave` gives back."""
+        if self._free > 0:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.leave()  # it came just when it was not wanted any more
+            raise
+
+    def leave(self) -> None:
+        """Give a turn to the next in line."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
+class _Job:
+    """One call. Whoever made it waits for `future`, which a cancelled wait replaces."""
+
+    __slots__ = ("call", "context", "dropped", "ended", "error", "future", "scope", "turns", "value")
+
+    def __init__(self, call: Callable[[], Any], turns: Turns, scope: anyio.CancelScope) -> None:
+        self.call = call
+        self.context: Context = copy_context()
+        self.turns = turns
+        self.scope = scope
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.dropped = False
+        self.ended = False
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def do(self) -> None:
+        """Call the function, in a worker thread."""
+        if self.dropped:
+            return
+        began = perf_counter()
+        of_anyio.threadlocals.current_cancel_scope = self.scope
+        try:
+            _leave_loop(self.context)
+            self.value = self.context.run(self.call)
+        except BaseException as exc:  # boundary: raised again in the task that waits
+            self.error = exc
+        finally:
+            del of_anyio.threadlocals.current_cancel_scope
+            self.turns.short = perf_counter() - began < _SHORT
+
+    def end(self) -> None:
+        """Tell who waits, in the event loop."""
+        self.ended = True
+        if self.future.done():
+            return
+        error = self.error
+        if error is None:
+            self.future.set_result(self.value)
+        elif isinstance(error, StopIteration):  # which no future can hold
+            wrapped = RuntimeError("the function raised StopIteration")
+            wrapped.__cause__ = error
+            self.future.set_exception(wrapped)
+        else:
+            self.future.set_exception(error)
+
+
+def _leave_loop(context: Context) -> None:
+    """Let libraries that ask sniffio in a thread know that no event loop runs there."""
+    context.run(of_anyio.set_current_async_library, None)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+
+class Threads:
+    """The worker threads of the running event loop; found by `here`.
+
+    They are started when they are needed, end when they were idle for long, and at the latest with the event loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.idle: list[_Worker] = []
+        self.short: deque[_Job] = deque()
+        self.drainer: _Worker | None = None
+        self.begun = 0
+        self.over = False
+        self._done: deque[_Job] = deque()
+        self._announced = False
+        self._watching: list[None] = []  # not empty while the event loop waits for the drainer
+        self._seen_off = threading.Lock()
+        self._seen_off.acquire()
+        self._flushing = False
+        self._looking: asyncio.TimerHandle | None = None
+        self._seen = -1
+        self._life: AsyncGenerator[None] | None = None
+
+    @classmethod
+    async def here(cls) -> Threads:
+        """Return the threads of the running event loop."""
+        loop = asyncio.get_running_loop()
+        threads = _of_loop.get(loop)
+        if threads is None:
+            threads = _of_loop[loop] = cls(loop)
+            threads._life = threads._until_the_end()
+            await anext(threads._life)
+        return threads
+
+    async def run(self, call: Callable[[], Any], turns: Turns, *, abandon: bool) -> Any:
+        """Run a call in a thread and return what it returns.
+
+        Args:
+            call: What to call.
+            turns: Those of the function.
+            abandon: A cancelled call leaves its thread behind instead of waiting for it.
+
+        Raises:
+            BaseException: What it raised.
+        """
+        await checkpoint_if_cancelled()
+        await turns.take()
+        try:
+            with anyio.CancelScope() as scope:
+                job = _Job(call, turns, scope)
+                self._put(job)
+                try:
+                    return await job.future
+                except asyncio.CancelledError:
+                    if job.future.done() and not job.future.cancelled():
+                        raise  # by the function
+                    if abandon or anyio.current_effective_deadline() != -math.inf:
+                        job.dropped = True
+                        raise
+                return await _outcome(job)
+        finally:
+            turns.leave()
+
+    def keep(self, job: _Job) -> None:
+        """Remember a call that has ended for the next `wake`; from a worker thread."""
+        self._done.append(job)
+
+    def settle(self) -> None:
+        """Let the event loop look at what has ended, now that no short call is left; from a worker thread."""
+        try:
+            self._watching.pop()
+        except IndexError:
+            self.wake()
+        else:
+            self._seen_off.release()
+
+    def wake(self) -> None:
+        """Let the event loop look at what has ended; from a worker thread."""
+        if self._done and not self._announced:
+            self._announced = True
+            try:
+                self.loop.call_soon_threadsafe(self._deliver)
+            except RuntimeError:
+                if not self.loop.is_closed():
+                    raise
+
+    def _put(self, job: _Job) -> None:
+        if not job.turns.short:
+            self._hand(job)
+            return
+        self.short.append(job)
+        if not self._flushing:
+            self._flushing = True
+            self.loop.call_soon(self._flush)  # behind what is ready now, which may bring more calls
+
+    def _flush(self) -> None:
+        """Let one thread do all short calls."""
+        self._flushing = False
+        if self.drainer is None and self.short:
+            self._watching.append(None)
+            self._hand(None)
+            if self._ended_soon():
+                self._deliver()
+                return
+        if self._looking is None:
+            self._seen = self.begun
+            self._looking = self.loop.call_later(_PATIENCE, self._look)
+
+    def _ended_soon(self) -> bool:
+        """Wait a moment for all short calls; it takes less than to be woken by the event loop.
+
+        The thread has the interpreter for itself meanwhile. The moment is so short that nothing else is late.
+        """
+        if self._seen_off.acquire(timeout=_GLANCE):
+            return True
+        try:
+            self._watching.pop()
+        except IndexError:  # it ended just now
+            self._seen_off.acquire()
+            return True
+        return False
+
+    def _look(self) -> None:
+        """Find calls that wait behind a long one, and give them threads."""
+        self._looking = None
+        self._deliver()
+        if self.begun == self._seen:
+            self.drainer = None  # its call is long: it goes on, and does not count any more
+            for _ in range(len(self.short)):
+                try:
+                    self._hand(self.short.popleft())
+                except IndexError:
+                    break
+        elif self.drainer is not None or self.short:
+            self._seen = self.begun
+            self._looking = self.loop.call_later(_PATIENCE, self._look)
+
+    def _hand(self, job: _Job | None) -> None:
+        """Give a thread one call, or all the short ones."""
+        try:
+            worker = self.idle.pop()
+        except IndexError:
+            worker = _Worker(self)
+            worker.job = job
+            if job is None:
+                self.drainer = worker
+            worker.start()
+            return
+        worker.job = job
+        if job is None:
+            self.drainer = worker
+        worker.woken.release()
+
+    def _deliver(self) -> None:
+        self._announced = False
+        done = self._done
+        while done:
+            done.popleft().end()
+
+    def end(self) -> None:
+        """Let all threads end when they are done."""
+        self.over = True
+        self.forget()
+        if self._looking is not None:
+            self._looking.cancel()
+        while self.idle:
+            self.idle.pop().woken.release()
+
+    def forget(self) -> None:
+        """Be found no more."""
+        _of_loop.pop(self.loop, None)
+
+    async def _until_the_end(self) -> AsyncGenerator[None]:
+        """Be one of the event loop's generators: those are closed before it is."""
+        try:
+            yield
+        finally:
+            self.end()
+
+
+_of_loop: dict[asyncio.AbstractEventLoop, Threads] = {}
+
+
+async def _outcome(job: _Job) -> Any:
+    """Wait for a call whose caller was cancelled, because its thread cannot be."""
+    with anyio.CancelScope(shield=True):
+        job.future = asyncio.get_running_loop().create_future()
+        if job.ended:
+            job.end()
+        try:
+            return await job.future
+        except asyncio.CancelledError:
+            job.dropped = not job.ended
+            raise
+
+
+class _Worker(threading.Thread):
+    """One thread: idle in the list of all, or with a call, or with all short ones.
+
+    Attributes:
+        job: What it does when it is woken; None for all short calls, or for the end.
+        woken: Locked while it is idle.
+    """
+
+    def __init__(self, threads: Threads) -> None:
+        super().__init__(name="Toolweave worker thread", daemon=False)
+        self.job: _Job | None = None
+        self.woken = threading.Lock()
+        self.woken.acquire()
+        self._threads = threads
+
+    def run(self) -> None:
+        """Work until there is nothing more to do for long."""
+        threads = self._threads
+        with of_anyio.claim_worker_thread(of_anyio.get_async_backend("asyncio"), threads.loop):
+            while True:
+                job, self.job = self.job, None
+                if job is None:
+                    self._drain(threads)
+                    threads.idle.append(self)
+                    threads.settle()
+                else:
+                    job.do()
+                    threads.keep(job)
+                    threads.idle.append(self)
+                    threads.wake()
+                del job
+                if not self._waits(threads):
+                    return
+
+    def _drain(self, threads: Threads) -> None:
+        short = threads.short
+        while True:
+            try:
+                job = short.popleft()
+            except IndexError:
+                if threads.drainer is self:
+                    threads.drainer = None
+                    if short:  # it came just now
+                        threads.drainer = self
+                        continue
+                return
+            threads.begun += 1
+            job.do()
+            threads.keep(job)
+            if not job.turns.short:
+                threads.wake()  # what ended before has waited long enough
+            del job
+
+    def _waits(self, threads: Threads) -> bool:
+        """Wait for something to do; False when nothing comes."""
+        if not threads.over:
+            for _ in range(_IDLE_CHECKS):
+                if self.woken.acquire(timeout=_CHECK_SECONDS):
+                    return not threads.over or self.job is not None
+                if threads.loop.is_closed():
+                    threads.forget()
+                    break
+                if not threading.main_thread().is_alive():
+                    break
+        try:
+            threads.idle.remove(self)
+        except ValueError:  # it was woken meanwhile
+            self.woken.acquire()
+            return not threads.over or self.job is not None
+        return False
