@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -23,6 +24,7 @@ from toolweave import (
     ModelError,
     Run,
     RunResult,
+    Tool,
     ToolCall,
     ToolError,
     ToolRegistry,
@@ -69,7 +71,54 @@ async def test_its_tools_are_there_from_entering_to_leaving_filtered_and_named_a
     assert server.called == ["read"]
 
 
-@pytest.mark.requirement("R71", "R74")
+@pytest.mark.requirement("R71", "R74", "R21")
+async def test_one_set_of_props_makes_any_number_of_components_each_with_a_life_of_its_own() -> None:
+    told: list[str] = []
+    upstream = files()
+
+    def telling(word: str) -> Callable[..., None]:
+        return lambda *_: told.append(word)
+
+    async with McpPool() as pool:
+        props: dict[str, Any] = {
+            "server": "files",
+            "config": upstream.config(),
+            "runtime_config": {"timeout": 5},
+            "include": ["read", "write"],
+            "exclude": ["write"],
+            "tool_prefix": "fs_",
+            "client": pool,
+            "on_mount": telling("mounted"),
+            "on_unmount": telling("unmounted"),
+            "on_start": telling("started"),
+            "on_complete": telling("completed"),
+        }
+        one, other = McpTools(**props), McpTools(**props)
+        agent = Agent(ScriptedModel([[tool_call("fs_read")], "done"]), tools=[one])
+        assert told == []  # nothing is connected by making it
+        with anyio.fail_after(BOUND):
+            async with other:
+                assert (await agent.send("read it")).text == "done"
+                assert (one.mounted, other.mounted) == (False, True)
+                assert other.tools.names == ("fs_read", "fs_write")  # include wins over exclude
+                assert (await other.tools["fs_read"].execute()).text == "files|read"
+            assert len(pool) == 1  # both used one connection, which is the pool's to close
+
+    assert told == ["mounted", "mounted", "started", "completed", "unmounted", "unmounted"]
+    assert upstream.called == ["read", "read"]
+
+
+@pytest.mark.requirement("R74")
+def test_props_that_cannot_be_right_are_refused_when_the_component_is_made() -> None:
+    with pytest.raises(ConfigError, match="needs the config of its server, or a connection"):
+        McpTools("files")
+    with pytest.raises(ConfigError, match="files"):
+        McpTools("files", {"transport": "stdio"})
+    with pytest.raises(TypeError, match="tool_prefx"):
+        McpTools("files", echo(), tool_prefx="fs_")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+@pytest.mark.requirement("R71")
 async def test_the_config_may_be_of_any_shape_and_its_own_filters_and_prefix_hold_where_nothing_else_is_said() -> None:
     config = files().config(exclude=["delete"], tool_prefix="own_")
 
@@ -479,6 +528,31 @@ class Spans(NoOpTracer):
     def start_as_current_span(self, name: str, *args: Any, **options: Any) -> Any:
         self.begun.append((name, options["attributes"]))
         return super().start_as_current_span(name, *args, **options)
+
+
+@pytest.mark.requirement("R49", "R48")
+async def test_a_servers_tool_is_an_executable_that_tells_its_definition_its_server_and_that_servers_config() -> None:
+    entry = {**echo(), "tool_prefix": "say_", "timeout": {"call": 7}}
+
+    @tool
+    def local(text: str) -> str:
+        """Return the text."""
+        return text
+
+    with anyio.fail_after(BOUND):
+        async with connect_mcp_servers({"mcpServers": {"parrot": entry}}) as hub:
+            there = hub.tools["say_echo"]
+            config = hub.clients["parrot"].config
+            result = await there.execute({"text": "hi"})
+
+    assert (there.name, there.original_name, there.server) == ("say_echo", "echo", "parrot")
+    assert there.description
+    assert there.parameters == there.raw["inputSchema"]
+    assert there.parameters["properties"]["text"]["type"] == "string"
+    assert (config.name, config.tool_prefix, config.timeout.call) == ("parrot", "say_", 7)
+    assert result.text == "hi"
+    assert local.server is None  # what tells a server's tool from one that runs here
+    assert {type(there), type(local)} == {Tool}
 
 
 @pytest.mark.requirement("R49")

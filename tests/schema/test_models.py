@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, field_validator
 
 from toolweave import schema_to_model
 
@@ -198,6 +198,60 @@ def test_what_cannot_be_said_is_permissive_and_logged_and_never_raises(
     assert issubclass(model, BaseModel)
     assert said in caplog.text
     assert not said or "'odd'" in caplog.text
+
+
+@pytest.mark.requirement("R44", "R45")
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "https://elsewhere.example/schema.json"},
+        {"anyOf": [1]},
+        {"type": "no such type"},
+        {"$defs": {}, "$ref": "#/$defs/Missing"},
+    ],
+    ids=repr,
+)
+def test_what_is_too_complex_takes_any_value_and_leaves_its_neighbours_and_its_description_as_they_are(
+    schema: dict[str, Any],
+) -> None:
+    plain = {"type": "integer", "description": "How many."}
+    model = schema_to_model(
+        {"properties": {"odd": {**schema, "description": "What."}, "count": plain}, "required": ["odd", "count"]}
+    )
+
+    values: list[Any] = ["text", 1, None, True, [1, "a"], {"a": {"b": []}}]
+    for value in values:
+        assert model.model_validate({"odd": value, "count": 1}).model_dump() == {"odd": value, "count": 1}
+    with pytest.raises(ValidationError):
+        model.model_validate({"odd": 1, "count": "many"})
+    with pytest.raises(ValidationError):
+        model.model_validate({"count": 1})
+    assert (model.model_fields["odd"].description, model.model_fields["count"].description) == ("What.", "How many.")
+
+
+@pytest.mark.requirement("R44")
+def test_a_model_is_extended_like_any_other_of_pydantic() -> None:
+    made: Any = schema_to_model(
+        {"type": "object", "properties": {"path": {"type": "string"}, "odd": {"anyOf": [1]}}, "required": ["path"]}
+    )
+
+    class Stricter(made):
+        odd: int | None = None  # what the conversion could not say
+        deep: bool = False
+
+        @field_validator("path")
+        @classmethod
+        def below_the_root(cls, path: str) -> str:
+            if not path.startswith("/srv/"):
+                raise ValueError("is not below /srv")
+            return path
+
+    kept: BaseModel = Stricter.model_validate({"path": "/srv/a", "odd": 3, "deep": True})
+    assert kept.model_dump() == {"path": "/srv/a", "odd": 3, "deep": True}
+    for wrong in ({"path": "/etc/passwd"}, {"path": "/srv/a", "odd": "x"}, {"path": "/srv/a", "deep": "x"}, {}):
+        with pytest.raises(ValidationError):
+            Stricter.model_validate(wrong)
+    assert made.model_validate({"path": "/etc/passwd", "odd": "x"})  # the one that was made is as it was
 
 
 @pytest.mark.requirement("R45")
