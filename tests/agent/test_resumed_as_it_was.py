@@ -13,9 +13,9 @@ from toolweave.agent.records import RUNS, STARTS
 from toolweave.errors import ErrorKind, ModelError
 from toolweave.models import Finished, Model, ScriptedModel, TextPart, ToolMessage, Usage, UserMessage, tool_call
 from toolweave.models.messages import AssistantMessage, ToolCallPart
+from toolweave.protocol.content import ImageContent
 from toolweave.state import MemoryStore, SqliteStore, Store
 from toolweave.tools import CallContext, ToolResult, tool
-from toolweave.tools.result import ImageContent
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,6 @@ import base64
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from toolweave.cli.demo.notes import notes_server
 from toolweave.cli.exits import CommandError, ExitCode
 from toolweave.cli.live import call_progress
 from toolweave.cli.main import main
-from toolweave.cli.render.blocks import block_json
 from toolweave.cli.render.views import seconds_text
 from toolweave.cli.runner import run
 from toolweave.cli.save import save_blobs
@@ -28,9 +26,7 @@ from toolweave.tools import (
     EmbeddedResource,
     ImageContent,
     Progress,
-    ResourceLink,
     TextContent,
-    UnknownContent,
 )
 
 OLD_SDK = "ImportError: cannot import name 'FastMCP' from 'mcp.server'"
@@ -58,25 +54,6 @@ def test_advice_says_what_to_do_where_the_message_leaves_it_open(
     advice = advise(error, program=program)
 
     assert advice == expected if expected is None else expected in (advice or "")
-
-
-RAW: Mapping[str, Any] = {"type": "text", "text": "x", "vendor": None}
-
-
-@pytest.mark.parametrize(
-    "block, expected",
-    [
-        (TextContent(text="x", raw=RAW), RAW),
-        (TextContent(text="x"), {"type": "text", "text": "x"}),
-        (ImageContent(data="eA==", mime_type="a/b"), {"type": "image", "data": "eA==", "mimeType": "a/b"}),
-        (AudioContent(data="eA==", mime_type="a/b"), {"type": "audio", "data": "eA==", "mimeType": "a/b"}),
-        (ResourceLink(uri="u", name="n"), {"type": "resource_link", "uri": "u", "name": "n"}),
-        (EmbeddedResource(uri="u", text="x"), {"type": "resource", "resource": {"uri": "u", "text": "x"}}),
-        (UnknownContent(type="hologram"), {"type": "hologram"}),
-    ],
-)
-def test_a_block_is_json_in_the_specifications_shape(block: ContentBlock, expected: Mapping[str, Any]) -> None:
-    assert block_json(block) == expected
 
 
 def test_saved_files_are_named_by_us_and_typed_by_a_short_list(tmp_path: Path) -> None:

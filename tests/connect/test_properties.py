@@ -22,9 +22,10 @@ from toolweave.connect.offers import (
     read_templates,
     resource_contents,
 )
-from toolweave.connect.results import content_block, tool_result
+from toolweave.connect.results import tool_result
 from toolweave.connect.stdio.process import ServerProcess
 from toolweave.connect.wire.jsonrpc import decode, payload
+from toolweave.protocol.content import content_block
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
 NAMES = (

@@ -37,15 +37,15 @@ from toolweave.models.messages import (
     UserMessage,
 )
 from toolweave.models.retry import NO_RETRY
-from toolweave.tools.result import (
+from toolweave.protocol.content import (
     AudioContent,
     ContentBlock,
     EmbeddedResource,
     ImageContent,
     ResourceLink,
     TextContent,
-    ToolResult,
 )
+from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolSpec
 
 pytestmark = pytest.mark.anyio

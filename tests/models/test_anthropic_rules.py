@@ -24,16 +24,16 @@ from toolweave.models.messages import (
     ToolOutcome,
     UserMessage,
 )
-from toolweave.tools.names import NameMap
-from toolweave.tools.result import (
+from toolweave.protocol.content import (
     AudioContent,
     ContentBlock,
     EmbeddedResource,
     ImageContent,
     ResourceLink,
     TextContent,
-    ToolResult,
 )
+from toolweave.tools.names import NameMap
+from toolweave.tools.result import ToolResult
 
 TOOL: dict[str, Any] = {"name": "add", "input_schema": {"type": "object", "properties": {}}}
 CALL: dict[str, Any] = {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {}}

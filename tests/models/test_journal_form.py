@@ -34,15 +34,15 @@ from toolweave.models.journal_form import (
     usage_from_json,
     usage_to_json,
 )
-from toolweave.tools.result import (
+from toolweave.protocol.content import (
     AudioContent,
     EmbeddedResource,
     ImageContent,
     ResourceLink,
     TextContent,
-    ToolResult,
     UnknownContent,
 )
+from toolweave.tools.result import ToolResult
 
 texts = st.text(st.characters(exclude_categories=()), max_size=8)  # lone surrogates included
 maybe = st.none() | texts

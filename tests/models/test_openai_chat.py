@@ -35,7 +35,8 @@ from toolweave.models.messages import (
 )
 from toolweave.models.openai import OpenAICompatibleModel
 from toolweave.models.retry import NO_RETRY
-from toolweave.tools.result import AudioContent, EmbeddedResource, ImageContent, TextContent, ToolResult
+from toolweave.protocol.content import AudioContent, EmbeddedResource, ImageContent, TextContent
+from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolSpec
 
 pytestmark = pytest.mark.anyio

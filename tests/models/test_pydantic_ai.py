@@ -43,8 +43,9 @@ from toolweave.models.messages import (
     UserMessage,
 )
 from toolweave.models.pydantic_ai_messages import our_message, wire_history
+from toolweave.protocol.content import AudioContent, ImageContent, ResourceLink, TextContent
 from toolweave.tools.names import NameMap
-from toolweave.tools.result import AudioContent, ImageContent, ResourceLink, TextContent, ToolResult
+from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolSpec
 
 pytestmark = pytest.mark.anyio

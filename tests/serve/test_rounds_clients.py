@@ -13,12 +13,12 @@ from tests.serve.carriers import EACH_CARRIER, EACH_ERA, connected
 from tests.serve.lines import EVERYTHING, Peer
 from toolweave import Callbacks, ElicitationRequest, ElicitationResult, ProtocolError, SamplingRequest, SamplingResult
 from toolweave.errors import RequestError, ToolError
+from toolweave.protocol.content import TextContent
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.serve.rounds import Rounds
 from toolweave.tools import CallContext
 from toolweave.tools.asking import SamplingMessage
 from toolweave.tools.questions import Elicitation, Roots, Sampling
-from toolweave.tools.result import TextContent
 
 pytestmark = pytest.mark.anyio
 

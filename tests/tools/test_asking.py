@@ -14,11 +14,11 @@ from typing_extensions import TypedDict
 
 from toolweave import SchemaError, ToolError
 from toolweave.connect.client_features import callbacks
+from toolweave.protocol.content import ImageContent, TextContent, UnknownContent
 from toolweave.tools import CallContext, ToolSpec, asking
 from toolweave.tools.asking import Root, SamplingMessage, SamplingResult, check_level, content_json
 from toolweave.tools.forms import form_of, read_form
 from toolweave.tools.questions import Elicitation, Keys, Roots, Sampling, can_answer
-from toolweave.tools.result import ImageContent, TextContent, UnknownContent
 
 pytestmark = pytest.mark.anyio
 

@@ -14,10 +14,11 @@ from functools import cache, lru_cache
 from typing import Any, cast
 
 from toolweave.models.messages import AssistantMessage, Message, ToolMessage
+from toolweave.protocol.content import TextContent
 from toolweave.schema.validate import Validator
 from toolweave.tools.call import CallContext, ToolCall
 from toolweave.tools.names import free_name
-from toolweave.tools.result import TextContent, ToolResult, invalid_input
+from toolweave.tools.result import ToolResult, invalid_input
 from toolweave.tools.search import ToolIndex
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe

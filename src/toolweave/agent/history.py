@@ -15,7 +15,7 @@ from toolweave.models.messages import (
     ToolMessage,
     UserMessage,
 )
-from toolweave.tools.result import ContentBlock, EmbeddedResource, TextContent
+from toolweave.protocol.content import ContentBlock, EmbeddedResource, TextContent
 
 __all__ = ["History", "trim_history"]
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias, cast
 
 from toolweave.models.messages import AssistantMessage, Message, TextPart, ToolMessage, UserMessage
+from toolweave.protocol.content import ContentBlock, EmbeddedResource, ImageContent, TextContent
 from toolweave.tools.media import File
-from toolweave.tools.result import ContentBlock, EmbeddedResource, ImageContent, TextContent, ToolResult
+from toolweave.tools.result import ToolResult
 
 __all__ = ["Prompt", "PromptMessages", "Sendable", "messages_of"]
 

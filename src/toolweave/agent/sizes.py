@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from toolweave.errors import ErrorKind, ToolError
+from toolweave.protocol.content import AudioContent, ContentBlock, EmbeddedResource, ImageContent, TextContent
 from toolweave.tools.call import CallContext, ToolCall
 from toolweave.tools.function import tool as function_tool
-from toolweave.tools.result import AudioContent, ContentBlock, EmbeddedResource, ImageContent, TextContent, ToolResult
+from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import Tool, ToolSpec
 from toolweave.tools.toolset import Listeners, ToolsChanged, ToolSnapshot, Unsubscribe
 from toolweave.tools.wrappers import BaseToolset

@@ -18,9 +18,10 @@ from toolweave.agent.keys import part_key
 from toolweave.agent.lease import is_held
 from toolweave.agent.run import Run, current_run
 from toolweave.errors import ModelError, ToolError
+from toolweave.protocol.content import ContentBlock, TextContent
 from toolweave.tools.call import IDEMPOTENCY_KEY, RESUMABLE, CallContext
 from toolweave.tools.function import tool as function_tool
-from toolweave.tools.result import ContentBlock, TextContent, ToolResult
+from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import Tool
 
 __all__ = ["KeepConversation", "Sender", "agent_tool", "parallelize"]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from toolweave.cli.exits import CommandError
-from toolweave.tools.result import AudioContent, ContentBlock, EmbeddedResource, ImageContent
+from toolweave.protocol.content import AudioContent, ContentBlock, EmbeddedResource, ImageContent
 
 __all__ = ["Saved", "save_blobs"]
 

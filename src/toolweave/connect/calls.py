@@ -20,7 +20,6 @@ from toolweave.connect.health import Wait
 from toolweave.connect.owner import Owner
 from toolweave.connect.progress import watched
 from toolweave.connect.results import made_of, tool_result
-from toolweave.connect.shapes import as_object
 from toolweave.connect.silence import Silence
 from toolweave.errors import (
     AuthRequiredError,
@@ -33,9 +32,11 @@ from toolweave.errors import (
 )
 from toolweave.protocol import methods
 from toolweave.protocol.codes import HEADER_MISMATCH
+from toolweave.protocol.content import TextContent
+from toolweave.protocol.narrow import as_object
 from toolweave.schema.problems import describe
 from toolweave.tools.call import CallContext
-from toolweave.tools.result import TextContent, ToolResult, invalid_input, typed
+from toolweave.tools.result import ToolResult, invalid_input, typed
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.toolset import ToolsChanged
 

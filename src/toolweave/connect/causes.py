@@ -10,7 +10,6 @@ from typing import cast
 
 from toolweave.config import ServerConfig
 from toolweave.connect.report import Report
-from toolweave.connect.shapes import as_object
 from toolweave.errors import (
     ConfigError,
     ConnectError,
@@ -19,6 +18,7 @@ from toolweave.errors import (
     RequestTimeoutError,
     ServerError,
 )
+from toolweave.protocol.narrow import as_object
 
 __all__ = ["again", "connected_too_late", "explained", "sole_cause"]
 

@@ -22,13 +22,13 @@ from toolweave.connect.fault import MAX_CONNECTIONS, HttpSettings
 from toolweave.connect.handshake import ProbeRefused, shake_hands
 from toolweave.connect.report import Report
 from toolweave.connect.session import Peer, Session, Wire
-from toolweave.connect.shapes import as_object
 from toolweave.connect.stdio.environment import find_program, inherited_environment
 from toolweave.connect.stdio.process import ServerProcess, spawn
 from toolweave.connect.wire.channel import channel_wire
 from toolweave.connect.wire.credentials import Credentials, flow_of
 from toolweave.connect.wire.proxy import proxy_for
 from toolweave.errors import ConfigError, ConnectError, ConnectionLostError, ProtocolError, ServerError
+from toolweave.protocol.narrow import as_object
 from toolweave.protocol.versions import MODERN_VERSIONS
 from toolweave.schema.validate import load_validation
 

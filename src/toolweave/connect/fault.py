@@ -14,9 +14,9 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from toolweave.connect.channel import MAX_MESSAGE_BYTES
-from toolweave.connect.shapes import as_object
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ErrorKind, ProtocolError, ServerError
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.narrow import as_object
 
 __all__ = [
     "MAX_CONNECTIONS",

@@ -32,12 +32,12 @@ from toolweave.connect.offers import (
     resource_contents,
 )
 from toolweave.connect.results import made_of
-from toolweave.connect.shapes import as_object
 from toolweave.connect.wire.answers import request_text
 from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND
-from toolweave.tools.result import EmbeddedResource
+from toolweave.protocol.content import EmbeddedResource
+from toolweave.protocol.narrow import as_object
 from toolweave.tools.toolset import Unsubscribe
 
 __all__ = ["ServerFeatures"]

@@ -17,11 +17,11 @@ import anyio
 
 from toolweave.connect.report import Report, Step
 from toolweave.connect.session import Agreement, Peer, Session, Wire, ask, envelope
-from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
 from toolweave.protocol.meta import SERVER_INFO
+from toolweave.protocol.narrow import as_array, as_object, as_text
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_VERSION, MODERN_VERSIONS
 
 __all__ = ["ProbeRefused", "shake_hands"]

@@ -33,11 +33,11 @@ from toolweave.connect.fault import (
     too_large,
     unasked_encoding,
 )
-from toolweave.connect.shapes import as_object
 from toolweave.connect.wire.inflate import ACCEPTED, Inflater, NotInflated
 from toolweave.connect.wire.jsonrpc import BOM
 from toolweave.connect.wire.proxy import proxy_for
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.narrow import as_object
 
 __all__ = ["HttpFaults", "http_client", "status_fault", "transport_fault"]
 

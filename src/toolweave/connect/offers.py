@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolweave.connect.feed.listing import Judged, read_entries
-from toolweave.connect.results import content_block
-from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.errors import ProtocolError
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.tools.result import ContentBlock, EmbeddedResource
+from toolweave.protocol.content import ContentBlock, EmbeddedResource, content_block
+from toolweave.protocol.narrow import as_array, as_object, as_text
 
 __all__ = [
     "Completion",

@@ -1,7 +1,4 @@
-"""Wire results as Toolweave's values: `tools/call` results, content blocks. Pure; knows no connection.
-
-Lenient where a server errs without harm: an odd block becomes `UnknownContent`, never a lost result.
-"""
+"""Results of `tools/call` as `ToolResult`. Pure; knows no connection."""
 
 from __future__ import annotations
 
@@ -10,24 +7,14 @@ from typing import Any, TypeVar, cast
 
 import anyio.to_thread
 
-from toolweave.connect.shapes import as_object, as_text
 from toolweave.errors import ProtocolError
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.content import TextContent, content_block
+from toolweave.protocol.narrow import as_object
 from toolweave.tools.error_meta import read_error
-from toolweave.tools.result import (
-    AudioContent,
-    ContentBlock,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-    ToolResult,
-    UnknownContent,
-    plain_result,
-    plain_text,
-)
+from toolweave.tools.result import ToolResult, plain_result
 
-__all__ = ["content_block", "made_of", "tool_result"]
+__all__ = ["made_of", "tool_result"]
 
 _EMPTY_ERROR = "MCP tool execution error"
 _NO_CONTENT: list[Any] = []
@@ -79,69 +66,3 @@ def tool_result(raw: Mapping[str, Any], *, server: str) -> ToolResult:
         meta=meta,
         raw=raw,
     )
-
-
-def content_block(item: Any) -> ContentBlock:
-    """Return one content block; what is odd or of an unknown type becomes `UnknownContent`."""
-    block: Any = item if type(item) is dict else as_object(item)  # pyright: ignore[reportUnknownVariableType]
-    if block is not None and len(block) == 2 and block.get("type") == "text" and type(block.get("text")) is str:
-        return plain_text(block["text"], block)  # nearly every block: spare it the questions below
-    if block is None:
-        return UnknownContent(type="malformed", raw={"value": item})
-    make = _MAKERS.get(as_text(block.get("type")) or "")
-    made = (
-        make(block, {"annotations": as_object(block.get("annotations")), "meta": as_object(block.get("_meta")) or {}})
-        if make
-        else None
-    )
-    return made if made is not None else UnknownContent(type=str(block.get("type", "malformed")), raw=block)
-
-
-def _text(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
-    text = block.get("text")
-    return TextContent(text=text, raw=block, **common) if isinstance(text, str) else None
-
-
-def _image(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
-    data, mime = block.get("data"), block.get("mimeType", "image/png")
-    if not isinstance(data, str) or not isinstance(mime, str):
-        return None
-    return ImageContent(data=data, mime_type=mime, raw=block, **common)
-
-
-def _audio(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
-    data, mime = block.get("data"), block.get("mimeType", "audio/wav")
-    if not isinstance(data, str) or not isinstance(mime, str):
-        return None
-    return AudioContent(data=data, mime_type=mime, raw=block, **common)
-
-
-def _link(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
-    uri, size = block.get("uri"), block.get("size")
-    if not isinstance(uri, str):
-        return None
-    return ResourceLink(
-        uri=uri,
-        name=as_text(block.get("name")) or "",
-        title=as_text(block.get("title")),
-        description=as_text(block.get("description")),
-        mime_type=as_text(block.get("mimeType")),
-        size=size if isinstance(size, int) else None,
-        raw=block,
-        **common,
-    )
-
-
-def _resource(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
-    inner = as_object(block.get("resource"))
-    if inner is None or not isinstance(inner.get("uri"), str):
-        return None
-    text, blob = as_text(inner.get("text")), as_text(inner.get("blob"))
-    if text is None and blob is None:
-        return None
-    return EmbeddedResource(
-        uri=inner["uri"], mime_type=as_text(inner.get("mimeType")), text=text, blob=blob, raw=block, **common
-    )
-
-
-_MAKERS = {"text": _text, "image": _image, "audio": _audio, "resource_link": _link, "resource": _resource}

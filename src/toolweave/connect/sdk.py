@@ -34,7 +34,6 @@ from toolweave.connect.channel import Channel
 from toolweave.connect.fault import HttpSettings, http_error, too_large
 from toolweave.connect.http import HttpFaults, http_client, status_fault, transport_fault
 from toolweave.connect.session import UNCANCELLABLE, Loss, Peer, Wire
-from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.connect.wire.jsonrpc import answer_id, own_id
 from toolweave.errors import (
     ConnectionLostError,
@@ -43,6 +42,7 @@ from toolweave.errors import (
 )
 from toolweave.protocol import methods
 from toolweave.protocol.meta import PROTOCOL_VERSION
+from toolweave.protocol.narrow import as_array, as_object, as_text
 
 __all__ = ["channel_wire", "http_wire", "in_process_wire", "sse_wire", "streams_wire"]
 

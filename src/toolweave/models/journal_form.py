@@ -26,15 +26,15 @@ from toolweave.models.messages import (
     ToolOutcome,
     UserMessage,
 )
-from toolweave.tools.result import (
+from toolweave.protocol.content import (
     AudioContent,
     EmbeddedResource,
     ImageContent,
     ResourceLink,
     TextContent,
-    ToolResult,
     UnknownContent,
 )
+from toolweave.tools.result import ToolResult
 
 __all__ = [
     "message_from_json",

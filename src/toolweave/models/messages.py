@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from toolweave.tools.result import ContentBlock, TextContent, ToolResult
+from toolweave.protocol.content import ContentBlock, TextContent
+from toolweave.tools.result import ToolResult
 
 __all__ = [
     "AssistantMessage",

@@ -23,10 +23,10 @@ from toolweave.models.messages import (
     ToolOutcome,
     UserMessage,
 )
+from toolweave.protocol.content import AudioContent, ContentBlock, EmbeddedResource, ImageContent
 from toolweave.tools.arguments import read_arguments, wire_id
 from toolweave.tools.media import sniff
 from toolweave.tools.names import NameMap
-from toolweave.tools.result import AudioContent, ContentBlock, EmbeddedResource, ImageContent
 
 if TYPE_CHECKING:
     import pydantic

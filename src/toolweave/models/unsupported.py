@@ -12,7 +12,7 @@ from dataclasses import replace
 from toolweave.errors import ModelError
 from toolweave.models.base import ModelEvent, ModelRequest
 from toolweave.models.messages import ToolMessage
-from toolweave.tools.result import ImageContent
+from toolweave.protocol.content import ImageContent
 
 __all__ = ["Unsupported", "prompted"]
 

@@ -1,7 +1,7 @@
-"""The Model Context Protocol as values: revisions, methods, error codes, keys of `_meta`, headers. Pure.
+"""The Model Context Protocol as values: revisions, methods, error codes, keys of `_meta`, content blocks, headers.
 
-The one place that spells what the specification reserves; client, server, test doubles and the command take it from
-here. Knows no transport, no server and no client.
+Pure: knows no transport, no server and no client. It is the one place that spells what the specification reserves;
+client, server, test doubles and the command take it from here.
 """
 
 from __future__ import annotations

@@ -7,21 +7,14 @@ import logging
 from typing import cast
 
 from toolweave.errors import ToolError
+from toolweave.protocol.content import block_json
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.serve.jsonrpc import writable
 from toolweave.serve.request import Json
-from toolweave.tools import (
-    AudioContent,
-    ContentBlock,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-    ToolResult,
-)
+from toolweave.tools import ToolResult
 from toolweave.tools.error_meta import ERROR_META, error_meta
 
-__all__ = ["block", "call_result"]
+__all__ = ["call_result"]
 
 _log = logging.getLogger("toolweave.serve")
 
@@ -36,7 +29,7 @@ def call_result(result: ToolResult, *, modern: bool, typed: bool = False) -> Jso
     if isinstance(raw, dict):
         made = _foreign(cast("Json", raw))
     else:
-        made = {"content": [block(one) for one in result.content]}
+        made = {"content": [block_json(one) for one in result.content]}
         if isinstance(result.structured_content, dict) or (typed and not result.is_error):
             made["structuredContent"] = result.structured_content  # pyright: ignore[reportUnknownMemberType]
         if result.meta:
@@ -50,47 +43,6 @@ def call_result(result: ToolResult, *, modern: bool, typed: bool = False) -> Jso
         if not isinstance(raw, dict) or raw.get("isError") is not True:  # pyright: ignore[reportUnknownMemberType]
             made["_meta"] = {**made.get("_meta", {}), ERROR_META: _error(result.require_error())}
     return made
-
-
-def block(content: ContentBlock) -> Json:
-    """Return one content block as JSON; one that came from a wire as it came."""
-    if content.raw:
-        return dict(content.raw)
-    if type(content) is TextContent:
-        made: Json = {"type": "text", "text": content.text}
-    elif isinstance(content, (ImageContent, AudioContent)):
-        made = {"type": content.type, "data": content.data, "mimeType": content.mime_type}
-    elif isinstance(content, ResourceLink):
-        made = _link(content)
-    elif isinstance(content, EmbeddedResource):
-        made = {"type": "resource", "resource": _resource(content)}
-    else:
-        made = {"type": "text", "text": content.render()}
-    if content.annotations is not None:
-        made["annotations"] = content.annotations
-    if content.meta:
-        made["_meta"] = content.meta
-    return made
-
-
-def _link(link: ResourceLink) -> Json:
-    made: Json = {"type": "resource_link", "uri": link.uri, "name": link.name or link.uri}
-    optional = {
-        "title": link.title,
-        "description": link.description,
-        "mimeType": link.mime_type,
-        "size": link.size,
-    }
-    return made | {name: value for name, value in optional.items() if value is not None}
-
-
-def _resource(embedded: EmbeddedResource) -> Json:
-    made: Json = {"uri": embedded.uri}
-    if embedded.mime_type is not None:
-        made["mimeType"] = embedded.mime_type
-    if embedded.blob is not None:
-        return made | {"blob": embedded.blob}
-    return made | {"text": embedded.text or ""}
 
 
 def _foreign(raw: Json) -> Json:

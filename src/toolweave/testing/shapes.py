@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from toolweave.tools import ContentBlock, ToolResult, ToolSpec
+from toolweave.protocol.content import block_json
+from toolweave.tools import ToolResult, ToolSpec
 
 __all__ = ["Json", "as_object", "result_json", "tool_json"]
 
@@ -41,7 +42,7 @@ def tool_json(spec: ToolSpec, *, modern: bool) -> Json:
 
 def result_json(result: ToolResult, *, modern: bool, structured: bool = False) -> Json:
     """Return the result of `tools/call`; `structured` sends structured content even where it is null."""
-    answer: Json = {"content": [_block(block) for block in result.content]}
+    answer: Json = {"content": [block_json(block) for block in result.content]}
     data = result.structured_content
     if (data is not None or (structured and not result.is_error)) and (modern or isinstance(data, Mapping)):
         answer["structuredContent"] = data
@@ -50,38 +51,3 @@ def result_json(result: ToolResult, *, modern: bool, structured: bool = False) -
     if result.meta:
         answer["_meta"] = dict(result.meta)
     return answer
-
-
-_MEMBERS = {
-    "text": {"text": "text"},
-    "image": {"data": "data", "mime_type": "mimeType"},
-    "audio": {"data": "data", "mime_type": "mimeType"},
-    "resource_link": {
-        "uri": "uri",
-        "name": "name",
-        "title": "title",
-        "description": "description",
-        "mime_type": "mimeType",
-        "size": "size",
-    },
-}
-_RESOURCE = {"uri": "uri", "mime_type": "mimeType", "text": "text", "blob": "blob"}
-
-
-def _block(block: ContentBlock) -> Json:
-    if block.raw:
-        return dict(block.raw)
-    made: Json = {"type": block.type}
-    if block.type == "resource":
-        made["resource"] = _members(block, _RESOURCE)
-    else:
-        made |= _members(block, _MEMBERS.get(block.type, {}))
-    if block.annotations is not None:
-        made["annotations"] = dict(block.annotations)
-    if block.meta:
-        made["_meta"] = dict(block.meta)
-    return made
-
-
-def _members(block: ContentBlock, names: Mapping[str, str]) -> Json:
-    return {theirs: value for ours, theirs in names.items() if (value := getattr(block, ours)) is not None}

@@ -9,6 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolweave.protocol.content import (
+        AudioContent,
+        ContentBlock,
+        EmbeddedResource,
+        ImageContent,
+        ResourceLink,
+        TextContent,
+        UnknownContent,
+    )
     from toolweave.tools.asking import (
         Caller,
         ElicitationResult,
@@ -31,16 +40,7 @@ if TYPE_CHECKING:
     from toolweave.tools.names import NameMap, ToolName, aliases, expose
     from toolweave.tools.questions import Elicitation, Question, Roots, Sampling
     from toolweave.tools.registry import Alias, OnConflict, ToolRegistry
-    from toolweave.tools.result import (
-        AudioContent,
-        ContentBlock,
-        EmbeddedResource,
-        ImageContent,
-        ResourceLink,
-        TextContent,
-        ToolResult,
-        UnknownContent,
-    )
+    from toolweave.tools.result import ToolResult
     from toolweave.tools.sources import ToolSource, as_toolset
     from toolweave.tools.spec import Tool, ToolList, ToolSpec
     from toolweave.tools.toolset import ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, changes, tools_of
@@ -117,18 +117,18 @@ __all__ = [
 _HOMES = {
     "IDEMPOTENCY_KEY": "call",
     "Alias": "registry",
-    "AudioContent": "result",
+    "AudioContent": ".protocol.content",
     "BaseToolset": "wrappers",
     "CallContext": "call",
     "Caller": "asking",
-    "ContentBlock": "result",
+    "ContentBlock": ".protocol.content",
     "Elicitation": "questions",
     "ElicitationResult": "asking",
     "Elicited": "asking",
-    "EmbeddedResource": "result",
+    "EmbeddedResource": ".protocol.content",
     "File": "media",
     "FunctionTool": "function",
-    "ImageContent": "result",
+    "ImageContent": ".protocol.content",
     "LogLevel": "asking",
     "NameMap": "names",
     "OnConflict": "registry",
@@ -136,13 +136,13 @@ _HOMES = {
     "ProgressCallback": "call",
     "ProgressReporter": "call",
     "Question": "questions",
-    "ResourceLink": "result",
+    "ResourceLink": ".protocol.content",
     "Root": "asking",
     "Roots": "questions",
     "Sampling": "questions",
     "SamplingMessage": "asking",
     "SamplingResult": "asking",
-    "TextContent": "result",
+    "TextContent": ".protocol.content",
     "Tool": "spec",
     "ToolCall": "call",
     "ToolList": "spec",
@@ -154,7 +154,7 @@ _HOMES = {
     "ToolSpec": "spec",
     "ToolsChanged": "toolset",
     "Toolset": "toolset",
-    "UnknownContent": "result",
+    "UnknownContent": ".protocol.content",
     "Unsubscribe": "toolset",
     "WrapperToolset": "wrappers",
     "aliases": "names",
@@ -175,5 +175,5 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
+from toolweave.protocol.content import ContentBlock, EmbeddedResource, ImageContent, TextContent
 from toolweave.tools.media import sniff
-from toolweave.tools.result import ContentBlock, EmbeddedResource, ImageContent, TextContent, ToolResult
+from toolweave.tools.result import ToolResult
 from toolweave.tools.shown import clean
 
 __all__ = ["anthropic_content", "anthropic_parts", "anthropic_text"]

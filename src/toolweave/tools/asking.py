@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
 
-from toolweave.tools.result import AudioContent, ContentBlock, ImageContent, TextContent, UnknownContent
+from toolweave.protocol.content import ContentBlock, block_json, content_block
 
 if TYPE_CHECKING:
     from toolweave.tools.questions import Question
@@ -27,7 +27,6 @@ __all__ = [
     "SamplingResult",
     "check_level",
     "content_json",
-    "sampled_block",
 ]
 
 FormT = TypeVar("FormT")
@@ -86,7 +85,7 @@ class SamplingResult:
         """What was said as text, one block under the other."""
         written = content_json(self.content)
         blocks = cast("list[Any]", written if isinstance(written, list) else [written])
-        return "\n".join(sampled_block(one).render() for one in blocks)
+        return "\n".join(content_block(one).render() for one in blocks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,22 +185,4 @@ def content_json(content: Any) -> Any:
         return blocks[0] if len(blocks) == 1 else blocks  # older revisions know no array
     if isinstance(content, Mapping):
         return dict(cast("Mapping[str, Any]", content))
-    match content:
-        case TextContent():
-            return {"type": "text", "text": content.text}
-        case ImageContent() | AudioContent():
-            return {"type": content.type, "data": content.data, "mimeType": content.mime_type}
-        case _:
-            return dict(content.raw)
-
-
-def sampled_block(item: Any) -> ContentBlock:
-    """Return one block of what a language model said; what is no text, image or sound is `UnknownContent`."""
-    block = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
-    kind, mime = block.get("type"), block.get("mimeType")
-    if kind == "text" and isinstance(block.get("text"), str):
-        return TextContent(text=block["text"], raw=block)
-    if kind in ("image", "audio") and isinstance(block.get("data"), str) and isinstance(mime, str):
-        made = ImageContent if kind == "image" else AudioContent
-        return made(data=block["data"], mime_type=mime, raw=block)
-    return UnknownContent(type=str(kind or "malformed"), raw=block or {"value": item})
+    return block_json(content)

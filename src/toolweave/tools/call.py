@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar, overload
 
 from toolweave.errors import ToolError
+from toolweave.protocol.frozen import mutable_twin, slot_setters
 from toolweave.tools.asking import (
     Caller,
     ElicitationResult,
@@ -21,7 +22,6 @@ from toolweave.tools.asking import (
     SamplingResult,
     check_level,
 )
-from toolweave.tools.frozen import mutable_twin, slot_setters
 from toolweave.tools.questions import ABILITIES, Askable, Elicitation, Question, Roots, Sampling, can_answer
 
 __all__ = [

@@ -13,13 +13,14 @@ from dataclasses import replace
 from typing import Any, Generic, ParamSpec, TypeVar, get_args, overload
 
 from toolweave.errors import ErrorKind, SchemaError, ToolError, as_tool_error
+from toolweave.protocol.content import ContentBlock
 from toolweave.schema.annotations import implementation
 from toolweave.schema.signature import MappingSignature, Signature, derive
 from toolweave.schema.validate import Validator, describe
 from toolweave.tools.call import CallContext, Progress, ToolCall
 from toolweave.tools.media import File
 from toolweave.tools.names import unknown_tool
-from toolweave.tools.result import ContentBlock, ToolResult, invalid_input, typed
+from toolweave.tools.result import ToolResult, invalid_input, typed
 from toolweave.tools.running import THREADS, Runner
 from toolweave.tools.spec import Tool, ToolSpec
 from toolweave.tools.toolset import ToolSnapshot

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from toolweave.tools.result import ContentBlock, ToolResult
+from toolweave.protocol.content import ContentBlock
+from toolweave.tools.result import ToolResult
 from toolweave.tools.shown import PDF, SHOWN, SOUNDS, Media, clean, shown
 
 __all__ = ["chat_images", "chat_parts", "chat_text", "responses_content", "responses_parts"]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
 
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.protocol import methods
+from toolweave.protocol.content import content_block
 from toolweave.tools.asking import (
     ElicitationResult,
     Elicited,
@@ -22,7 +23,6 @@ from toolweave.tools.asking import (
     SamplingMessage,
     SamplingResult,
     content_json,
-    sampled_block,
 )
 from toolweave.tools.forms import form_of, read_form
 
@@ -145,7 +145,7 @@ class Sampling:
             raise _malformed("a sampling result has 'content', a block or blocks, and 'model', a text")
         blocks = cast("list[Any]", content if isinstance(content, list) else [content])
         return SamplingResult(
-            content=tuple(map(sampled_block, blocks)),
+            content=tuple(map(content_block, blocks)),
             model=model,
             stop_reason=stop if isinstance(stop, str) else None,
             role="user" if result.get("role") == "user" else "assistant",

@@ -1,188 +1,31 @@
-"""What a tool answers: typed blocks, structured content, an error; and its text for those who want text.
+"""Results of tools: content blocks, structured content, an error; and their text for those who want text.
 
-Knows the block types of the MCP specification, not how they travel. Nothing is dropped silently:
-what is no text becomes a visible note in `text` and stays whole in `content` (requirement C17).
+Nothing is dropped silently: what is no text becomes a visible note in `text` and stays whole in `content`.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, ClassVar, Self, TypeAlias, cast
+from typing import Any, Self, cast
 
 from toolweave.errors import ErrorKind, ToolError, ToolExecutionError
+from toolweave.protocol.content import (
+    AudioContent,
+    Block,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    TextContent,
+)
+from toolweave.protocol.frozen import mutable_twin, slot_setters
 from toolweave.schema.problems import Problem, describe
-from toolweave.tools.frozen import mutable_twin, slot_setters
 from toolweave.tools.media import Payload, is_binary, payload
 
-__all__ = [
-    "AudioContent",
-    "ContentBlock",
-    "EmbeddedResource",
-    "ImageContent",
-    "ResourceLink",
-    "TextContent",
-    "ToolResult",
-    "UnknownContent",
-    "invalid_input",
-    "plain_result",
-    "plain_text",
-    "typed",
-]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Block:
-    annotations: Mapping[str, Any] | None = None
-    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, init=False)
-class TextContent(_Block):
-    """A block of text. Server text is untrusted."""
-
-    type: ClassVar[str] = "text"
-    text: str
-
-    def __init__(
-        self,
-        *,
-        text: str,
-        annotations: Mapping[str, Any] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        raw: Mapping[str, Any] | None = None,
-    ) -> None:
-        _set_text(self, text)
-        _set_annotations(self, annotations)
-        _set_block_meta(self, {} if meta is None else meta)
-        _set_block_raw(self, {} if raw is None else raw)
-
-    def render(self) -> str:
-        """Return the text itself."""
-        return self.text
-
-
-_set_text, _set_annotations, _set_block_meta, _set_block_raw = slot_setters(
-    TextContent, "text", "annotations", "meta", "raw"
-)
-_TextTwin = mutable_twin(TextContent)
-
-
-def plain_text(text: str, raw: Mapping[str, Any]) -> TextContent:
-    """Make a block that is text and nothing else, as nearly every block of a server is; faster than the class."""
-    block = _TextTwin()
-    block.annotations = None
-    block.meta = {}
-    block.raw = raw
-    block.text = text
-    block.__class__ = TextContent
-    return block
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageContent(_Block):
-    """An image; `data` is base64 as on the wire."""
-
-    type: ClassVar[str] = "image"
-    data: str
-    mime_type: str
-
-    def decode(self) -> bytes:
-        """Return the image's bytes.
-
-        Raises:
-            ValueError: The server's base64 is broken.
-        """
-        return base64.b64decode(self.data, validate=True)
-
-    def render(self) -> str:
-        """Return the visible note that stands for the image where only text fits."""
-        return f"[image: {self.mime_type}, {_size(self.data)}]"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AudioContent(_Block):
-    """A sound; `data` is base64 as on the wire."""
-
-    type: ClassVar[str] = "audio"
-    data: str
-    mime_type: str
-
-    def decode(self) -> bytes:
-        """Return the sound's bytes.
-
-        Raises:
-            ValueError: The server's base64 is broken.
-        """
-        return base64.b64decode(self.data, validate=True)
-
-    def render(self) -> str:
-        """Return the visible note that stands for the sound where only text fits."""
-        return f"[audio: {self.mime_type}, {_size(self.data)}]"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceLink(_Block):
-    """A pointer to a resource of the same server; read it with `read_resource(uri)`."""
-
-    type: ClassVar[str] = "resource_link"
-    uri: str
-    name: str = ""
-    title: str | None = None
-    description: str | None = None
-    mime_type: str | None = None
-    size: int | None = None
-
-    def render(self) -> str:
-        """Return `name (uri)` (requirement C17)."""
-        return f"{self.title or self.name or 'resource'} ({self.uri})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddedResource(_Block):
-    """A resource inside the result; exactly one of `text` and `blob` (base64) is set."""
-
-    type: ClassVar[str] = "resource"
-    uri: str
-    mime_type: str | None = None
-    text: str | None = None
-    blob: str | None = None
-
-    def decode(self) -> bytes:
-        """Return the resource's bytes, UTF-8 for text.
-
-        Raises:
-            ValueError: The server's base64 is broken.
-        """
-        if self.blob is not None:
-            return base64.b64decode(self.blob, validate=True)
-        return (self.text or "").encode()
-
-    def render(self) -> str:
-        """Return the text, or a visible note for binary."""
-        if self.text is not None:
-            return self.text
-        return f"[resource: {self.uri}, {self.mime_type or 'application/octet-stream'}, {_size(self.blob or '')}]"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnknownContent(_Block):
-    """A block of a type this version does not know, or a malformed one; the whole of it is in `raw`."""
-
-    type: str = "unknown"
-
-    def render(self) -> str:
-        """Return a visible note that names the type."""
-        return f"[{self.type}: content this version cannot show]"
-
-
-ContentBlock: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource | UnknownContent
-"""Any block of a tool result (MCP specification, `ContentBlock`)."""
+__all__ = ["ToolResult", "invalid_input", "plain_result", "typed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False)
@@ -363,7 +206,7 @@ def invalid_input(tool: str, problems: Sequence[Problem]) -> ToolResult:
 
 def _blocks(value: Any, fallback: Callable[[Any], Any]) -> tuple[ContentBlock, ...] | None:
     """Return the blocks of a value that is content by itself, or of a list with some; None for mere data."""
-    if isinstance(value, _Block):
+    if isinstance(value, Block):
         return (cast("ContentBlock", value),)
     if isinstance(value, (list, tuple)):
         items = cast("Sequence[Any]", value)
@@ -376,7 +219,7 @@ def _blocks(value: Any, fallback: Callable[[Any], Any]) -> tuple[ContentBlock, .
 
 
 def _is_content(value: object) -> bool:
-    return isinstance(value, (_Block, ToolResult)) or is_binary(value)
+    return isinstance(value, (Block, ToolResult)) or is_binary(value)
 
 
 def _item(item: Any, fallback: Callable[[Any], Any]) -> Iterable[ContentBlock]:
@@ -411,10 +254,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_finite(item) for item in cast("Sequence[Any]", value)]
     return value if not isinstance(value, float) or math.isfinite(value) else None
-
-
-def _size(base64_text: str) -> str:
-    size = len(base64_text) * 3 // 4 - base64_text[-2:].count("=")
-    if size < 1000:
-        return f"{size} B"
-    return f"{size / 1000:.1f} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"

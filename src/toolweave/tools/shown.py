@@ -12,8 +12,8 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from toolweave.protocol.content import AudioContent, ContentBlock, EmbeddedResource, ImageContent
 from toolweave.tools.media import sniff
-from toolweave.tools.result import AudioContent, ContentBlock, EmbeddedResource, ImageContent
 
 __all__ = ["PDF", "SHOWN", "SOUNDS", "Media", "clean", "shown"]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, overload
 
 from toolweave.errors import ErrorKind, as_tool_error
+from toolweave.protocol.frozen import slot_setters
 from toolweave.tools.call import NO_CONTEXT, CallContext, plain_call
-from toolweave.tools.frozen import slot_setters
 from toolweave.tools.result import ToolResult
 
 if TYPE_CHECKING:

@@ -179,7 +179,7 @@ async def _complete(given: Given, tool: Tool) -> dict[str, Any]:
 
 
 def _result_json(result: ToolResult, seconds: float) -> Mapping[str, Any]:
-    from toolweave.cli.render.blocks import block_json  # late, as above
+    from toolweave.protocol.content import block_json  # late, as above
 
     return {
         "content": [block_json(block) for block in result.content],

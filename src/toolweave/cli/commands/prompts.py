@@ -108,7 +108,7 @@ async def _get(
         raise CommandError(f"prompt {name!r} needs {', '.join(missing)}", code=ExitCode.TOOL_ERROR)
     result = await fleet.hub.clients[server].get_prompt(prompt["name"], values)
     if as_json:
-        from toolweave.cli.render.blocks import block_json  # late, as above
+        from toolweave.protocol.content import block_json  # late, as above
 
         messages = [{"role": one.role, "content": block_json(one.content)} for one in result.messages]
         answer_json({"server": server, "description": result.description, "messages": messages})

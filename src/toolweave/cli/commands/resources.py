@@ -119,7 +119,7 @@ async def _read(fleet: Fleet, uri: str, as_json: bool) -> ExitCode:
     connection = await _owner(fleet, uri)
     contents = await connection.read_resource(uri)
     if as_json:
-        from toolweave.cli.render.blocks import resource_json  # late, as above
+        from toolweave.protocol.content import resource_json  # late, as above
 
         answer_json({"server": connection.name, "contents": [resource_json(block) for block in contents]})
     else:

@@ -22,12 +22,12 @@ from toolweave.connect.client_features.callbacks import (
     SamplingResult,
 )
 from toolweave.connect.feed.listing import read_tools
-from toolweave.connect.results import content_block
-from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.errors import ProtocolError, SchemaError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from toolweave.protocol.content import content_block
 from toolweave.protocol.meta import TASKS_EXTENSION
+from toolweave.protocol.narrow import as_array, as_object, as_text
 from toolweave.schema.problems import describe
 from toolweave.schema.validate import Validator
 from toolweave.tools.asking import content_json

@@ -13,11 +13,11 @@ import anyio
 
 from toolweave.connect.client_features.asked import Asked
 from toolweave.connect.session import Session
-from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.connect.silence import Silence
 from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND, MISSING_CAPABILITY, URL_ELICITATION_REQUIRED
+from toolweave.protocol.narrow import as_array, as_object, as_text
 
 __all__ = ["MAX_ROUNDS", "ROUND_METHODS", "exchange", "gather_input"]
 

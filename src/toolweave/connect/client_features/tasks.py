@@ -15,11 +15,11 @@ import anyio
 from toolweave.connect.client_features.asked import Asked
 from toolweave.connect.client_features.rounds import gather_input
 from toolweave.connect.session import Agreement
-from toolweave.connect.shapes import as_object, as_text
 from toolweave.connect.silence import Silence
 from toolweave.errors import ErrorKind, ServerError, ToolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.narrow import as_object, as_text
 from toolweave.tools.spec import ToolSpec
 
 __all__ = ["LegacyTask", "Task", "wants_task"]

@@ -20,9 +20,9 @@ from toolweave.connect.events import EventName, Events
 from toolweave.connect.feed.listen import Listening
 from toolweave.connect.feed.live import ListKind, LiveList
 from toolweave.connect.feed.subscriptions import ResourceUpdated, Subscriptions
-from toolweave.connect.shapes import as_object
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ServerError
 from toolweave.protocol import methods
+from toolweave.protocol.narrow import as_object
 
 __all__ = ["CAPABILITIES", "CHANGED_EVENTS", "Follower"]
 

@@ -18,11 +18,11 @@ import anyio.abc
 from toolweave.connect.feed.live import wait_after
 from toolweave.connect.feed.subscriptions import Subscriptions
 from toolweave.connect.session import Session
-from toolweave.connect.shapes import as_array, as_object
 from toolweave.errors import AuthRequiredError, ProtocolError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from toolweave.protocol.meta import SUBSCRIPTION_ID
+from toolweave.protocol.narrow import as_array, as_object
 
 __all__ = ["LIST_FILTERS", "Listening"]
 

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
-from toolweave.connect.shapes import as_array, as_object, as_text
 from toolweave.errors import ProtocolError
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
+from toolweave.protocol.narrow import as_array, as_object, as_text
 from toolweave.tools.names import aliases
 from toolweave.tools.spec import ToolSpec
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from toolweave.connect.shapes import as_object, as_text
 from toolweave.connect.wire.jsonrpc import Message, encode_request, payload
 from toolweave.errors import ErrorKind, ProtocolError, ToolError
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.narrow import as_object, as_text
 
 __all__ = ["invalid", "request_text", "result_of"]
 

@@ -27,7 +27,6 @@ from toolweave.connect.fault import (
     odd_content,
 )
 from toolweave.connect.session import UNCANCELLABLE, Loss, Peer
-from toolweave.connect.shapes import as_object, as_text
 from toolweave.connect.wire.answers import invalid, request_text, result_of
 from toolweave.connect.wire.endpoint import EVENTS, JSON, Endpoint
 from toolweave.connect.wire.head import Headers
@@ -50,6 +49,7 @@ from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolErr
 from toolweave.protocol import methods
 from toolweave.protocol.headers import mirroring_problem
 from toolweave.protocol.meta import PROTOCOL_VERSION
+from toolweave.protocol.narrow import as_object, as_text
 
 __all__ = ["HttpWire", "http_wire"]
 

@@ -16,11 +16,11 @@ import anyio.abc
 import msgspec
 
 from toolweave.connect.session import Peer
-from toolweave.connect.shapes import as_object
 from toolweave.connect.wire.jsonrpc import Message, RequestId, encode_error, encode_result, payload
 from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.narrow import as_object
 
 __all__ = ["Incoming"]
 

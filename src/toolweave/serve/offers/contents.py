@@ -9,17 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from toolweave.serve.request import Json
-from toolweave.serve.values import block
-from toolweave.tools.media import Payload, is_binary, payload
-from toolweave.tools.result import (
+from toolweave.protocol.content import (
     AudioContent,
     ContentBlock,
     EmbeddedResource,
     ImageContent,
     TextContent,
-    ToolResult,
+    block_json,
 )
+from toolweave.serve.request import Json
+from toolweave.tools.media import Payload, is_binary, payload
+from toolweave.tools.result import ToolResult
 
 __all__ = ["Message", "prompt_messages", "resource_contents"]
 
@@ -58,7 +58,7 @@ def _said(role: str, content: Any) -> list[Json]:
     if isinstance(content, _OBJECTS) and "type" in content:  # a block as it travels
         return [{"role": role, "content": dict(content)}]
     result = ToolResult.of(content)
-    return [{"role": role, "content": block(one)} for one in result.content]
+    return [{"role": role, "content": block_json(one)} for one in result.content]
 
 
 def resource_contents(value: Any, *, uri: str, mime_type: str | None) -> list[Json]:
@@ -96,7 +96,7 @@ def _content(value: Any, uri: str, mime_type: str | None) -> Json:
 
 def _of_block(given: ContentBlock, uri: str, mime_type: str | None) -> Json:
     if isinstance(given, EmbeddedResource):
-        made: Json = block(given)["resource"]
+        made: Json = block_json(given)["resource"]
         return made | ({"_meta": given.meta} if given.meta else {})
     if isinstance(given, (ImageContent, AudioContent)):
         return {"uri": uri, "mimeType": given.mime_type, "blob": given.data}

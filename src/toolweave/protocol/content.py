@@ -1,0 +1,300 @@
+"""Content blocks of the MCP specification: their types, out of JSON and into JSON.
+
+Reading is lenient: an odd block becomes `UnknownContent`, never a lost result.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeAlias
+
+from toolweave.protocol.frozen import mutable_twin, slot_setters
+from toolweave.protocol.narrow import as_object, as_text
+
+__all__ = [
+    "AudioContent",
+    "Block",
+    "ContentBlock",
+    "EmbeddedResource",
+    "ImageContent",
+    "ResourceLink",
+    "TextContent",
+    "UnknownContent",
+    "block_json",
+    "content_block",
+    "plain_text",
+    "resource_json",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """What every content block has; `raw` is the block as it came, empty for one that was made here."""
+
+    annotations: Mapping[str, Any] | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, init=False)
+class TextContent(Block):
+    """A block of text. Server text is untrusted."""
+
+    type: ClassVar[str] = "text"
+    text: str
+
+    def __init__(
+        self,
+        *,
+        text: str,
+        annotations: Mapping[str, Any] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        raw: Mapping[str, Any] | None = None,
+    ) -> None:
+        _set_text(self, text)
+        _set_annotations(self, annotations)
+        _set_block_meta(self, {} if meta is None else meta)
+        _set_block_raw(self, {} if raw is None else raw)
+
+    def render(self) -> str:
+        """Return the text itself."""
+        return self.text
+
+
+_set_text, _set_annotations, _set_block_meta, _set_block_raw = slot_setters(
+    TextContent, "text", "annotations", "meta", "raw"
+)
+_TextTwin = mutable_twin(TextContent)
+
+
+def plain_text(text: str, raw: Mapping[str, Any]) -> TextContent:
+    """Make a block that is text and nothing else, as nearly every block of a server is; faster than the class."""
+    block = _TextTwin()
+    block.annotations = None
+    block.meta = {}
+    block.raw = raw
+    block.text = text
+    block.__class__ = TextContent
+    return block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageContent(Block):
+    """An image; `data` is base64 as on the wire."""
+
+    type: ClassVar[str] = "image"
+    data: str
+    mime_type: str
+
+    def decode(self) -> bytes:
+        """Return the image's bytes.
+
+        Raises:
+            ValueError: The server's base64 is broken.
+        """
+        return base64.b64decode(self.data, validate=True)
+
+    def render(self) -> str:
+        """Return the visible note that stands for the image where only text fits."""
+        return f"[image: {self.mime_type}, {_size(self.data)}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AudioContent(Block):
+    """A sound; `data` is base64 as on the wire."""
+
+    type: ClassVar[str] = "audio"
+    data: str
+    mime_type: str
+
+    def decode(self) -> bytes:
+        """Return the sound's bytes.
+
+        Raises:
+            ValueError: The server's base64 is broken.
+        """
+        return base64.b64decode(self.data, validate=True)
+
+    def render(self) -> str:
+        """Return the visible note that stands for the sound where only text fits."""
+        return f"[audio: {self.mime_type}, {_size(self.data)}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceLink(Block):
+    """A pointer to a resource of the same server; read it with `read_resource(uri)`."""
+
+    type: ClassVar[str] = "resource_link"
+    uri: str
+    name: str = ""
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    size: int | None = None
+
+    def render(self) -> str:
+        """Return `name (uri)`."""
+        return f"{self.title or self.name or 'resource'} ({self.uri})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedResource(Block):
+    """A resource inside the result; exactly one of `text` and `blob` (base64) is set."""
+
+    type: ClassVar[str] = "resource"
+    uri: str
+    mime_type: str | None = None
+    text: str | None = None
+    blob: str | None = None
+
+    def decode(self) -> bytes:
+        """Return the resource's bytes, UTF-8 for text.
+
+        Raises:
+            ValueError: The server's base64 is broken.
+        """
+        if self.blob is not None:
+            return base64.b64decode(self.blob, validate=True)
+        return (self.text or "").encode()
+
+    def render(self) -> str:
+        """Return the text, or a visible note for binary."""
+        if self.text is not None:
+            return self.text
+        return f"[resource: {self.uri}, {self.mime_type or 'application/octet-stream'}, {_size(self.blob or '')}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownContent(Block):
+    """A block of a type this version does not know, or a malformed one; the whole of it is in `raw`."""
+
+    type: str = "unknown"
+
+    def render(self) -> str:
+        """Return a visible note that names the type."""
+        return f"[{self.type}: content this version cannot show]"
+
+
+ContentBlock: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource | UnknownContent
+"""Any block of a tool result (MCP specification, `ContentBlock`)."""
+
+
+def content_block(item: Any) -> ContentBlock:
+    """Return one content block; what is odd or of an unknown type becomes `UnknownContent`."""
+    block: Any = item if type(item) is dict else as_object(item)  # pyright: ignore[reportUnknownVariableType]
+    if block is not None and len(block) == 2 and block.get("type") == "text" and type(block.get("text")) is str:
+        return plain_text(block["text"], block)  # nearly every block: spare it the questions below
+    if block is None:
+        return UnknownContent(type="malformed", raw={"value": item})
+    make = _MAKERS.get(as_text(block.get("type")) or "")
+    made = (
+        make(block, {"annotations": as_object(block.get("annotations")), "meta": as_object(block.get("_meta")) or {}})
+        if make
+        else None
+    )
+    return made if made is not None else UnknownContent(type=str(block.get("type", "malformed")), raw=block)
+
+
+def _text(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
+    text = block.get("text")
+    return TextContent(text=text, raw=block, **common) if isinstance(text, str) else None
+
+
+def _image(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
+    data, mime = block.get("data"), block.get("mimeType", "image/png")
+    if not isinstance(data, str) or not isinstance(mime, str):
+        return None
+    return ImageContent(data=data, mime_type=mime, raw=block, **common)
+
+
+def _audio(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
+    data, mime = block.get("data"), block.get("mimeType", "audio/wav")
+    if not isinstance(data, str) or not isinstance(mime, str):
+        return None
+    return AudioContent(data=data, mime_type=mime, raw=block, **common)
+
+
+def _link(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
+    uri, size = block.get("uri"), block.get("size")
+    if not isinstance(uri, str):
+        return None
+    return ResourceLink(
+        uri=uri,
+        name=as_text(block.get("name")) or "",
+        title=as_text(block.get("title")),
+        description=as_text(block.get("description")),
+        mime_type=as_text(block.get("mimeType")),
+        size=size if isinstance(size, int) else None,
+        raw=block,
+        **common,
+    )
+
+
+def _resource(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
+    inner = as_object(block.get("resource"))
+    if inner is None or not isinstance(inner.get("uri"), str):
+        return None
+    text, blob = as_text(inner.get("text")), as_text(inner.get("blob"))
+    if text is None and blob is None:
+        return None
+    return EmbeddedResource(
+        uri=inner["uri"], mime_type=as_text(inner.get("mimeType")), text=text, blob=blob, raw=block, **common
+    )
+
+
+_MAKERS = {"text": _text, "image": _image, "audio": _audio, "resource_link": _link, "resource": _resource}
+
+
+def block_json(block: ContentBlock) -> dict[str, Any]:
+    """Return one content block as JSON; one that came from a wire as it came.
+
+    A block of an unknown type that was made here becomes a text block with its visible note.
+    """
+    if block.raw:
+        return dict(block.raw)
+    made: dict[str, Any]
+    if type(block) is TextContent:
+        made = {"type": "text", "text": block.text}
+    elif isinstance(block, (ImageContent, AudioContent)):
+        made = {"type": block.type, "data": block.data, "mimeType": block.mime_type}
+    elif isinstance(block, ResourceLink):
+        made = _link_json(block)
+    elif isinstance(block, EmbeddedResource):
+        made = {"type": "resource", "resource": resource_json(block)}
+    else:
+        made = {"type": "text", "text": block.render()}
+    if block.annotations is not None:
+        made["annotations"] = dict(block.annotations)
+    if block.meta:
+        made["_meta"] = dict(block.meta)
+    return made
+
+
+def resource_json(resource: EmbeddedResource) -> dict[str, Any]:
+    """Return the contents of a resource as JSON, as `resources/read` and embedded resources have them."""
+    made: dict[str, Any] = {"uri": resource.uri}
+    if resource.mime_type is not None:
+        made["mimeType"] = resource.mime_type
+    if resource.blob is not None:
+        return made | {"blob": resource.blob}
+    return made | {"text": resource.text or ""}
+
+
+def _link_json(link: ResourceLink) -> dict[str, Any]:
+    made: dict[str, Any] = {"type": "resource_link", "uri": link.uri, "name": link.name or link.uri}
+    optional = {
+        "title": link.title,
+        "description": link.description,
+        "mimeType": link.mime_type,
+        "size": link.size,
+    }
+    return made | {name: value for name, value in optional.items() if value is not None}
+
+
+def _size(base64_text: str) -> str:
+    size = len(base64_text) * 3 // 4 - base64_text[-2:].count("=")
+    if size < 1000:
+        return f"{size} B"
+    return f"{size / 1000:.1f} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
