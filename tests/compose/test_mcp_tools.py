@@ -552,7 +552,8 @@ async def test_a_servers_tool_is_an_executable_that_tells_its_definition_its_ser
     assert (config.name, config.tool_prefix, config.timeout.call) == ("parrot", "say_", 7)
     assert result.text == "hi"
     assert local.server is None  # what tells a server's tool from one that runs here
-    assert {type(there), type(local)} == {Tool}
+    assert isinstance(there, Tool)
+    assert isinstance(local, Tool)
 
 
 @pytest.mark.requirement("R49")
