@@ -418,34 +418,53 @@ async def test_a_stream_that_the_server_cancels_is_opened_again(engine: str) -> 
         assert offer.peer.listeners[0].id != listener.id
 
 
-@pytest.mark.requirement("R23")
-async def test_credentials_that_run_out_end_the_following_until_there_are_others() -> None:
-    valid = True
-    refused = 0
+class Refusing:
+    """A server over HTTP whose tools are to be read all the time; while it is not `valid`, that fails.
 
-    async def special(exchange: Exchange, message: Json) -> bool:
-        nonlocal refused
-        if valid or message.get("method") != "tools/list":
+    Attributes:
+        refused: How often it did.
+    """
+
+    def __init__(self, status: int) -> None:
+        self.valid = True
+        self.refused = 0
+        self._status = status
+        self.script = HttpScript(initialized(self._answer), self._special)
+
+    async def _special(self, exchange: Exchange, message: Json) -> bool:
+        if self.valid or message.get("method") != "tools/list":
             return False
-        refused += 1
-        await exchange.respond(401, b"", www_authenticate='Bearer realm="late"')
+        self.refused += 1
+        await exchange.respond(self._status, b"", www_authenticate='Bearer realm="late"')
         return True
 
-    def answer(message: Json) -> Json | None:
+    def _answer(self, message: Json) -> Json | None:
         return {"result": {"tools": named("a"), "ttlMs": 1}} if message["method"] == "tools/list" else None
 
-    script = HttpScript(initialized(answer), special)
-    async with listening(script.handle) as (url, _), connected(url, 40) as connection:
-        valid = False
+
+@pytest.mark.requirement("R23")
+async def test_credentials_that_run_out_end_the_following_until_there_are_others() -> None:
+    refused = Refusing(401)
+    broken = Refusing(500)
+    async with (
+        listening(refused.script.handle) as (url, _),
+        listening(broken.script.handle) as (other_url, _),
+        connected(url, 40) as connection,
+        connected(other_url, 40) as other,
+    ):
+        refused.valid = False
         connection.subscribe(lambda change: None)
         await eventually(lambda: connection.state is ConnectionState.AUTH_REQUIRED)
         assert "401" in str(connection.error)
         assert [spec.name for spec in connection.snapshot()] == ["a"]
-        await anyio.sleep(1.2)  # longer than the wait after any other first failure
-        assert refused == 1
 
-        valid = True
+        broken.valid = False  # any other failure, that begins later, is followed by another request
+        other.subscribe(lambda change: None)
+        await eventually(lambda: broken.refused >= 2)
+        assert refused.refused == 1
+
+        refused.valid = True
         await connection.list_tools()
         assert connection.state is ConnectionState.READY
-        listed = script.methods().count("tools/list")
-        await eventually(lambda: script.methods().count("tools/list") > listed)
+        listed = refused.script.methods().count("tools/list")
+        await eventually(lambda: refused.script.methods().count("tools/list") > listed)
