@@ -31,7 +31,7 @@ ARROWS: dict[str, set[str]] = {
     "gateway": {"hub", "serve", "config", "tools", "state"},
     "testing": {"connect", "serve", "models", "tools", "protocol"},
     "compose": {"config", "hub", "models", "agent", "serve", "gateway", "tools", "state", "work"},
-    "sync": {"config", "hub", "models", "agent", "serve", "gateway", "tools", "state", "compose"},
+    "sync": {"compose", "connect", "config", "hub", "models", "agent", "serve", "gateway", "tools", "state", "work"},
 }
 """`cli` and the root `__init__` may import anything; nothing may import them."""
 

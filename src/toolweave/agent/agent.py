@@ -7,7 +7,7 @@ is, only a subclass of compose's knows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self, cast
@@ -15,6 +15,7 @@ from typing import Any, Literal, Self, cast
 from toolweave.agent.approval import Allowed, Confirm, checked_confirm
 from toolweave.agent.drive import Host, Job
 from toolweave.agent.durable import Durable, OnUnknown
+from toolweave.agent.events import RunResult
 from toolweave.agent.history import History
 from toolweave.agent.journal import NO_JOURNAL, Journal
 from toolweave.agent.keys import run_id_of
@@ -35,6 +36,7 @@ from toolweave.models.base import Model, ModelSettings
 from toolweave.models.messages import Message
 from toolweave.state import Store
 from toolweave.tools.call import NO_CONTEXT, CallContext
+from toolweave.tools.portal import PORTAL
 from toolweave.tools.spec import Tool
 from toolweave.tools.toolset import Toolset
 from toolweave.work import WorkBackend
@@ -56,7 +58,8 @@ class Agent(Submits):
         name: For people, and as the tool `agent_<name>`.
         system: The system prompt.
         description: What other agents and clients read about it as a tool.
-        tools: Functions, tools, toolsets, `ClientTool`s and `ProviderTool`s; more by `agent.tools.add`.
+        tools: Functions, tools, toolsets, `ClientTool`s and `ProviderTool`s; more by `agent.tools.add`. For
+            `toolweave.Agent` also servers, each whatever `connect_mcp` takes, whose tools keep their names.
         mcp_servers: Servers by name, which stands before the names of their tools; `toolweave.Agent` takes config files
             and their content too. See `add_mcp_servers`.
         store: Keeps runs and conversations beyond this process; by default they are kept in memory.
@@ -114,7 +117,7 @@ class Agent(Submits):
     ) -> None:
         self.name = name
         self.description = description
-        self.tools = AgentTools(tools)
+        self.tools = AgentTools(tools, server=self.mcp_toolset)
         self.durable = durable_in(name, store, backend, on_unknown)
         self._on_unknown: OnUnknown = on_unknown
         limits, policy = limits or Limits(), result_policy or ResultPolicy()
@@ -207,6 +210,44 @@ class Agent(Submits):
             output_type=sent.output_type if isinstance(sent, Prompt) else None,
         )
 
+    run = send
+    """The same: `result = await agent.run("...")`."""
+
+    def run_sync(
+        self,
+        sent: Sendable,
+        /,
+        *,
+        session: str | None = None,
+        tools: ToolLike | Iterable[ToolLike] | None = None,
+        ctx: CallContext = NO_CONTEXT,
+    ) -> RunResult:
+        """Return what comes of a run, for plain code: the calling thread waits, and Ctrl-C cancels the run.
+
+        It runs in the event loop of `toolweave.sync`, also where one runs in this thread, as in a notebook. An agent
+        that opened connections in another loop is used there; see `send` for the arguments.
+
+        Raises:
+            RuntimeError: The agent is at work in another event loop, or this is that of `toolweave.sync`.
+            Exception: What made the run fail.
+        """
+        return PORTAL.run(self.send(sent, session=session, tools=tools, ctx=ctx).outcome)
+
+    def stream_text(
+        self,
+        sent: Sendable,
+        /,
+        *,
+        session: str | None = None,
+        tools: ToolLike | Iterable[ToolLike] | None = None,
+        ctx: CallContext = NO_CONTEXT,
+    ) -> AsyncGenerator[str, None]:
+        """Return what the model says while it says it: `async for text in agent.stream_text("...")`.
+
+        See `send` for the arguments. Leaving early cancels the run.
+        """
+        return self.send(sent, session=session, tools=tools, ctx=ctx).stream_text()
+
     def begin(  # noqa: PLR0913 - keyword-only, each with a default of its own
         self,
         messages: Iterable[Message] = (),
@@ -227,7 +268,7 @@ class Agent(Submits):
             sent=tuple(messages),
             rules=rules if output_type is None else replace(rules, output=Output(output_type)),
             session=session,
-            tools=None if tools is None else AgentTools(tools),
+            tools=None if tools is None else AgentTools(tools, server=self.mcp_toolset),
             ctx=ctx,
             attended=attended,
             run_id=run_id,

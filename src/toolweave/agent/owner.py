@@ -19,7 +19,7 @@ from typing import Any
 import anyio
 import anyio.abc
 
-from toolweave.tools.loop import running_loop
+from toolweave.tools.loop import described, running_loop
 from toolweave.tools.toolset import Toolset
 
 __all__ = ["CLOSE_SECONDS", "Owner", "Period", "Source"]
@@ -79,8 +79,9 @@ class Owner:
             period = self.period
             if period is not None and period.loop is not loop and period.lives:
                 raise RuntimeError(
-                    f"agent {self._name!r} is at work in another event loop; make an agent for each thread or loop, "
-                    "or use it there: asyncio.run_coroutine_threadsafe(...)"
+                    f"agent {self._name!r} is at work in the event loop {described(period.loop)} and was used in "
+                    f"{described(loop)}; make an agent for each thread or loop, or use it there: "
+                    "asyncio.run_coroutine_threadsafe(...)"
                 )
             if period is None or period.ending.is_set() or period.loop is not loop:
                 after = period if period is not None and period.loop is loop else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextvars import ContextVar
 from typing import Any, cast
 
@@ -232,6 +232,21 @@ class Run:
         if result.error is not None:
             raise result.error
         return result
+
+    async def stream_text(self) -> AsyncGenerator[str, None]:
+        """Yield what the model says, piece by piece; leaving early cancels the run.
+
+        Raises:
+            Exception: What made the run fail.
+        """
+        try:
+            async for event in self:
+                if isinstance(event, events.TextDelta):
+                    yield event.text
+            await self
+        finally:
+            if not self.done:
+                self.cancel(_LEFT)
 
     async def event(self, number: int) -> Event | None:
         """Return the event of this number, waiting for it; None after the last."""

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from pathlib import PurePath
+from typing import Any, Protocol, TypeAlias, cast
 
 from toolweave.agent.owner import Source
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.models.base import ProviderTool
 from toolweave.tools.call import CallContext, ToolCall
 from toolweave.tools.names import GivenNames
-from toolweave.tools.registry import ToolRegistry
+from toolweave.tools.registry import ToolRegistry, no_tools
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import Tool, ToolList, ToolSpec
 from toolweave.tools.toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
@@ -39,8 +40,30 @@ class ClientTool:
 Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Toolset]]
 """Returns something new to enter whose value is a toolset, such as `lambda: connect_mcp(config)`."""
 
-ToolLike: TypeAlias = Toolset | Tool | ClientTool | ProviderTool | Callable[..., Any]
-"""What an agent takes as a tool or tools."""
+
+class Facade(Protocol):
+    """What plain code holds of a toolset or a tool; see `toolweave.sync`."""
+
+    @property
+    def wrapped(self) -> Toolset | Tool:
+        """The async toolset or tool."""
+        ...
+
+
+class Config(Protocol):
+    """A server's config as a value: a `ServerConfig`."""
+
+    @property
+    def endpoint(self) -> str:
+        """The command or URL."""
+        ...
+
+
+ServerLike: TypeAlias = str | PurePath | Mapping[str, Any] | Config | AbstractAsyncContextManager[Any]
+"""A server that is no toolset yet: a URL, a command, a file, a config, an object in process."""
+
+ToolLike: TypeAlias = Toolset | Tool | ClientTool | ProviderTool | Facade | ServerLike | Callable[..., Any]
+"""What an agent takes as a tool or tools; servers only where configs are known, as in `toolweave.Agent`."""
 
 
 class AgentTools(BaseToolset):
@@ -49,7 +72,10 @@ class AgentTools(BaseToolset):
     Entering it opens nothing: the agent opens what it uses and closes what it opened.
     """
 
-    def __init__(self, items: ToolLike | Iterable[ToolLike] = ()) -> None:
+    def __init__(
+        self, items: ToolLike | Iterable[ToolLike] = (), *, server: Callable[[Any], Toolset | Opener] | None = None
+    ) -> None:
+        self._server = server
         self._registry = ToolRegistry()
         self._client: dict[str, ToolSpec] = {}
         self._provider: list[ProviderTool] = []
@@ -65,7 +91,7 @@ class AgentTools(BaseToolset):
             self.add(item)
 
     def add(self, item: ToolLike, *, prefix: str | None = None) -> None:
-        """Add a tool, a function, a whole toolset, or a tool that the caller or the provider runs.
+        """Add a tool, a function, a whole toolset, a server, or a tool that the caller or the provider runs.
 
         A run that goes on sees it at its next turn; a toolset that is not open yet is opened then.
 
@@ -78,19 +104,18 @@ class AgentTools(BaseToolset):
             SchemaError: A function's signature cannot be described.
             TypeError: It offers no tools.
         """
+        item = cast("ToolLike", _unwrapped(item))
         if isinstance(item, ProviderTool):
             self._provider.append(item)
         elif isinstance(item, ClientTool):
             made = _passed_through(item)
             self._registry.add(made)
             self._client[made.name] = made.spec
-        elif isinstance(item, Toolset):
-            name = getattr(item, "name", None)
-            name = name if isinstance(name, str) and name else repr(item)
-            self._join(item, Source(name=name, make=lambda: item), prefix)
-        else:
+        elif isinstance(item, Tool) or (callable(item) and not isinstance(item, Toolset)):
             local = not isinstance(item, Tool) or item.server is None
             self._registry.add(item, on_conflict="error" if local else "rename")
+        else:
+            self._add_toolset(item, prefix)
 
     def add_opener(self, opener: Opener, *, name: str, prefix: str | None = None) -> None:
         """Add what is opened anew whenever the agent opens, such as a connection of its own."""
@@ -106,6 +131,7 @@ class AgentTools(BaseToolset):
             self._registry.remove(item)
             self._client.pop(item, None)
             return
+        item = cast("Toolset | Opener", _unwrapped(item))
         kept = [entry for entry in self._sources if entry[1] is not item]
         if len(kept) == len(self._sources):
             raise KeyError(f"{item!r} is not among the agent's tools")
@@ -157,6 +183,18 @@ class AgentTools(BaseToolset):
 
     def __repr__(self) -> str:
         return f"<agent tools: {', '.join(spec.name for spec in self.snapshot()) or 'none'}>"
+
+    def _add_toolset(self, item: Any, prefix: str | None) -> None:
+        if not isinstance(item, Toolset):
+            if self._server is None:
+                raise no_tools(item, "a Toolset, a Tool or a function")
+            item = self._server(item)
+        if not isinstance(item, Toolset):
+            self.add_opener(item, name="mcp server", prefix=prefix)
+            return
+        name = getattr(item, "name", None)
+        name = name if isinstance(name, str) and name else repr(item)
+        self._join(item, Source(name=name, make=lambda: item), prefix)
 
     def _join(self, item: Toolset | Opener, source: Source, prefix: str | None) -> None:
         if not isinstance(item, Toolset):  # a toolset stands for itself, open or not
@@ -211,11 +249,16 @@ class Together(BaseToolset):
         return self._first
 
 
+def _unwrapped(item: object) -> object:
+    wrapped = getattr(item, "wrapped", None)
+    return wrapped if isinstance(wrapped, (Toolset, Tool)) else item
+
+
 def _listed(items: ToolLike | Iterable[ToolLike]) -> Iterable[ToolLike]:
-    if isinstance(items, (Toolset, Tool, ClientTool, ProviderTool)) or callable(items):
+    if isinstance(_unwrapped(items), (Toolset, Tool, ClientTool, ProviderTool, str, PurePath, Mapping)):
+        return (cast("ToolLike", items),)
+    if callable(items) or not isinstance(items, Iterable):
         return (items,)
-    if isinstance(items, (str, bytes)):
-        raise TypeError(f"tools are toolsets, tools or functions, not {type(items).__name__}")
     return items
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from toolweave.errors import ConnectionClosedError, WrongLoopError
 
-__all__ = ["Home", "running_loop"]
+__all__ = ["Home", "described", "running_loop"]
 
 T = TypeVar("T")
 
@@ -84,8 +84,8 @@ class Home:
         work.close()
         state = "is closed" if loop.is_closed() else "is not running"
         raise WrongLoopError(
-            f"it belongs to the event loop that opened it, {_described(loop)}, which {state}, and was used in "
-            f"{_described(running_loop())}; use it where it was opened, or connect again here",
+            f"it belongs to the event loop that opened it, {described(loop)}, which {state}, and was used in "
+            f"{described(running_loop())}; use it where it was opened, or connect again here",
             server=self._name,
         )
 
@@ -100,5 +100,6 @@ class Home:
             raise ConnectionClosedError("its event loop has ended", server=self._name) from None
 
 
-def _described(loop: asyncio.AbstractEventLoop) -> str:
+def described(loop: asyncio.AbstractEventLoop) -> str:
+    """Return what tells an event loop from others, for errors."""
     return f"<{type(loop).__name__} at {id(loop):#x}>"

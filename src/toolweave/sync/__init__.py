@@ -1,0 +1,26 @@
+"""The same names for plain code: scripts, notebooks, Django views, threads. Nothing to await.
+
+Everything runs in one event loop in a thread of its own (`toolweave.tools.portal`); a call waits in the thread that
+makes it, and Ctrl-C cancels the call. What is left open is closed when the interpreter exits. This room adds no
+behaviour: every function and method is the async one of the same name, with its arguments.
+"""
+
+from __future__ import annotations
+
+from toolweave.sync.agents import Agent, SyncRun, generate, stream
+from toolweave.sync.servers import SyncConnection, SyncHub, connect_mcp, connect_mcp_servers
+from toolweave.sync.toolsets import SyncTool, SyncToolList, SyncToolset
+
+__all__ = [
+    "Agent",
+    "SyncConnection",
+    "SyncHub",
+    "SyncRun",
+    "SyncTool",
+    "SyncToolList",
+    "SyncToolset",
+    "connect_mcp",
+    "connect_mcp_servers",
+    "generate",
+    "stream",
+]

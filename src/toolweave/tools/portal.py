@@ -1,0 +1,144 @@
+"""A thread with an event loop, for plain code: what is async is done there while the calling thread waits.
+
+There is one for the whole process, begun at the first use, so that connections, hubs and agents of plain code meet in
+one loop, whichever threads use them. Knows nothing of what is done in it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from anyio.from_thread import BlockingPortal
+
+__all__ = ["PORTAL", "Closeable", "Portal"]
+
+T = TypeVar("T")
+
+_CLOSE_SECONDS = 20.0
+"""How long everything that is open may take to close when the interpreter exits."""
+_STOP_SECONDS = 5.0
+_THREAD = "toolweave-sync"
+_of_parents: list[object] = []
+
+
+class Closeable(Protocol):
+    """What is closed in the loop."""
+
+    async def close(self) -> None:
+        """Close it; idempotent."""
+        ...
+
+
+class Portal:
+    """The way of plain code into an event loop of another thread; any number of threads may use it at once."""
+
+    def __init__(self) -> None:
+        self._forget()
+        os.register_at_fork(after_in_child=self._forget)
+
+    def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do `work` in the loop and return what comes of it; the calling thread waits.
+
+        When the thread is interrupted meanwhile, as by Ctrl-C, the work is cancelled.
+
+        Raises:
+            RuntimeError: This is the loop's own thread, which would wait for itself.
+        """
+        portal = self._started()
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(
+                "a plain call of Toolweave waits in its thread, and this thread runs the event loop that it waits for; "
+                "in `async def` functions, await the same call of `toolweave` instead"
+            )
+        future = portal.start_task_soon(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # does nothing when it has ended
+            raise
+
+    def iterate(self, stream: AsyncIterator[T]) -> Generator[T, None, None]:
+        """Yield what an async iterator yields; leaving early ends it where it can be ended."""
+        try:
+            while True:
+                try:
+                    yield self.run(lambda: anext(stream))
+                except StopAsyncIteration:
+                    return
+        finally:
+            end = getattr(stream, "aclose", None)
+            if end is not None:
+                self.run(end)
+
+    def enter(self, entered: Any) -> AbstractContextManager[Any]:
+        """Return a context manager that enters and leaves an async one, both in one task of the loop."""
+        return self._started().wrap_async_context_manager(entered)
+
+    def hold(self, opened: Closeable) -> None:
+        """Close something when the interpreter exits, unless it was released before."""
+        self._open[id(opened)] = opened
+
+    def release(self, closed: Closeable) -> None:
+        """Take note that something is closed."""
+        self._open.pop(id(closed), None)
+
+    def close(self) -> None:
+        """Close what is open, within a bound, and end the thread; the next use begins another."""
+        with self._lock:
+            portal, thread = self._portal, self._thread
+            if portal is None or thread is None:
+                return
+            with contextlib.suppress(Exception):  # nothing can be told to anybody any more
+                portal.start_task_soon(functools.partial(_closed, list(self._open.values()))).result(_CLOSE_SECONDS)
+            with contextlib.suppress(Exception):
+                portal.start_task_soon(portal.stop, True).result(_STOP_SECONDS)
+            thread.join(_STOP_SECONDS)
+            self._forget_all()
+
+    def _started(self) -> BlockingPortal:
+        with self._lock:
+            if self._portal is None:
+                from anyio.from_thread import start_blocking_portal
+
+                self._running = start_blocking_portal(name=_THREAD)
+                self._portal = self._running.__enter__()
+                self._thread = self._portal.start_task_soon(threading.current_thread).result()
+                atexit.unregister(self.close)
+                atexit.register(self.close)
+            return self._portal
+
+    def _forget(self) -> None:
+        """Begin anew, in a process that has no thread of it: the first, and each that was forked."""
+        _of_parents.append(getattr(self, "_running", None))  # collected, it would wait for a thread that is not there
+        self._lock = threading.Lock()
+        self._forget_all()
+
+    def _forget_all(self) -> None:
+        self._portal: BlockingPortal | None = None
+        self._thread: threading.Thread | None = None
+        self._running: AbstractContextManager[BlockingPortal] | None = None  # ends the thread when it is collected
+        self._open: dict[int, Closeable] = {}
+
+
+async def _closed(opened: list[Closeable]) -> None:
+    import anyio
+
+    async def close(one: Closeable) -> None:
+        with contextlib.suppress(Exception):  # one that does not close costs the others nothing
+            await one.close()
+
+    async with anyio.create_task_group() as tasks:
+        for one in opened:
+            tasks.start_soon(close, one)
+
+
+PORTAL = Portal()
+"""The one of this process."""
