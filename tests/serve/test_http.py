@@ -27,7 +27,7 @@ from toolweave.errors import ConfigError
 from toolweave.serve import create_mcp_server
 from toolweave.serve.http.app import HttpLimits, HttpOptions, _Settings
 from toolweave.serve.http.exchange import HTTP_STATUS
-from toolweave.serve.http.lane import recognised
+from toolweave.serve.http.look import recognised
 
 pytestmark = pytest.mark.anyio
 LANES = pytest.mark.parametrize("lane", [True, False], ids=["short lane", "the SDK's app"])

@@ -25,6 +25,7 @@ from toolweave.serve.request import Json, Method, Request
 from toolweave.serve.rounds import Rounds, Work
 from toolweave.serve.values import call_result
 from toolweave.tools import CallContext, ToolCall, ToolsChanged, Toolset, ToolSnapshot, ToolSpec
+from toolweave.tools.call import plain_call
 from toolweave.tools.result import ToolResult, invalid_input
 
 __all__ = ["ExposeErrors", "TaskStarter", "Tools"]
@@ -78,6 +79,7 @@ class Tools:
         self._definitions = Definitions()
         self._checked: dict[str, tuple[ToolSpec, _Checks | None]] = {}
         self._seen: ToolSnapshot | None = None
+        self._found: dict[str, tuple[ToolSpec, _Checks]] = {}  # of those seen, by the names that were asked for
         self._listed: ToolSnapshot = ToolSnapshot()
         self._paged: ToolSnapshot | None = None
         self._pages: dict[str | None, tuple[msgspec.Raw, str | None]] = {}  # of `_paged`, by cursor
@@ -110,11 +112,25 @@ class Tools:
         for spec in snapshot:
             self.admit(spec)
         self._seen = self._listed = snapshot
+        self._found.clear()
 
     def find(self, name: str) -> ToolSpec | None:
         """Return the definition of a tool that is offered under this name, or None."""
+        found = self._find(name)
+        return None if found is None else found[0]
+
+    def _find(self, name: str) -> tuple[ToolSpec, _Checks] | None:
+        """Return a tool that is offered, and its validators."""
+        if self._toolset.snapshot() is self._seen:
+            known = self._found.get(name)
+            if known is not None:
+                return known
         spec = self._snapshot().find(name)
-        return None if spec is None or self._checks(spec) is None else spec
+        checks = None if spec is None else self._checks(spec)
+        if spec is None or checks is None:
+            return None
+        found = self._found[name] = (spec, checks)
+        return found
 
     def _snapshot(self) -> ToolSnapshot:
         """Return the tools that can be offered: all but those of ours whose schemas are wrong."""
@@ -123,6 +139,7 @@ class Tools:
             sound = [spec for spec in snapshot if spec.server is not None or self._sound(spec)]
             self._listed = snapshot if len(sound) == len(snapshot) else ToolSnapshot(sound, version=snapshot.version)
             self._seen = snapshot
+            self._found.clear()
             if len(self._checked) > 2 * len(snapshot) + _SPARE:
                 self._changed(ToolsChanged(removed=tuple(self._checked.keys() - snapshot.by_name.keys())))
         return self._listed
@@ -159,14 +176,14 @@ class Tools:
         name = request.text("name")
         given = request.params.get("arguments")
         arguments = {} if given is None else request.object("arguments")  # some clients write null for none
-        spec = self.find(name)
-        if spec is None:
+        found = self._find(name)
+        if found is None:
             raise RequestError(f"Unknown tool: {name}", code=INVALID_PARAMS)  # C14
-        checks = self._checks(spec)
-        if checks is not None and checks.arguments is not None and not checks.arguments.is_valid(arguments):
+        spec, checks = found
+        if checks.arguments is not None and not checks.arguments.is_valid(arguments):
             refused = invalid_input(spec.name, checks.arguments.problems(arguments))
             return call_result(refused, modern=request.modern)
-        work = partial(self._run, request, spec, ToolCall(name=name, arguments=arguments))
+        work = partial(self._run, request, spec, checks, plain_call(name, arguments))
         if self._tasks is not None and self._tasks.takes(spec, request):
             return await self._tasks.start(request, spec, work)
         return await self._rounds.run(request, work)
@@ -178,18 +195,18 @@ class Tools:
             RequestError: There is no such tool any more.
         """
         name = request.text("name")
-        spec = self.find(name)
-        if spec is None:
+        found = self._find(name)
+        if found is None:
             raise RequestError(f"Unknown tool: {name}", code=INVALID_PARAMS)
+        spec, checks = found
         call = ToolCall(name=name, arguments=request.object("arguments"))
-        return spec, partial(self._run, request, spec, call)
+        return spec, partial(self._run, request, spec, checks, call)
 
-    async def _run(self, request: Request, spec: ToolSpec, call: ToolCall, ctx: CallContext) -> Json:
+    async def _run(self, request: Request, spec: ToolSpec, checks: _Checks, call: ToolCall, ctx: CallContext) -> Json:
         result = await self._toolset.call(call, ctx)
         if result.is_error:
             return self._failure(request, spec, result)
-        checks = self._checks(spec)
-        if checks is not None and checks.output is not None and result.raw is None:
+        if checks.output is not None and result.raw is None:
             problems = checks.output.problems(result.structured_content)
             if problems:
                 found = "; ".join(f"{one.path or 'it'} {one.message}" for one in problems)

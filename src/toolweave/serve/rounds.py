@@ -23,7 +23,7 @@ from toolweave.serve.progress import ProgressStream
 from toolweave.serve.request import Json, Request
 from toolweave.serve.seal import TTL_SECONDS, Seal
 from toolweave.tools.asking import Caller, LogLevel
-from toolweave.tools.call import IDEMPOTENCY_KEY, CallContext, ProgressCallback
+from toolweave.tools.call import IDEMPOTENCY_KEY, CallContext, ProgressCallback, plain_context
 from toolweave.tools.questions import Keys, Question, can_answer
 
 __all__ = ["ROUND_METHODS", "Rounds", "Work", "check_can", "kept_meta"]
@@ -78,7 +78,7 @@ class Rounds:
         token = meta.get("progressToken")
         if type(token) is str or type(token) is int:
             return await self._watched(request, token, caller, work)
-        ctx = CallContext(meta=kept_meta(request), state=self.state, caller=caller)
+        ctx = plain_context(_kept(request, meta), self.state, caller)
         return await (work(ctx) if caller.plain else caller.run(work, ctx))
 
     def context(
@@ -126,7 +126,10 @@ class Rounds:
 
 def kept_meta(request: Request) -> Mapping[str, Any]:
     """Return a request's `_meta` without what only this hop may say; its idempotency key is its principal's alone."""
-    meta = request.meta
+    return _kept(request, request.meta)
+
+
+def _kept(request: Request, meta: Mapping[str, Any]) -> Mapping[str, Any]:
     if _ENVELOPE.issuperset(meta):
         return _NOTHING
     kept = {name: value for name, value in meta.items() if name not in _ENVELOPE}

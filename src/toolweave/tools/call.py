@@ -34,6 +34,7 @@ __all__ = [
     "ProgressReporter",
     "ToolCall",
     "plain_call",
+    "plain_context",
 ]
 
 FormT = TypeVar("FormT")
@@ -265,6 +266,21 @@ class CallContext:
 _set_timeout, _set_on_progress, _set_meta, _set_state, _set_caller = slot_setters(
     CallContext, "timeout", "on_progress", "meta", "state", "caller"
 )
+
+
+_ContextTwin = mutable_twin(CallContext)
+
+
+def plain_context(meta: Mapping[str, Any], state: Mapping[str, Any], caller: Caller | None) -> CallContext:
+    """Make a context without a timeout and without progress, as a served call's is; faster than the class."""
+    context = _ContextTwin()
+    context.timeout = None
+    context.on_progress = None
+    context.meta = meta
+    context.state = state
+    context.caller = caller
+    context.__class__ = CallContext
+    return context
 
 
 NO_CONTEXT = CallContext()

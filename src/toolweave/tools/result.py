@@ -20,6 +20,7 @@ from toolweave.protocol.content import (
     EmbeddedResource,
     ImageContent,
     TextContent,
+    plain_text,
 )
 from toolweave.protocol.frozen import mutable_twin, slot_setters
 from toolweave.schema.problems import Problem, describe
@@ -135,7 +136,7 @@ class ToolResult:
         if isinstance(value, ToolResult):
             return value
         if isinstance(value, str):
-            return cls(content=(TextContent(text=value),))
+            return plain_result((plain_text(value, {}),), None, {}, None)
         if type(value) is not dict:  # nearly every other value is one
             blocks = _blocks(value, fallback)
             if blocks is not None:

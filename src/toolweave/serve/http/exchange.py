@@ -89,8 +89,10 @@ class Exchange:
         "_done",
         "_late",
         "_lock",
+        "_reading",
         "_receive",
         "_send",
+        "_slow_body",
         "_started",
         "_streams",
         "_tasks",
@@ -121,7 +123,16 @@ class Exchange:
         self._closed = False
         self._watching: anyio.CancelScope | None = None
         self.request_id: int | str = 0
+        self._reading = True
+        self._slow_body = False
         self._late = asyncio.get_running_loop().call_later(bounds.moment, self._watch)
+
+    def begin(self) -> None:
+        """Take that the body was read; until then it has its own time, and then the work has its moment."""
+        self._reading = False
+        if self._slow_body:
+            self._late.cancel()
+            self._late = asyncio.get_running_loop().call_later(self._bounds.moment, self._watch)
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification on this answer's stream, which begins with it."""
@@ -201,7 +212,12 @@ class Exchange:
                 await self._send({"type": "http.response.body", "body": chunk, "more_body": not last})
 
     def _watch(self) -> None:
-        self._tasks.start_soon(self._watched)
+        if self._reading:
+            self._slow_body = True
+            rest = self._bounds.body - self._bounds.moment
+            self._late = asyncio.get_running_loop().call_later(rest, self._work.cancel)
+        else:
+            self._tasks.start_soon(self._watched)
 
     async def _watched(self) -> None:
         """Cancel the work when the client goes away, and keep its connection alive until then."""

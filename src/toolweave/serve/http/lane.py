@@ -7,10 +7,9 @@ handshake era are left to the SDK. Imports no SDK, no framework and no model lib
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import anyio
 import msgspec
@@ -19,14 +18,13 @@ from anyio.abc import TaskGroup
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_REQUEST
-from toolweave.protocol.headers import decode_value
-from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO
 from toolweave.protocol.versions import BATCHING_VERSION, HANDSHAKE_VERSIONS, MODERN_VERSION
 from toolweave.serve.endpoint import Endpoint
-from toolweave.serve.envelope import has_envelope, is_whole, unsupported_version
+from toolweave.serve.envelope import has_envelope, unsupported_version
 from toolweave.serve.http.asgi import App, Headers, Message, Receive, Scope, Send, ShownHeaders, read_body, respond
 from toolweave.serve.http.batch import MOST, answer_batch
 from toolweave.serve.http.exchange import HTTP_STATUS, Bounds, Exchange, given_up
+from toolweave.serve.http.look import LaneCall, client_of, quick_call, recognised
 from toolweave.serve.http.mirror import check, repeated
 from toolweave.serve.http.replay import Replays
 from toolweave.serve.jsonrpc import Broken, RequestId, decode, encode_error, texts
@@ -34,7 +32,7 @@ from toolweave.serve.jsonrpc import Message as Said
 from toolweave.serve.request import Client, Json, Request
 from toolweave.serve.starter import Starter
 
-__all__ = ["Lane", "LaneCall", "recognised"]
+__all__ = ["Lane"]
 
 _VERSION = MODERN_VERSION.encode()
 _BATCHING = BATCHING_VERSION.encode()
@@ -53,48 +51,11 @@ _QUICK = frozenset(
 """What is recognised with one look; the others are judged at leisure."""
 
 
-class LaneCall(msgspec.Struct, forbid_unknown_fields=True):
-    """A JSON-RPC request that is answered here."""
-
-    jsonrpc: Literal["2.0"]
-    id: int | str
-    method: str
-    params: dict[str, Any]
-
-
 class _Handshake(msgspec.Struct):
     """The request that begins a session."""
 
     method: Literal["initialize"]
     params: dict[str, Any]
-
-
-_decode = msgspec.json.Decoder(LaneCall).decode
-
-
-def recognised(headers: Headers, body: bytes) -> LaneCall | None:
-    """Return the request when it is right in every respect that the specification names, else None."""
-    try:
-        call = _decode(body)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        return None
-    params, method = call.params, call.method
-    meta = params.get("_meta")
-    if not isinstance(meta, dict) or not is_whole(cast("Json", meta)):
-        return None
-    if headers.get(b"mcp-method", b"").decode("latin-1") != method:
-        return None
-    if method != methods.TOOLS_CALL:
-        return call
-    name = params.get("name")
-    if not isinstance(name, str) or decode_value(headers.get(b"mcp-name")) != name:
-        return None
-    arguments, answers, state = params.get("arguments"), params.get("inputResponses"), params.get("requestState")
-    if (arguments is not None or "arguments" in params) and not isinstance(arguments, dict):
-        return None
-    if answers is not None and not isinstance(answers, dict):
-        return None
-    return call if state is None or isinstance(state, str) else None
 
 
 @functools.lru_cache(maxsize=64)
@@ -179,31 +140,41 @@ class Lane:
             work.cancel()
 
     async def _post(self, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope) -> None:
-        patience = asyncio.get_running_loop().call_later(self._bounds.body, work.cancel)
+        exchange = Exchange(receive, send, work, self._tasks, self._bounds, streams=self._streams)
         try:
             body = await read_body(receive, self._bounds.body_bytes)
-        finally:
-            patience.cancel()
+        except BaseException:
+            exchange.close()
             if work.cancel_called:
                 with anyio.move_on_after(1, shield=True):
                     await respond(send, 408, "The request body did not come in time", _CLOSE)
+            raise
+        raw = scope["headers"]
+        headers = dict(raw)
+        if body is not None and _is_candidate(headers) and (len(headers) == len(raw) or not _repeats(raw)):
+            known = quick_call(headers, body)
+            call = recognised(headers, body) if known is None else known[0]
+            if call is not None and self._is_ours(call.method, call.params):
+                exchange.begin()
+                await self._answer(call, scope, exchange, work, None if known is None else known[1])
+                return
+        exchange.close()
         if body is None:
             await respond(send, 413, "Request body too large", _CLOSE)
             return
-        raw = scope["headers"]
-        headers = dict(raw)
-        if _is_candidate(headers) and (len(headers) == len(raw) or not _repeats(raw)):
-            call = recognised(headers, body)
-            if call is not None and self._is_ours(call.method, call.params):
-                await self._answer(call, scope, receive, send, work)
-                return
+        await self._post_other(body, scope, receive, send, work)
+
+    async def _post_other(
+        self, body: bytes, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope
+    ) -> None:
+        """Serve what is not recognised with one look."""
         try:
             message = decode(body)
         except Broken as exc:
             await _refuse(send, exc.id, RequestError(exc.message, code=exc.code))
             return
         # httptools keeps white space behind a value, which belongs to no value (RFC 9110 section 5.5)
-        scope = {**scope, "headers": [(name, value.strip(b" \t")) for name, value in raw]}
+        scope = {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}
         if isinstance(message, list):
             await self._post_batch(body, message, scope, receive, send, work)
         elif _is_stateless(message, dict(scope["headers"])):
@@ -236,7 +207,9 @@ class Lane:
             return
         if self._is_ours(message.method, params) and _takes_both(headers):
             call = LaneCall("2.0", message.id, message.method, params)
-            await self._answer(call, scope, receive, send, work)
+            exchange = Exchange(receive, send, work, self._tasks, self._bounds, streams=self._streams)
+            exchange.begin()
+            await self._answer(call, scope, exchange, work)
         else:
             await self._hand_on(scope, _replayed(body, receive), send, work, body)
 
@@ -276,17 +249,11 @@ class Lane:
         await answer_batch(texts(body), serve, receive, send, streams=self._streams)
 
     async def _answer(
-        self, call: LaneCall, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope
+        self, call: LaneCall, scope: Scope, exchange: Exchange, work: anyio.CancelScope, client: Client | None = None
     ) -> None:
-        exchange = Exchange(receive, send, work, self._tasks, self._bounds, streams=self._streams)
         exchange.request_id = call.id
-        meta = call.params["_meta"]
-        client = Client(
-            version=MODERN_VERSION,
-            capabilities=meta[CLIENT_CAPABILITIES],
-            info=meta.get(CLIENT_INFO),
-            principal=None if self._principal is None else self._principal(scope),
-        )
+        if client is None or self._principal is not None:
+            client = client_of(call.params["_meta"], None if self._principal is None else self._principal(scope))
         request = Request(call.method, call.params, client, exchange, call.id, ShownHeaders(scope["headers"]))
         try:
             try:
