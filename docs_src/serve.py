@@ -11,7 +11,7 @@ def area(width: float, height: float = 1.0) -> float:
     return width * height
 
 
-server = create_mcp_server(name="geometry", version="1.0.0", tools=[area])
+server = create_mcp_server("geometry", tools=[area])
 
 if __name__ == "__main__":
-    server.run_stdio()  # or server.run_http(port=8000)
+    server.run()  # over stdio; over HTTP: server.run(transport="http", port=8000)

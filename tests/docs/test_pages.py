@@ -17,7 +17,7 @@ ROOMS = [
     "toolweave",
     *(
         f"toolweave.{room}"
-        for room in ("tools", "config", "connect", "hub", "schema", "testing", "agent", "compose", "models")
+        for room in ("tools", "config", "connect", "hub", "schema", "testing", "agent", "compose", "models", "sync")
     ),
 ]
 VOCABULARIES = ["Axle", "AIDK", "squidbot", "Axiom MCP", "kitn"]

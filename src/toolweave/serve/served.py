@@ -49,6 +49,35 @@ class Served(ABC):
     def tool_schema(self, name: str) -> Mapping[str, Any] | None:
         """Return the input schema of a tool that is offered under this name, or None."""
 
+    def run(
+        self,
+        transport: Literal["stdio", "http"] = "stdio",
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        on_started: Callable[[str], object] | None = None,
+        **options: Unpack[HttpOptions],
+    ) -> None:
+        """Serve as the process's main job: `run_stdio()`, or `run_http(host, port, ...)` with `transport="http"`.
+
+        Args:
+            transport: What clients speak to it over.
+            host: For HTTP: the address or name to bind.
+            port: For HTTP: the port, 0 for a free one.
+            on_started: For HTTP: called with the address once requests are taken.
+            **options: For HTTP; see `HttpOptions`.
+
+        Raises:
+            RuntimeError: Called inside an event loop; use `await serve_stdio()` or `await serve_http()` there.
+            ValueError: There is no such transport.
+        """
+        if transport == "http":
+            self.run_http(host, port, on_started=on_started, **options)
+        elif transport == "stdio":
+            self.run_stdio()
+        else:
+            raise ValueError(f"a server runs over 'stdio' or 'http', not {transport!r}")
+
     # stdio
 
     async def serve_stdio(self, *, engine: Literal["auto", "sdk"] = "auto", max_requests: int = MAX_REQUESTS) -> None:

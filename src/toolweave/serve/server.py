@@ -112,9 +112,9 @@ class AgentsLike(Protocol):
 
 
 def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of its own
-    *,
     name: str,
-    version: str,
+    version: str = "0.1.0",
+    *,
     title: str | None = None,
     instructions: str | None = None,
     website_url: str | None = None,
