@@ -12,7 +12,7 @@ import anyio.lowlevel
 
 from toolweave.config import ServerConfig
 from toolweave.connect.catalog import Catalog
-from toolweave.connect.client_features.rounds import ROUND_METHODS, exchange
+from toolweave.connect.client_features.rounds import exchange
 from toolweave.connect.client_features.tasks import LegacyTask, Task, wants_task
 from toolweave.connect.deadline import Deadlines
 from toolweave.connect.dial import Line
@@ -114,7 +114,7 @@ class Caller:
         await self.line()  # has a bound of its own
         seconds = self._config.timeout.read if timeout is None else timeout
         with anyio.CancelScope(deadline=anyio.current_time() + seconds) as scope:
-            if method not in ROUND_METHODS:
+            if method not in methods.INPUT_REQUIRED:
                 return await self.once_more(lambda line: line.session.request(method, params))
             silence, peer = Silence(scope, seconds), self._owner.peer
             with peer.waiting(silence):

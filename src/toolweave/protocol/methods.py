@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 __all__ = [
+    "CACHEABLE",
     "COMPLETION_COMPLETE",
     "ELICITATION_CREATE",
     "INITIALIZE",
+    "INPUT_REQUIRED",
     "LOGGING_SET_LEVEL",
     "NOTIFICATIONS_CANCELLED",
     "NOTIFICATIONS_ELICITATION_COMPLETE",
@@ -77,3 +79,10 @@ NOTIFICATIONS_TASKS = "notifications/tasks"
 NOTIFICATIONS_TASKS_STATUS = "notifications/tasks/status"
 NOTIFICATIONS_ELICITATION_COMPLETE = "notifications/elicitation/complete"
 NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+
+INPUT_REQUIRED = frozenset({TOOLS_CALL, PROMPTS_GET, RESOURCES_READ})
+"""Requests of stateless revisions that may be answered with `input_required` (SEP-2322)."""
+CACHEABLE = frozenset(
+    {SERVER_DISCOVER, TOOLS_LIST, PROMPTS_LIST, RESOURCES_LIST, RESOURCES_TEMPLATES_LIST, RESOURCES_READ}
+)
+"""Requests of stateless revisions whose complete results say how long they hold: `ttlMs` and `cacheScope`."""

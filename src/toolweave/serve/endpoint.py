@@ -22,17 +22,6 @@ __all__ = ["Endpoint"]
 
 _log = logging.getLogger("toolweave.serve")
 
-_CACHEABLE = frozenset(
-    {
-        methods.SERVER_DISCOVER,
-        methods.TOOLS_LIST,
-        methods.PROMPTS_LIST,
-        methods.RESOURCES_LIST,
-        methods.RESOURCES_TEMPLATES_LIST,
-        methods.RESOURCES_READ,
-    }
-)
-
 
 class Endpoint:
     """Answers requests; one for all clients of a server.
@@ -106,7 +95,7 @@ class Endpoint:
     def _stamped(self, method: str, result: Json) -> Json:
         if "resultType" not in result:
             result["resultType"] = "complete"
-        if method in _CACHEABLE and result["resultType"] == "complete":
+        if method in methods.CACHEABLE and result["resultType"] == "complete":
             for name, value in self._kept.items():
                 result.setdefault(name, value)
         meta = result.get("_meta")

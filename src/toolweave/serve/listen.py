@@ -16,6 +16,7 @@ from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from toolweave.protocol.meta import SUBSCRIPTION_ID
+from toolweave.protocol.subscriptions import LIST_FILTERS, RESOURCE_SUBSCRIPTIONS
 from toolweave.serve.changes import (
     PROMPTS,
     RESOURCES,
@@ -31,11 +32,10 @@ from toolweave.serve.request import Json, Method, Request
 __all__ = ["Filter", "Listen"]
 
 ACKNOWLEDGED = methods.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED
-URIS = "resourceSubscriptions"
 LISTS = {
-    "toolsListChanged": ("tools", TOOLS),
-    "promptsListChanged": ("prompts", PROMPTS),
-    "resourcesListChanged": ("resources", RESOURCES),
+    LIST_FILTERS["tools"]: ("tools", TOOLS),
+    LIST_FILTERS["prompts"]: ("prompts", PROMPTS),
+    LIST_FILTERS["resources"]: ("resources", RESOURCES),
 }
 """The filter for the changes of each list: the capability that must be declared, and the topic."""
 MOST_NAMES = 1000
@@ -148,9 +148,9 @@ class Listen:
             if _flag(wanted, key) and _offers(declared, capability, "listChanged"):
                 honoured[key] = True
                 topics.append(topic)
-        uris = _names(wanted, URIS)
+        uris = _names(wanted, RESOURCE_SUBSCRIPTIONS)
         if uris and _offers(declared, "resources", "subscribe"):
-            honoured[URIS] = uris
+            honoured[RESOURCE_SUBSCRIPTIONS] = uris
             topics += [Topic(UPDATED, uri) for uri in uris]
         return honoured, topics
 

@@ -26,14 +26,13 @@ from toolweave.tools.asking import Caller, LogLevel
 from toolweave.tools.call import IDEMPOTENCY_KEY, CallContext, ProgressCallback, plain_context
 from toolweave.tools.questions import Keys, Question, can_answer
 
-__all__ = ["ROUND_METHODS", "Rounds", "Work", "check_can", "kept_meta"]
+__all__ = ["Rounds", "Work", "check_can", "kept_meta"]
 
 _log = logging.getLogger("toolweave.serve")
 
 Work = Callable[[CallContext], Awaitable[Json]]
 """What a request asks for; runs once for each round."""
 
-ROUND_METHODS = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET, methods.RESOURCES_READ})
 """The requests that may be answered by `input_required`."""
 
 _ENVELOPE = frozenset({PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, "progressToken"})
@@ -237,7 +236,7 @@ class _Resumed:
 
     async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
         request = self._request
-        if request.method not in ROUND_METHODS:
+        if request.method not in methods.INPUT_REQUIRED:
             raise ToolError(f"{request.method} cannot ask the client for input")
         check_can(questions, self.capabilities)
         keys = self._keys.of(questions)

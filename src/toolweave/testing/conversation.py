@@ -31,8 +31,9 @@ from toolweave.protocol.codes import (
     UNSUPPORTED_VERSION,
 )
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SERVER_INFO, SUBSCRIPTION_ID
+from toolweave.protocol.subscriptions import FILTERS
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSION
-from toolweave.testing.offer import LISTS, Offer, refuse
+from toolweave.testing.offer import Offer, refuse
 from toolweave.testing.script import Reaction, Received
 from toolweave.testing.shapes import Json, as_object
 from toolweave.tools import CallContext, Progress
@@ -46,13 +47,6 @@ _ANSWERED_EMPTY = (
     methods.RESOURCES_SUBSCRIBE,
     methods.RESOURCES_UNSUBSCRIBE,
 )
-_CACHED = {methods.SERVER_DISCOVER, methods.RESOURCES_READ, *LISTS}
-_FILTERS = {
-    methods.NOTIFICATIONS_TOOLS_LIST_CHANGED: "toolsListChanged",
-    methods.NOTIFICATIONS_PROMPTS_LIST_CHANGED: "promptsListChanged",
-    methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED: "resourcesListChanged",
-    methods.NOTIFICATIONS_RESOURCES_UPDATED: "resourceSubscriptions",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,11 +145,11 @@ class Conversation:
     def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification in the way of the era: to subscribers where the era has subscriptions."""
         message: Json = {"jsonrpc": "2.0", "method": method}
-        if self.version is not None or method not in _FILTERS:
+        if self.version is not None or method not in FILTERS:
             self._send(message | ({"params": dict(params)} if params else {}))
             return
         for request_id, running in self._running.items():
-            wanted = (running.listens_to or {}).get(_FILTERS[method])
+            wanted = (running.listens_to or {}).get(FILTERS[method])
             if wanted is True or (isinstance(wanted, list) and params.get("uri") in wanted):
                 stamp = {SUBSCRIPTION_ID: request_id}
                 self._send({**message, "params": {**params, "_meta": stamp}})
@@ -266,7 +260,7 @@ class Conversation:
     def _stamped(self, method: str, result: Json, modern: bool) -> Json:
         if not modern:
             return result
-        kept = {"ttlMs": _KEPT_MS, "cacheScope": "private"} if method in _CACHED else {}
+        kept = {"ttlMs": _KEPT_MS, "cacheScope": "private"} if method in methods.CACHEABLE else {}
         meta = {SERVER_INFO: self._identity.info, **as_object(result.get("_meta"))}
         return {"resultType": "complete", **kept, **result, "_meta": meta}
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.meta import SUBSCRIPTION_ID
+from toolweave.protocol.subscriptions import LIST_CHANGED, LIST_FILTERS, RESOURCE_SUBSCRIPTIONS
 
 __all__ = ["Relay"]
 
@@ -20,7 +21,6 @@ Json = dict[str, Any]
 
 _ACKNOWLEDGED = methods.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED
 _PRIVATE = "toolweave-reload-"
-_LISTS = ("tools", "prompts", "resources")
 _REPEATED = (methods.LOGGING_SET_LEVEL, methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE)
 
 
@@ -185,9 +185,9 @@ class Relay:
         if not self._initialized or self._agreed is None:
             return
         capabilities = _object(self._agreed.get("capabilities"))
-        for name in _LISTS:
+        for name, changed in LIST_CHANGED.items():
             if _object(capabilities.get(name)).get("listChanged") is True:
-                self._to_client(_line({"jsonrpc": "2.0", "method": f"notifications/{name}/list_changed"}))
+                self._to_client(_line({"jsonrpc": "2.0", "method": changed}))
 
     def _is_second_acknowledgement(self, message: Json) -> bool:
         """Take the acknowledgement of a listen stream that goes on: the client hears of changes instead."""
@@ -199,10 +199,10 @@ class Relay:
         self._relistened.discard(key)
         honoured = _object(params.get("notifications"))
         stamp = {"_meta": {SUBSCRIPTION_ID: identity}}
-        for name in _LISTS:
-            if honoured.get(f"{name}ListChanged") is True:
-                self._tell(f"notifications/{name}/list_changed", stamp)
-        uris: Any = honoured.get("resourceSubscriptions")
+        for name, listed in LIST_FILTERS.items():
+            if honoured.get(listed) is True:
+                self._tell(LIST_CHANGED[name], stamp)
+        uris: Any = honoured.get(RESOURCE_SUBSCRIPTIONS)
         for uri in cast("list[Any]", uris) if isinstance(uris, list) else ():
             self._tell(methods.NOTIFICATIONS_RESOURCES_UPDATED, {"uri": uri, **stamp})
         return True

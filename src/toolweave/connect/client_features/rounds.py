@@ -19,10 +19,9 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND, MISSING_CAPABILITY, URL_ELICITATION_REQUIRED
 from toolweave.protocol.narrow import as_array, as_object, as_text
 
-__all__ = ["MAX_ROUNDS", "ROUND_METHODS", "exchange", "gather_input"]
+__all__ = ["MAX_ROUNDS", "exchange", "gather_input"]
 
 MAX_ROUNDS = 10
-ROUND_METHODS = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET, methods.RESOURCES_READ})
 """The requests that may be answered by `input_required`."""
 
 _PAUSE_SECONDS = 0.05

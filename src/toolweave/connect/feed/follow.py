@@ -23,6 +23,7 @@ from toolweave.connect.feed.subscriptions import ResourceUpdated, Subscriptions
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.narrow import as_object
+from toolweave.protocol.subscriptions import LIST_CHANGED
 
 __all__ = ["CAPABILITIES", "CHANGED_EVENTS", "Follower"]
 
@@ -90,7 +91,7 @@ class Follower:
             methods.NOTIFICATIONS_CANCELLED: self._cancelled,
         }
         for capability in set(CAPABILITIES.values()):
-            self._takers[f"notifications/{capability}/list_changed"] = self._taker(capability)
+            self._takers[LIST_CHANGED[capability]] = self._taker(capability)
         events.on_added = self._listener_added
 
     def follow(self, live: LiveList[Any], refresh: Refresh, *, always: bool = False) -> None:

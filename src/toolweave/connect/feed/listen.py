@@ -23,14 +23,13 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from toolweave.protocol.meta import SUBSCRIPTION_ID
 from toolweave.protocol.narrow import as_array, as_object
+from toolweave.protocol.subscriptions import LIST_FILTERS, RESOURCE_SUBSCRIPTIONS
 
-__all__ = ["LIST_FILTERS", "Listening"]
+__all__ = ["Listening"]
 
-LIST_FILTERS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
 """The filter for changes of the lists of each capability."""
 
 _log = logging.getLogger("toolweave.connect")
-_URIS = "resourceSubscriptions"
 _STABLE_SECONDS = 60.0
 _REFUSALS = frozenset({INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS})
 _numbers = itertools.count(1)
@@ -50,7 +49,7 @@ class _Stream:
 
     @property
     def uris(self) -> list[str]:
-        return self.wanted.get(_URIS, [])
+        return self.wanted.get(RESOURCE_SUBSCRIPTIONS, [])
 
 
 class Listening:
@@ -168,11 +167,11 @@ class Listening:
             for uri in uris:
                 self._subscriptions.refuse(uri, self._refusal)
             return {}
-        return {**self._lists, _URIS: list(uris)} if uris else self._lists
+        return {**self._lists, RESOURCE_SUBSCRIPTIONS: list(uris)} if uris else self._lists
 
     def _settle(self, stream: _Stream, *, after_gap: bool) -> None:
         """Tell who waits for a resource what the server promises."""
-        honoured = as_array((stream.honoured or {}).get(_URIS)) or ()
+        honoured = as_array((stream.honoured or {}).get(RESOURCE_SUBSCRIPTIONS)) or ()
         promised = {uri.rstrip("/") for uri in honoured if isinstance(uri, str)}
         for uri in stream.uris:
             if uri.rstrip("/") in promised:
