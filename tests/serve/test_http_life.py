@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import signal
 import socket
@@ -12,9 +13,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 import pytest
 import uvicorn
 from starlette.applications import Starlette
@@ -414,3 +417,43 @@ async def test_a_session_hears_of_changes_whoever_makes_them_and_runs_the_event_
         return data
 
     assert b"notifications/tools/list_changed" in await anyio.to_thread.run_sync(lambda: asyncio.run(serve()))
+
+
+async def test_answers_of_every_size_and_without_a_body_are_whole_on_one_connection() -> None:
+    @tool
+    async def fill(size: int) -> str:
+        return "z" * size
+
+    def visit(url: str) -> list[tuple[int, int, bool]]:
+        parts = urlsplit(url)
+        assert parts.hostname is not None
+        client = http.client.HTTPConnection(parts.hostname, parts.port, timeout=20)
+        found: list[tuple[int, int, bool]] = []
+        client.connect()
+        first = client.sock
+        asked: list[tuple[str, str, bytes | None, dict[str, str]]] = [
+            ("HEAD", "/healthz", None, {}),
+            ("GET", "/healthz", None, {}),
+            ("POST", "/mcp", call_body("fill", {"size": 10}), modern_headers("fill")),
+            ("POST", "/mcp", call_body("fill", {"size": 300_000}), modern_headers("fill")),
+            ("POST", "/mcp", b"no JSON", modern_headers("fill")),
+            ("GET", "/healthz", None, {}),
+        ]
+        for method, path, body, headers in asked:
+            client.request(method, path, body=body, headers=headers)
+            answer = client.getresponse()
+            found.append((answer.status, answer.read().count(b"z"), client.sock is first))
+        client.close()
+        return found
+
+    async with served_http(create_mcp_server(name="s", version="1", tools=[fill])) as url:
+        found = await anyio.to_thread.run_sync(visit, url)
+
+    assert found == [
+        (200, 0, True),
+        (200, 0, True),
+        (200, 10, True),
+        (200, 300_000, True),
+        (400, 0, True),
+        (200, 0, True),
+    ]
