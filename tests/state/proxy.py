@@ -18,6 +18,8 @@ class Proxy:
         port: Where it listens.
         connections: How many were made.
         lost: How many answers were lost.
+        to_lose: How many are still to be lost, each with its connection.
+        lose_after: How many seconds after they came.
     """
 
     def __init__(self, mark: bytes) -> None:
@@ -25,6 +27,7 @@ class Proxy:
         self.connections = 0
         self.lost = 0
         self.to_lose = 0
+        self.lose_after = 0.0
         self._mark = mark
 
     @classmethod
@@ -63,6 +66,7 @@ class Proxy:
                 if marked and self.to_lose:
                     self.to_lose -= 1
                     self.lost += 1
+                    await anyio.sleep(self.lose_after)
                     break
                 marked = False
                 await client.send(part)

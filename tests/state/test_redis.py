@@ -116,6 +116,20 @@ async def test_a_write_that_never_gets_an_answer_says_that_it_may_have_been_done
                 await store.scan("c")
 
 
+async def test_what_went_wrong_is_told_though_the_last_attempt_had_no_time_to_go_wrong_too(
+    redis_url: str, redis_server: RedisServer
+) -> None:
+    async with Proxy.before(redis_server.port, b"EVAL") as proxy:
+        store = RedisStore(f"redis://127.0.0.1:{proxy.port}/{redis_url.rpartition('/')[2]}", wait_seconds=4)
+        proxy.to_lose, proxy.lose_after = 1_000, 1.6  # of four seconds the third attempt has less than one
+        with (
+            anyio.fail_after(60),
+            pytest.raises(StoreError, match=r"cannot be reached .* is this its address\?; it is"),
+        ):
+            await store.put("c", "n", 1)
+        assert proxy.lost == 3
+
+
 async def test_a_server_that_is_started_again_is_waited_for_and_has_what_it_answered(tmp_path: Path) -> None:
     with RedisServer(tmp_path, durable=True) as server:
         async with RedisStore(server.url, wait_seconds=60) as store:

@@ -96,15 +96,19 @@ class Link:
         """
         deadline = time.monotonic() + self._wait_seconds
         unanswered, pause = False, 0.0
+        exc: Exception | None = None
         while True:
             call = _Call(script=script, keys=keys, args=args)
             # half of the time, so that a connection which leads nowhere is not all that was tried
-            await self._settled(call, max(0.01, min(deadline - time.monotonic(), self._wait_seconds / 2)))
+            seconds = min(deadline - time.monotonic(), self._wait_seconds / 2)
+            await self._settled(call, max(0.01, seconds))
             if call.error is None:
                 return call.answer
             if isinstance(call.error, StoreError):
                 raise call.error
-            exc, unanswered = call.error, unanswered or call.unanswered
+            if exc is None or not _is_cut(call.error, seconds, self._wait_seconds):
+                exc = call.error  # what was cut says less than what went wrong before
+            unanswered |= call.unanswered
             text, lost, starting = self._said(exc), _is_lost(exc), _is_starting(exc)
             if not (starting or (again and lost)) or time.monotonic() + pause >= deadline:
                 if script.writes and unanswered and (lost or starting):
@@ -356,6 +360,11 @@ def _packed(parts: Sequence[str | bytes]) -> bytes:
 async def _drop(connection: Any) -> None:
     with anyio.CancelScope(shield=True), contextlib.suppress(Exception):
         await connection.disconnect(nowait=True)
+
+
+def _is_cut(exc: Exception, seconds: float, most: float) -> bool:
+    """Whether an attempt only ended because the time of all was over."""
+    return isinstance(exc, TimeoutError) and seconds < most / 2
 
 
 def _is_lost(exc: Exception) -> bool:
