@@ -60,7 +60,6 @@ def answer_to(message: Json, result: Json = DONE) -> str:
 async def listening(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncGenerator[tuple[str, list[object]]]:
     """Serve for the block; yield the URL and the list of the connections that were made."""
     connections: list[object] = []
-    over = asyncio.Event()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert isinstance(reader, WatchedReader)
@@ -76,7 +75,11 @@ async def listening(handler: Handler, tls: ssl.SSLContext | None = None) -> Asyn
         finally:
             writer.close()
             open_now.discard(writer)
-            over.set()
+
+    def ended() -> bool:
+        for writer in open_now:
+            writer.transport.abort()
+        return not (open_now or getattr(server, "_active_count", 0) or getattr(server, "_clients", ()))
 
     open_now: set[asyncio.StreamWriter] = set()
     loop = asyncio.get_running_loop()
@@ -87,14 +90,12 @@ async def listening(handler: Handler, tls: ssl.SSLContext | None = None) -> Asyn
     try:
         yield f"http{'s' if tls is not None else ''}://127.0.0.1:{port}/mcp", connections
     finally:
+        for taking in server.sockets:
+            loop.remove_reader(taking)
+        await asyncio.sleep(0)  # what was taken just now gets its transport, which a closed server would leave open
         server.close()
-        while open_now:
-            over.clear()
-            for writer in open_now:
-                writer.transport.abort()
-            await over.wait()
-        # a TLS handshake that failed is no connection yet, but has a socket: this Python's `wait_closed` waits for none
-        await eventually(lambda: not getattr(server, "_active_count", 0))
+        # a TLS handshake that failed is no connection yet, but has a socket: not every `wait_closed` waits for those
+        await eventually(ended)
 
 
 class HttpScript:

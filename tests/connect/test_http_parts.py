@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import socket
 import ssl
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -343,6 +346,18 @@ async def test_connecting_is_bounded() -> None:
             with pytest.raises(NoAnswer, match=r"ConnectTimeout|ConnectError") as refused:
                 await http.send("GET", "/", {})
     assert not refused.value.sent
+
+
+async def test_a_connection_that_was_taken_when_the_server_ended_is_closed_too() -> None:
+    async def never(exchange: Exchange) -> None: ...
+
+    async with listening(never) as (url, connections):
+        visitor = socket.create_connection(("127.0.0.1", urlsplit(url).port or 0), timeout=20)
+        for _ in range(2):  # then the loop has taken it, and nobody was told
+            await anyio.lowlevel.checkpoint()
+        assert connections == []
+    with visitor:
+        assert await anyio.to_thread.run_sync(visitor.recv, 1) == b""
 
 
 async def test_tls_is_spoken_with_servers_of_known_certificates_only(
