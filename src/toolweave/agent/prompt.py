@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias, cast
 
+from toolweave.errors import shortened
 from toolweave.models.messages import AssistantMessage, Message, TextPart, ToolMessage, UserMessage
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, ImageContent, TextContent
 from toolweave.tools.media import File
@@ -66,6 +67,9 @@ class Prompt:
         self._messages: list[Message] = []
         self._context: list[ContentBlock] = []
         self._files: list[ContentBlock] = []
+
+    def __repr__(self) -> str:
+        return f"<Prompt {shortened(self.text, 60)!r}>"
 
     @classmethod
     def from_mcp(cls, prompt: PromptMessages, text: str = "", **options: Any) -> Self:

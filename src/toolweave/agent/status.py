@@ -85,6 +85,9 @@ class RunStatuses:
         self._store = store
         self._clock = clock
 
+    def __repr__(self) -> str:
+        return f"<RunStatuses in {self._store!r}>"
+
     async def get(self, run_id: str) -> RunInfo | None:
         """Return a run, or None when the store knows none of this id."""
         found = await self._store.get(RUNS, run_id)

@@ -41,6 +41,9 @@ class AgentRegistry:
         self._options: dict[str, Any] = {"model": model, **options}
         self._agents: dict[str, tuple[Agent, tuple[str, ...]]] = {}
 
+    def __repr__(self) -> str:
+        return f"<AgentRegistry of {', '.join(map(repr, self._agents)) or 'no agents'}>"
+
     def register(self, name: str, *, tool_names: Iterable[str] = (), **options: Any) -> Agent:
         """Make an agent and keep it under its name.
 

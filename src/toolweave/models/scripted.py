@@ -64,6 +64,9 @@ class ScriptedModel:
         """What it is called."""
         return self._name
 
+    def __repr__(self) -> str:
+        return f"<ScriptedModel {self._name!r}>"
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the events of the next turn.
 

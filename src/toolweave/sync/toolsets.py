@@ -54,7 +54,10 @@ class SyncTool:
     call = blocking(Tool.call)
 
     def __repr__(self) -> str:
-        return f"<SyncTool {self.wrapped!r}>"
+        return f"<Sync{repr(self.wrapped)[1:]}"
+
+    def _repr_html_(self) -> str:
+        return self.wrapped._repr_html_()
 
 
 class SyncToolList(Sequence[SyncTool]):
@@ -88,6 +91,9 @@ class SyncToolList(Sequence[SyncTool]):
 
     def __repr__(self) -> str:
         return f"SyncToolList({list(self.names)!r})"
+
+    def _repr_html_(self) -> str:
+        return self.wrapped._repr_html_()
 
 
 class SyncToolset(Generic[ToolsetT_co]):

@@ -297,6 +297,9 @@ class ProgressReporter:
     def __init__(self, ctx: CallContext) -> None:
         self._ctx = ctx
 
+    def __repr__(self) -> str:
+        return "<ProgressReporter of a call>"
+
     async def report(self, percent: float, message: str | None = None, data: object = None) -> None:
         """Report how much is done; sent as MCP has it, with a total of 100 (C13).
 

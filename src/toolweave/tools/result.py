@@ -156,6 +156,11 @@ class ToolResult:
             text = json.dumps(data, ensure_ascii=False, allow_nan=False)
         return cls(content=(TextContent(text=text),), structured_content=data)
 
+    def _repr_html_(self) -> str:
+        from toolweave.tools.notebook import result_html  # for notebooks alone
+
+        return result_html(self)
+
     def replace_content(self, blocks: Iterable[ContentBlock]) -> ToolResult:
         """Return the same result with other blocks."""
         return ToolResult(

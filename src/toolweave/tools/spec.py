@@ -212,6 +212,11 @@ class Tool:
         origin = f" from server {self.server!r}" if self.server else ""
         return f"<Tool {self.name!r}{origin}>"
 
+    def _repr_html_(self) -> str:
+        from toolweave.tools.notebook import tool_html  # for notebooks alone
+
+        return tool_html(self.spec)
+
 
 class ToolList(Sequence[Tool]):
     """An immutable sequence of tools that is also indexed by name: `tools["fs_read_file"]`."""
@@ -263,3 +268,8 @@ class ToolList(Sequence[Tool]):
 
     def __repr__(self) -> str:
         return f"ToolList({list(self.names)!r})"
+
+    def _repr_html_(self) -> str:
+        from toolweave.tools.notebook import tools_html  # for notebooks alone
+
+        return tools_html(tool.spec for tool in self._tools)

@@ -1,0 +1,95 @@
+"""Tools and results as HTML for notebooks. All that a server wrote is escaped; nothing of it is executed or fetched.
+
+Knows values only.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, cast
+
+from toolweave.errors import shortened
+
+if TYPE_CHECKING:
+    from toolweave.tools.result import ToolResult
+    from toolweave.tools.spec import ToolSpec
+
+__all__ = ["result_html", "tool_html", "tools_html"]
+
+_MAX_TEXT = 20_000
+_MAX_IMAGE = 5_000_000
+"""Characters of base64 that are shown as a picture."""
+_PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+
+
+def tools_html(specs: Iterable[ToolSpec]) -> str:
+    """Return a table of tools: names, servers, parameters, descriptions."""
+    rows = [(spec.name, spec.server or "", ", ".join(_parameters(spec)), spec.description) for spec in specs]
+    return _table(("tool", "server", "parameters", "description"), rows)
+
+
+def tool_html(spec: ToolSpec) -> str:
+    """Return one tool with a table of its parameters."""
+    required = spec.input_schema.get("required")
+    wanted = cast("Sequence[Any]", required) if isinstance(required, (list, tuple)) else ()
+    rows = [
+        (name, _type(schema), "yes" if name in wanted else "", _member(schema, "description"))
+        for name, schema in _parameters(spec).items()
+    ]
+    origin = f" from server <b>{_text(spec.server)}</b>" if spec.server is not None else ""
+    return (
+        f"<div><b>{_text(spec.name)}</b>{origin}<p>{_text(spec.description)}</p>"
+        f"{_table(('parameter', 'type', 'required', 'description'), rows) if rows else ''}</div>"
+    )
+
+
+def result_html(result: ToolResult) -> str:
+    """Return what a tool answered: text as it is, pictures as pictures, structured content where there is no block."""
+    style = ' style="color: #b00020"' if result.is_error else ""
+    head = f"<b>{_text(result.require_error().kind.value)}</b>" if result.is_error else ""
+    if not result.content and result.structured_content is not None:
+        return f"<div{style}>{head}{_pre(json.dumps(result.structured_content, ensure_ascii=False, indent=2))}</div>"
+    shown = (_picture(block) or _pre(block.render()) for block in result.content)
+    return f"<div{style}>{head}{''.join(shown) or _pre(result.text)}</div>"
+
+
+def _picture(block: Any) -> str | None:
+    """Return a block as a picture, when it is one of a kind that shows nothing but pixels."""
+    if getattr(block, "type", None) != "image" or block.mime_type not in _PICTURES or len(block.data) > _MAX_IMAGE:
+        return None
+    try:
+        data = base64.b64encode(block.decode()).decode()  # made anew, so that it is base64 and nothing else
+    except ValueError:
+        return None
+    return f'<img alt="" src="data:{block.mime_type};base64,{data}">'
+
+
+def _parameters(spec: ToolSpec) -> Mapping[str, Any]:
+    found = spec.input_schema.get("properties")
+    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+
+
+def _type(schema: Any) -> str:
+    kind = cast("Mapping[str, Any]", schema).get("type") if isinstance(schema, Mapping) else None
+    return " | ".join(map(str, cast("list[Any]", kind))) if isinstance(kind, list) else str(kind or "any")
+
+
+def _member(schema: Any, key: str) -> str:
+    return str(cast("Mapping[str, Any]", schema).get(key, "")) if isinstance(schema, Mapping) else ""
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    cells = "".join(f"<th>{_text(name)}</th>" for name in head)
+    body = "".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _pre(text: str) -> str:
+    return f"<pre>{_text(text)}</pre>"
+
+
+def _text(text: str) -> str:
+    return escape(shortened(text, _MAX_TEXT))

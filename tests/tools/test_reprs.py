@@ -1,0 +1,99 @@
+"""What tools and results look like: in a notebook as HTML in which a server's text does nothing, elsewhere as text."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+import toolweave
+from tests.tools.doubles import Scripted, spec
+from toolweave import ImageContent, TextContent, Tool, ToolList, ToolResult, ToolSpec, sync
+
+EVIL = "<script>alert(1)</script><img src=x onerror='alert(1)'>\"&"
+PIXEL = base64.b64encode(b"\x89PNG pixels").decode()
+
+
+class Parts(HTMLParser):
+    """Collects the tags and the text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [name for name, _ in attrs]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def html(shown: Any) -> Parts:
+    return Parts(shown._repr_html_())
+
+
+def evil_spec() -> ToolSpec:
+    schema = {
+        "type": "object",
+        "properties": {EVIL: {"type": EVIL, "description": EVIL}, "odd": True, "many": {"type": ["string", "null"]}},
+        "required": ["odd"],
+    }
+    return spec(EVIL, server=EVIL, description=EVIL, input_schema=schema)
+
+
+def tool() -> Tool:
+    return Tool(evil_spec(), Scripted())
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        tool(),
+        ToolList([tool()]),
+        sync.SyncTool(tool()),
+        sync.SyncToolList(ToolList([tool()])),
+        ToolResult(content=(TextContent(text=EVIL),)),
+        ToolResult(structured_content={EVIL: EVIL}),
+        ToolResult(content=(ImageContent(data=EVIL, mime_type="image/png"),)),
+        ToolResult(content=(ImageContent(data=PIXEL, mime_type=f"image/png{EVIL}"),)),
+        ToolResult.failure(EVIL),
+    ],
+    ids=lambda shown: type(shown).__name__,
+)
+def test_what_a_server_wrote_is_text_in_a_notebook(shown: Any) -> None:
+    found = html(shown)
+
+    assert not {"script", "img"} & set(found.tags)
+    assert set(found.attributes) <= {"style"}
+
+
+def test_a_tool_shows_its_parameters_and_a_list_its_tools() -> None:
+    shown = Tool(spec("add", input_schema={"properties": {"a": {"type": "integer"}}, "required": ["a"]}), Scripted())
+
+    assert all(word in html(shown).text for word in ("add", "files", "integer", "yes"))
+    assert all(word in html(ToolList([shown])).text for word in ("add", "files", "parameters"))
+    assert html(Tool(spec("bare", server=None, input_schema={}), Scripted())).tags == ["div", "b", "p"]
+
+
+def test_a_picture_is_shown_and_what_is_too_long_is_cut() -> None:
+    shown = ToolResult(content=(ImageContent(data=PIXEL, mime_type="image/png"), TextContent(text="x" * 50_000)))
+
+    assert html(shown).tags == ["div", "img", "pre"]
+    assert "characters in all" in html(shown).text
+    assert html(ToolResult()).tags == ["div", "pre"]
+
+
+def test_no_public_class_is_shown_as_an_address() -> None:
+    classes = [value for name in toolweave.__all__ if inspect.isclass(value := getattr(toolweave, name))]
+
+    assert [
+        one.__name__ for one in classes if one.__repr__ is object.__repr__ and not getattr(one, "_is_protocol", False)
+    ] == []
