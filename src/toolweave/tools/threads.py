@@ -102,7 +102,8 @@ class _Job:
             _leave_loop(self.context)
             self.value = self.context.run(self.call)
         except BaseException as exc:  # boundary: raised again in the task that waits
-            self.error = exc
+            traceback = exc.__traceback__
+            self.error = exc.with_traceback(None if traceback is None else traceback.tb_next)  # this frame holds it
         finally:
             del of_anyio.threadlocals.current_cancel_scope
             self.turns.short = perf_counter() - began < _SHORT
@@ -175,6 +176,7 @@ class Threads:
         """
         await checkpoint_if_cancelled()
         await turns.take()
+        job: _Job | None = None
         try:
             with anyio.CancelScope() as scope:
                 job = _Job(call, turns, scope)
@@ -190,6 +192,7 @@ class Threads:
                 return await _outcome(job)
         finally:
             turns.leave()
+            job = None  # which holds an exception whose traceback holds this frame
 
     def keep(self, job: _Job) -> None:
         """Remember a call that has ended for the next `wake`; from a worker thread."""
@@ -228,13 +231,26 @@ class Threads:
         self._flushing = False
         if self.drainer is None and self.short:
             self._watching.append(None)
-            self._hand(None)
+            try:
+                self._hand(None)
+            except RuntimeError as exc:  # boundary: no thread can be started, which is the error of all these calls
+                self._fail(exc)
+                return
             if self._ended_soon():
                 self._deliver()
-                return
+                if self.drainer is None:
+                    return
         if self._looking is None:
             self._seen = self.begun
             self._looking = self.loop.call_later(_PATIENCE, self._look)
+
+    def _fail(self, error: RuntimeError) -> None:
+        self.drainer = None
+        self._watching.clear()
+        while self.short:
+            job = self.short.popleft()
+            job.error = error
+            job.end()
 
     def _ended_soon(self) -> bool:
         """Wait a moment for all short calls; it takes less than to be woken by the event loop.
@@ -256,14 +272,23 @@ class Threads:
         self._deliver()
         if self.begun == self._seen:
             self.drainer = None  # its call is long: it goes on, and does not count any more
-            for _ in range(len(self.short)):
-                try:
-                    self._hand(self.short.popleft())
-                except IndexError:
-                    break
+            self._spread()
         elif self.drainer is not None or self.short:
             self._seen = self.begun
             self._looking = self.loop.call_later(_PATIENCE, self._look)
+
+    def _spread(self) -> None:
+        """Give each short call that is left a thread of its own."""
+        for _ in range(len(self.short)):
+            try:
+                job = self.short.popleft()
+            except IndexError:  # a thread took the last one
+                return
+            try:
+                self._hand(job)
+            except RuntimeError as exc:  # boundary: no thread can be started, which is this call's error
+                job.error = exc
+                job.end()
 
     def _hand(self, job: _Job | None) -> None:
         """Give a thread one call, or all the short ones."""
