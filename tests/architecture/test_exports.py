@@ -51,6 +51,14 @@ def test_no_class_that_a_room_offers_is_named_like_that_of_another() -> None:
     assert {name for name, found in meanings.items() if len(found) > 1} == DOUBLES
 
 
+MOST_ROOT_NAMES = 134
+"""How many names the root offers at most; it may only shrink, to 60: what few programs need is its room's."""
+
+
+def test_the_root_offers_no_more_names_than_it_did() -> None:
+    assert len(ROOT) == MOST_ROOT_NAMES
+
+
 def test_every_name_of_the_root_resolves_and_is_listed_by_dir() -> None:
     for name in ROOT:
         assert getattr(toolweave, name) is not None

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
 
 from toolweave.sync.blocking import blocking
+from toolweave.tools.notebook import tool_html, tools_html
 from toolweave.tools.portal import PORTAL
 from toolweave.tools.spec import Tool, ToolList, ToolSpec
 from toolweave.tools.toolset import ToolsChanged, changes
@@ -57,7 +58,7 @@ class SyncTool:
         return f"<Sync{repr(self.wrapped)[1:]}"
 
     def _repr_html_(self) -> str:
-        return self.wrapped._repr_html_()
+        return tool_html(self.spec)
 
 
 class SyncToolList(Sequence[SyncTool]):
@@ -93,7 +94,7 @@ class SyncToolList(Sequence[SyncTool]):
         return f"SyncToolList({list(self.names)!r})"
 
     def _repr_html_(self) -> str:
-        return self.wrapped._repr_html_()
+        return tools_html(tool.spec for tool in self.wrapped)
 
 
 class SyncToolset(Generic[ToolsetT_co]):
