@@ -14,6 +14,7 @@ from toolweave.errors import SchemaError
 from toolweave.schema.limits import (
     MAX_INSTANCE_DEPTH,
     MAX_STEPS,
+    SCALARS,
     check_schema,
     has_alternatives,
     is_explainable,
@@ -36,8 +37,6 @@ _DIALECTS = {
     "json-schema.org/draft-06/schema": "Draft6Validator",
     "json-schema.org/draft-04/schema": "Draft4Validator",
 }
-
-_SCALARS = frozenset({str, int, float, bool, type(None)})
 
 _ALL_ERRORS_UP_TO = 5_000
 """Values inside a value of which every error is collected; of a larger one only the first."""
@@ -85,7 +84,7 @@ class Validator:
         if (
             type(instance) is not dict
             or len(instance) > self._unchecked  # pyright: ignore[reportUnknownArgumentType]
-            or not _SCALARS.issuperset(map(type, instance.values()))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+            or not SCALARS.issuperset(map(type, instance.values()))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
         ):
             instance = _plain(instance)
             size = measure(instance)
