@@ -73,6 +73,15 @@ ODD: list[tuple[bytes, str, ErrorKind]] = [
 ]
 
 
+async def test_an_answer_that_is_no_utf8_is_a_protocol_error_that_says_so() -> None:
+    body = b'{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"type": "text", "text": "caf\xe9 \xff"}]}}'
+    server = Once(b"HTTP/1.1 200 OK\r\n" + JSON + b"connection: close\r\n\r\n" + body)
+    async with listening(server.handle) as (url, _), connected({"url": url}) as connection:
+        with pytest.raises(ProtocolError, match="decode byte|not valid UTF-8"):
+            await connection.call_tool("t")
+        assert (await connection.call_tool("t")).text == "done"
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("raw", "words", "kind"), ODD)
 async def test_bytes_that_are_no_answer_cost_their_call_only(

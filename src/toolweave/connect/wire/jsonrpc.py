@@ -89,7 +89,7 @@ def decode_plain(text: bytes) -> Message | None:
         return None
     try:
         return _decode_whole(text)
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):  # text that is no UTF-8 is no `DecodeError`
         return None
 
 
