@@ -26,6 +26,7 @@ from toolweave.connect.wire.jsonrpc import (
     answer_behind,
     answer_id,
     decode,
+    decode_plain,
     encode_notification,
     objects_in,
     own_id,
@@ -96,19 +97,23 @@ class ChannelWire:
         self._last_id += 1
         key = self._last_id if request_id is None else request_id
         text = request_text(key, method, params)
-        answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        answer: asyncio.Future[dict[str, Any]] = asyncio.Future(loop=self._loop)
         self._pending[key] = answer
         is_list = method.endswith("/list")
         if is_list:
             self._lists.add(key)
         sent = False
         try:
-            if self._pipe is None or self._pipe.congested:
-                await self._channel.send(text)
-            elif len(self._pending) == 1 or len(text) > _SMALL_BYTES:
-                self._pipe.write(text)
-            else:
+            small = len(text) <= _SMALL_BYTES
+            if small and self._outbox:  # the pipe was asked before the first of them, and nothing was written since
                 self._post(key, text)
+            elif self._pipe is None or self._pipe.congested:
+                await self._channel.send(text)
+            elif small and len(self._pending) > 1:
+                self._post(key, text)
+            else:
+                self._flush()
+                self._pipe.write(text)
             sent = True
             return await answer
         except OSError as exc:
@@ -164,6 +169,21 @@ class ChannelWire:
 
     def take(self, text: bytes) -> None:
         """Take one line, a JSON text or several; what cannot be read costs only the call it belongs to."""
+        message = decode_plain(text)
+        if message is None:
+            self._take_odd(text)
+        elif message.method is not msgspec.UNSET:
+            self._incoming.take(message)
+        else:
+            result: Any = message.result
+            answer = self._pending.get(message.id)  # type: ignore[arg-type]
+            if answer is None or type(result) is not dict or message.error is not msgspec.UNSET or answer.done():
+                self._take_answer(message, text)
+            else:  # nearly always
+                answer.set_result(result)
+
+    def _take_odd(self, text: bytes) -> None:
+        """Take a line that is not plainly one message: a batch, a very large one, or none."""
         try:
             messages = decode(text)
         except (ValueError, RecursionError) as exc:
