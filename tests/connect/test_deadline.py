@@ -37,7 +37,7 @@ class Wait:
 
     courtesy: int
     answer: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    deadline: Deadline = field(default_factory=lambda: Deadlines().within(NEVER))
+    deadline: Deadline | None = None
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     happened: set[str] = field(default_factory=set[str])
     inside: bool = False
@@ -51,7 +51,7 @@ class Wait:
         self.before = task.cancelling()
         answered = False
         with self.scope:
-            with self.deadline:
+            with Deadlines().within(NEVER) as self.deadline:
                 self.inside = True
                 try:
                     answered = await self._answered()
@@ -82,7 +82,7 @@ class Wait:
                 if not self.answer.done():
                     self.answer.set_result(None)
             case "expire":
-                if not self.deadline.expired:
+                if self.deadline is not None and not self.deadline.expired:
                     self.deadline.expire()
             case "cancel":
                 task.cancel()
@@ -158,13 +158,16 @@ async def test_a_deadline_within_a_deadline_ends_the_outer_one_only_when_that_is
         assert task.cancelling() == 0
         await anyio.lowlevel.checkpoint()
     assert not outer.expired
-    inner = Deadlines().within(NEVER)
+    never = Deadlines()
+    inner: Deadline | None = None
     with Deadlines().within(0) as outer:
-        with inner:
+        with never.within(NEVER) as inner:
             await anyio.sleep(NEVER)
         raise AssertionError("the outer one is over")
     assert outer.expired
+    assert inner is not None
     assert not inner.expired
+    assert not never.running
     assert task.cancelling() == 0
 
 

@@ -77,7 +77,7 @@ async def test_an_answer_that_is_no_utf8_is_a_protocol_error_that_says_so() -> N
     body = b'{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"type": "text", "text": "caf\xe9 \xff"}]}}'
     server = Once(b"HTTP/1.1 200 OK\r\n" + JSON + b"connection: close\r\n\r\n" + body)
     async with listening(server.handle) as (url, _), connected({"url": url}) as connection:
-        with pytest.raises(ProtocolError, match="decode byte|not valid UTF-8"):
+        with pytest.raises(ProtocolError, match=r"decode byte|not valid UTF-8"):
             await connection.call_tool("t")
         assert (await connection.call_tool("t")).text == "done"
 

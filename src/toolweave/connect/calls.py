@@ -11,10 +11,10 @@ import anyio
 import anyio.lowlevel
 
 from toolweave.config import ServerConfig
-from toolweave.connect.catalog import Catalog
+from toolweave.connect.catalog import Callee, Catalog
 from toolweave.connect.client_features.rounds import exchange
 from toolweave.connect.client_features.tasks import LegacyTask, Task, wants_task
-from toolweave.connect.deadline import Deadlines
+from toolweave.connect.deadline import Deadline, Deadlines
 from toolweave.connect.dial import Line
 from toolweave.connect.health import Wait
 from toolweave.connect.owner import Owner
@@ -45,6 +45,8 @@ __all__ = ["Caller"]
 _log = logging.getLogger("toolweave.connect")
 
 ResultT = TypeVar("ResultT")
+_Failed = tuple[BaseException, Deadline]
+"""Why an attempt failed, and the bound under which it was made."""
 
 
 class Caller:
@@ -61,6 +63,7 @@ class Caller:
         self._catalog = catalog
         self._deadlines = Deadlines()
         self._limiter = anyio.CapacityLimiter(config.max_concurrency) if config.max_concurrency else None
+        self._plain = config.timeout.call_total is None and not owner.peer.may_answer
         self.last_line: Line | None = None
         self.on_timeout: Callable[[], None] = lambda: None
 
@@ -133,28 +136,39 @@ class Caller:
             raise self.too_slow(methods.TOOLS_LIST, seconds) from exc
 
     async def call(self, name: str, arguments: Mapping[str, Any], ctx: CallContext) -> ToolResult:
-        """Call a tool; see `McpConnection.call_tool`."""
+        """Call a tool; see `McpConnection.call_tool`.
+
+        Every call comes this way, so it asks the wire itself, with no layer between; what is rare is elsewhere.
+        """
         if not isinstance(arguments, (dict, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance]  # a dict: faster
             raise TypeError(f"tool {name!r}: arguments must be one mapping, not {type(arguments).__name__}")
-        line = self._owner.line
-        if line is None or line.session.wire.over:
-            line = await self.line()
-        spec = self._catalog.find(name)
-        if spec is not None and self._config.validate_input:
-            refused = self._check_arguments(spec, arguments)
-            if refused is not None:
-                return refused
-        params: dict[str, Any] = {
-            "name": spec.original_name if spec is not None else name,
-            "arguments": dict(arguments),
-        }
+        last = self._owner.line
+        line = await self.line() if last is None or last.session.wire.over else last
+        callee = self._catalog.callee(name)
+        check = callee.check
+        if check is not None and not check.is_valid(arguments) and (problems := check.problems(arguments)):
+            return invalid_input(name if callee.spec is None else callee.spec.name, problems)
+        params: dict[str, Any] = {"name": callee.name, "arguments": dict(arguments)}
+        line.session.stamp(params, ctx.meta)
         limiter = self._limiter
         if limiter is not None:
-            await self._take_turn(limiter, params["name"], ctx)
+            await self._take_turn(limiter, callee.name, ctx)
         try:
-            raw = await self._send(line, params, spec, ctx)
-        except (AuthRequiredError, ConnectionLostError, ProtocolError) as exc:
-            raw = await self._send_again(line, params, spec, ctx, exc)
+            raw: Mapping[str, Any]
+            first: dict[str, Any] | None = None
+            failed: _Failed | None = None
+            if self._plain and ctx.on_progress is None and not callee.says_how:
+                seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
+                deadline = self._deadlines.within(seconds, self._owner.loop)
+                try:
+                    first = await line.session.wire.request(methods.TOOLS_CALL, params, schema=callee.schema)
+                    deadline.end()
+                except BaseException as exc:  # boundary: raised again below; a cancellation may be the deadline's
+                    failed = exc, deadline
+            if first is not None and first.get("resultType", "complete") == "complete":
+                raw = first
+            else:
+                raw = await self._see_to(line, params, callee, ctx, first, failed)
         finally:
             if limiter is not None:
                 limiter.release()
@@ -164,6 +178,7 @@ class Caller:
             result = await made_of(cast("object", content), partial(tool_result, raw, server=self._config.name))
         else:
             result = tool_result(raw, server=self._config.name)
+        spec = callee.spec
         if spec is None or spec.output_schema is None:
             return result
         return self._check_result(spec, typed(result, self._catalog.load(spec)))
@@ -192,57 +207,83 @@ class Caller:
             seconds=seconds,
         )
 
+    async def _see_to(
+        self,
+        line: Line,
+        params: dict[str, Any],
+        callee: Callee,
+        ctx: CallContext,
+        first: dict[str, Any] | None,
+        failed: _Failed | None,
+    ) -> Mapping[str, Any]:
+        """Return the result of a call that was not simply answered: `first` is what came, `failed` why nothing did."""
+        try:
+            if failed is not None:
+                first = await self._after(failed, line, params, callee, ctx)
+                if first.get("resultType", "complete") == "complete":
+                    return first
+            return await self._send(line, params, callee, ctx, first)
+        except (AuthRequiredError, ConnectionLostError, ProtocolError) as exc:
+            return await self._send_again(line, params, callee, ctx, exc)
+
+    async def _after(
+        self, failed: _Failed, line: Line, params: Mapping[str, Any], callee: Callee, ctx: CallContext
+    ) -> dict[str, Any]:
+        """Return the answer to a call that was refused for now, within what is left of its bound; raise the rest."""
+        exc, deadline = failed
+        with deadline:
+            if not isinstance(exc, ProtocolError):
+                raise exc
+            again = line.session.again
+            return await again(
+                exc, methods.TOOLS_CALL, params, meta=ctx.meta, schema=callee.schema, deadline=deadline.at
+            )
+        await anyio.lowlevel.checkpoint_if_cancelled()  # a caller who leaves at this very moment goes first
+        self.on_timeout()
+        raise self.too_slow(f"the call of tool {callee.name!r}", deadline.seconds)
+
     async def _send_again(
         self,
         line: Line,
         params: dict[str, Any],
-        spec: ToolSpec | None,
+        callee: Callee,
         ctx: CallContext,
         failed: AuthRequiredError | ConnectionLostError | ProtocolError,
     ) -> Mapping[str, Any]:
         """Make a call once more whose first attempt failed so that this is safe; raise what is for good."""
+        spec = callee.spec
         if isinstance(failed, ProtocolError):
             failed.mask(self._config.redact)
             if failed.code != HEADER_MISMATCH or spec is None:
                 raise failed
             # the schema that says what is mirrored into headers is out of date, and nothing has been done (SEP-2243)
             await self.list_tools(await self.line())
-            spec = self._catalog.find(spec.name) or spec
+            listed = self._catalog.callee(spec.name)
+            callee = callee if listed.spec is None else listed
         else:
             line = await self._another(line, failed, repeatable=_repeatable(spec))
         try:
-            return await self._send(line, params, spec, ctx)
+            return await self._send(line, params, callee, ctx)
         except (AuthRequiredError, ConnectionLostError) as exc:
             raise await self._final(line, exc) from None
 
     async def _send(
-        self, line: Line, params: dict[str, Any], spec: ToolSpec | None, ctx: CallContext
+        self,
+        line: Line,
+        params: dict[str, Any],
+        callee: Callee,
+        ctx: CallContext,
+        first: dict[str, Any] | None = None,
     ) -> Mapping[str, Any]:
+        """Make a call whose bound may be held or extended; `first` is the first answer, if it has come."""
         seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
         total = self._config.timeout.call_total
-        schema = spec.input_schema if spec is not None else None
         peer = self._owner.peer
-        first: dict[str, Any] | None = None
-        if wants_task(spec, line.session.agreement):
+        if wants_task(callee.spec, line.session.agreement):
             params = {**params, "task": {}}
-        elif ctx.on_progress is None and total is None and not peer.may_answer:
-            session, meta = line.session, ctx.meta
-            with self._deadlines.within(seconds) as deadline:
-                try:
-                    first = await session.attempt(methods.TOOLS_CALL, params, meta=meta, schema=schema)
-                except ProtocolError as exc:
-                    first = await session.again(
-                        exc, methods.TOOLS_CALL, params, meta=meta, schema=schema, deadline=deadline.at
-                    )
-            if first is None:
-                await anyio.lowlevel.checkpoint_if_cancelled()  # a caller who leaves at this very moment goes first
-                self.on_timeout()
-                raise self.too_slow(f"the call of tool {params['name']!r}", seconds)
-            if first.get("resultType", "complete") == "complete":
-                return first
         with anyio.CancelScope(deadline=anyio.current_time() + seconds) as scope:
             silence = Silence(scope, seconds, total)
-            work = partial(self._see_through, line, params, schema, silence, first)
+            work = partial(self._see_through, line, params, callee.schema, silence, first)
             with peer.waiting(silence):
                 if first is not None or (ctx.on_progress is None and total is None):
                     return await work(ctx.meta)
@@ -250,7 +291,7 @@ class Caller:
                     peer, ctx.on_progress, silence.touch, lambda token: work({**ctx.meta, "progressToken": token})
                 )
         self.on_timeout()
-        raise self.too_slow(f"the call of tool {params['name']!r}", seconds)
+        raise self.too_slow(f"the call of tool {callee.name!r}", seconds)
 
     async def _see_through(
         self,
@@ -305,15 +346,6 @@ class Caller:
         return ConnectionLostError(
             message, server=exc.server, sent=exc.sent, exit_code=code, stderr=self._config.redact(stderr)
         )
-
-    def _check_arguments(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> ToolResult | None:
-        validator = self._catalog.validator(spec, "input")
-        if validator is None or validator.is_valid(arguments):
-            return None
-        problems = validator.problems(arguments)
-        if not problems:
-            return None
-        return invalid_input(spec.name, problems)
 
     def _check_result(self, spec: ToolSpec, result: ToolResult) -> ToolResult:
         policy = self._config.validate_output

@@ -6,7 +6,8 @@ Lists through the session it is given and remembers; knows nothing of how the se
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from toolweave.config import ServerConfig
@@ -20,9 +21,28 @@ from toolweave.tools.names import selected
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.toolset import ToolsChanged, ToolSnapshot
 
-__all__ = ["Catalog"]
+__all__ = ["Callee", "Catalog"]
 
 _log = logging.getLogger("toolweave.connect")
+
+
+@dataclass(frozen=True, slots=True)
+class Callee:
+    """What a call needs to know of its tool, looked up once for all calls until the next listing.
+
+    Attributes:
+        name: The name to send.
+        spec: None for a tool that is not listed.
+        schema: Its input schema.
+        check: What arguments are checked with, or None.
+        says_how: Whether it says how it wants to be executed.
+    """
+
+    name: str
+    spec: ToolSpec | None = None
+    schema: Mapping[str, Any] | None = None
+    check: Validator | None = None
+    says_how: bool = False
 
 
 class Catalog:
@@ -45,6 +65,7 @@ class Catalog:
         self._by_original: dict[str, ToolSpec] = {}
         self._loads: dict[str, tuple[object, Load | None]] = {}
         self._validators: dict[tuple[str, str], tuple[object, Validator | None]] = {}
+        self._callees: dict[str, Callee] = {}
 
     @property
     def fresh(self) -> bool:
@@ -64,6 +85,19 @@ class Catalog:
     def find(self, name: str) -> ToolSpec | None:
         """Return the tool of this exposed name, alias or original name."""
         return self.snapshot.find(name) or self._by_original.get(name)
+
+    def callee(self, name: str) -> Callee:
+        """Return what is called by this name, as `find` finds it, or by a name that is not listed."""
+        known = self._callees.get(name)
+        if known is not None:
+            return known
+        spec = self.find(name)
+        if spec is None:
+            return Callee(name)
+        check = self.validator(spec, "input") if self._config.validate_input else None
+        made = Callee(spec.original_name, spec, spec.input_schema, check, "execution" in spec.raw)
+        self._callees[name] = made
+        return made
 
     async def refresh(self, request: Request, refusal: Refusal | None = None) -> ToolsChanged:
         """List all tools again; see `LiveList.refresh`.
@@ -122,6 +156,7 @@ class Catalog:
         self._by_original = {spec.original_name: spec for spec in self.live.items}
         self._validators.clear()
         self._loads.clear()
+        self._callees.clear()
         if change:
             self._tell(_tools_changed(change))
 

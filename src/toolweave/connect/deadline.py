@@ -10,7 +10,60 @@ import math
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 __all__ = ["Deadline", "Deadlines"]
+
+
+class Deadline(msgspec.Struct, eq=False):
+    """`with deadlines.within(seconds) as deadline:` leaves the block when the time is over; `expired` says so.
+
+    As `asyncio.timeout` it cancels the task it was made in, and takes back that one cancellation only. Who makes
+    an error of it lets the cancel scopes around it go first: `checkpoint_if_cancelled`.
+
+    A struct, because each call makes one: filling one costs a third of what a class with an `__init__` does.
+
+    Attributes:
+        seconds: How long it lasts; infinite for no end.
+        at: The end on the event loop's clock; infinite for no end.
+        task: What is cancelled then; None for no end.
+        before: How often that task was cancelled before.
+        expired: Whether the end has come.
+    """
+
+    seconds: float
+    deadlines: Deadlines
+    at: float
+    task: asyncio.Task[object] | None
+    before: int
+    expired: bool = False
+
+    @property
+    def since(self) -> float:
+        """When it began, on the event loop's clock."""
+        return self.at - self.seconds
+
+    def end(self, exc: BaseException | None = None) -> bool:
+        """Stop the time, as leaving the block does; return whether what leaves it is this end and nothing else."""
+        self.deadlines.running.discard(self)
+        if not self.expired or self.task is None:
+            return False
+        # somebody else's cancellation counts more than the time
+        return self.task.uncancel() <= self.before and isinstance(exc, asyncio.CancelledError)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        return self.end(exc)
+
+    def expire(self) -> None:
+        """Cancel the task, once."""
+        if self.task is not None and not self.expired:
+            self.expired = True
+            self.task.cancel()
 
 
 class Deadlines:
@@ -31,9 +84,19 @@ class Deadlines:
         self.stands_at = math.inf
         self._timer: asyncio.TimerHandle | None = None
 
-    def within(self, seconds: float) -> Deadline:
-        """Return a deadline that begins when it is entered."""
-        return Deadline(seconds, self)
+    def within(self, seconds: float, loop: asyncio.AbstractEventLoop | None = None) -> Deadline:
+        """Return a deadline of the running task, which begins now; who knows the running `loop` says so."""
+        if seconds == math.inf:
+            return Deadline(seconds, self, seconds, None, 0)
+        loop = loop or asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
+        assert task is not None
+        at = loop.time() + seconds
+        deadline = Deadline(seconds, self, at, task, task.cancelling())
+        self.running.add(deadline)
+        if at < self.stands_at or loop is not self.loop:
+            self.stand(at, loop)
+        return deadline
 
     def stand(self, at: float, loop: asyncio.AbstractEventLoop) -> None:
         """Put the timer where the earliest deadline ends."""
@@ -51,57 +114,3 @@ class Deadlines:
         later = [deadline.at for deadline in self.running if not deadline.expired]
         if later:
             self.stand(min(later), loop)
-
-
-class Deadline:
-    """`with deadlines.within(seconds) as deadline:` leaves the block when the time is over; `expired` says so.
-
-    As `asyncio.timeout` it cancels the task it was entered in, and takes back that one cancellation only. Who makes
-    an error of it lets the cancel scopes around it go first: `checkpoint_if_cancelled`.
-
-    Attributes:
-        at: The end on the event loop's clock; infinite for no end.
-        expired: Whether the end has come.
-    """
-
-    __slots__ = ("_before", "_deadlines", "_seconds", "_task", "at", "expired")
-
-    def __init__(self, seconds: float, deadlines: Deadlines) -> None:
-        self._seconds = seconds
-        self._deadlines = deadlines
-        self._task: asyncio.Task[object] | None = None
-        self._before = 0
-        self.at = math.inf
-        self.expired = False
-
-    @property
-    def since(self) -> float:
-        """When it began, on the event loop's clock."""
-        return self.at - self._seconds
-
-    def __enter__(self) -> Self:
-        if self._seconds != math.inf:
-            loop = asyncio.get_running_loop()
-            self._task = task = asyncio.current_task(loop)
-            assert task is not None
-            self._before = task.cancelling()
-            self.at = loop.time() + self._seconds
-            self._deadlines.running.add(self)
-            if self.at < self._deadlines.stands_at or loop is not self._deadlines.loop:
-                self._deadlines.stand(self.at, loop)
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
-        self._deadlines.running.discard(self)
-        if not self.expired or self._task is None:
-            return False
-        # somebody else's cancellation counts more than the time
-        return self._task.uncancel() <= self._before and exc_type is asyncio.CancelledError
-
-    def expire(self) -> None:
-        """Cancel the task, once."""
-        if self._task is not None and not self.expired:
-            self.expired = True
-            self._task.cancel()

@@ -55,6 +55,9 @@ class Owner:
 
     `settle(line)` is awaited on every new line before it is offered; `attend(line)` runs beside it
     for as long as the line holds. `clock` drives backoff and cool-down, nothing else.
+
+    Attributes:
+        loop: The event loop on which the connection is; None before it began.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class Owner:
         self._attempt = _first_attempt(config)
         self._task: asyncio.Task[None] | None = None
         self._home = Home(config.name)
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._scope: anyio.CancelScope | None = None
         self._stopping = False
         self._opened: float | None = None
@@ -113,7 +117,8 @@ class Owner:
             self._refused = None
             self._wake.set()
         else:
-            self._task = self._home.settle().create_task(self._run(), name=f"toolweave {self.config.name}")
+            self.loop = self._home.settle()
+            self._task = self.loop.create_task(self._run(), name=f"toolweave {self.config.name}")
 
     def at_home(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """Return what does `work` on the event loop of the connection, whichever loop awaits it.

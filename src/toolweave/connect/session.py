@@ -270,17 +270,6 @@ class Session:
         stamped = self._stamped(params, meta)
         return ask(self.wire, method, stamped, schema=schema, request_id=request_id, deadline=deadline)
 
-    def attempt(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        *,
-        meta: Mapping[str, Any] | None = None,
-        schema: Mapping[str, Any] | None = None,
-    ) -> Coroutine[Any, Any, dict[str, Any]]:
-        """Send a request once, without a layer around the wire: the way of a tool call; see `again`."""
-        return self.wire.request(method, self._stamped(params, meta), schema=schema)
-
     def again(
         self,
         refused: ProtocolError,
@@ -291,15 +280,23 @@ class Session:
         schema: Mapping[str, Any] | None = None,
         deadline: float = math.inf,
     ) -> Coroutine[Any, Any, dict[str, Any]]:
-        """Send a request again whose attempt was refused for now, as `request` does; raise what is for good."""
+        """Send a request again that was refused for now, as `request` does; raise what is for good."""
         return _ask_again(self.wire, refused, method, self._stamped(params, meta), schema, None, deadline)
 
-    def _stamped(self, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    def stamp(self, params: dict[str, Any], meta: Mapping[str, Any]) -> None:
+        """Add to parameters what every request of the era carries, beside the caller's own `meta`.
+
+        For who sends them over `wire` itself, without a layer around it: a tool call, once; see `again`.
+        """
         if meta:  # the caller's own keys go first: the envelope is not theirs to replace
-            return {**(params or {}), "_meta": {**meta, **self._meta}}
-        if self._meta:
-            return {**(params or {}), "_meta": self._meta}
-        return params or {}
+            params["_meta"] = {**meta, **self._meta}
+        elif self._meta:
+            params["_meta"] = self._meta
+
+    def _stamped(self, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        stamped = dict(params or {})
+        self.stamp(stamped, meta or {})
+        return stamped
 
 
 async def ask(

@@ -104,16 +104,8 @@ class ChannelWire:
             self._lists.add(key)
         sent = False
         try:
-            small = len(text) <= _SMALL_BYTES
-            if small and self._outbox:  # the pipe was asked before the first of them, and nothing was written since
-                self._post(key, text)
-            elif self._pipe is None or self._pipe.congested:
+            if not self._write(key, text):
                 await self._channel.send(text)
-            elif small and len(self._pending) > 1:
-                self._post(key, text)
-            else:
-                self._flush()
-                self._pipe.write(text)
             sent = True
             return await answer
         except OSError as exc:
@@ -180,7 +172,7 @@ class ChannelWire:
             if answer is None or type(result) is not dict or message.error is not msgspec.UNSET or answer.done():
                 self._take_answer(message, text)
             else:  # nearly always
-                answer.set_result(result)
+                answer.set_result(result)  # pyright: ignore[reportUnknownArgumentType]
 
     def _take_odd(self, text: bytes) -> None:
         """Take a line that is not plainly one message: a batch, a very large one, or none."""
@@ -237,17 +229,28 @@ class ChannelWire:
         if message is not None and self._find(message.id) is not None:
             self._take_answer(message, text)
 
-    def _post(self, key: int | str, text: bytes) -> None:
-        """Write a request with others of this turn of the event loop: one system call for a few of them.
+    def _write(self, key: int | str, text: bytes) -> bool:
+        """Write a request, or say no where it has to wait; a small one goes with others of this turn of the event loop.
 
-        Not for all of them: the server would begin when we have done our part, and we would wait for it.
+        One system call does for a few of them. Not for all: the server would begin when we have done our part, and we
+        would wait for it.
         """
+        is_small = len(text) <= _SMALL_BYTES
+        if not self._outbox or not is_small:  # else the pipe was asked before, and nothing has been written since
+            if self._pipe is None or self._pipe.congested:
+                return False
+            if not is_small or len(self._pending) == 1:
+                if self._outbox:
+                    self._flush()
+                self._pipe.write(text)
+                return True
         if not self._flush_is_due:
             self._flush_is_due = True
             self._loop.call_soon(self._flush_rest)
         self._outbox[key] = text
         if len(self._outbox) >= _AT_ONCE:
             self._flush()
+        return True
 
     def _flush_rest(self) -> None:
         self._flush_is_due = False
