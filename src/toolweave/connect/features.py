@@ -32,7 +32,7 @@ from toolweave.connect.offers import (
     resource_contents,
 )
 from toolweave.connect.results import made_of
-from toolweave.connect.wire.answers import request_text
+from toolweave.connect.wire.texts import request_text
 from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND

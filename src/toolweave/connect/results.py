@@ -53,16 +53,18 @@ def tool_result(raw: Mapping[str, Any], *, server: str) -> ToolResult:
         )
     # one block is what nearly every tool answers
     blocks = (content_block(content[0]),) if len(content) == 1 else tuple(map(content_block, content))  # pyright: ignore[reportUnknownArgumentType]
-    meta = (as_object(raw["_meta"]) if "_meta" in raw else None) or {}
-    result = plain_result(blocks, raw.get("structuredContent"), meta, raw)
+    meta: Any = raw.get("_meta")
+    if type(meta) is not dict:
+        meta = as_object(meta) or {}
+    result = plain_result(blocks, raw.get("structuredContent"), meta, raw)  # pyright: ignore[reportUnknownArgumentType]
     if raw.get("isError") is not True:
         return result
-    error = read_error(meta, result.text or _EMPTY_ERROR)
+    error = read_error(result.meta, result.text or _EMPTY_ERROR)
     return ToolResult(
         content=blocks or (TextContent(text=_EMPTY_ERROR),),
         structured_content=result.structured_content,
         is_error=True,
         error=error,
-        meta=meta,
+        meta=result.meta,
         raw=raw,
     )

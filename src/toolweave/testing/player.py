@@ -22,7 +22,7 @@ from toolweave.connect.dial import Attempt
 from toolweave.connect.report import Report
 from toolweave.connect.session import Peer, Wire
 from toolweave.connect.stdio.process import ServerProcess
-from toolweave.connect.wire.answers import request_text
+from toolweave.connect.wire.texts import request_text
 from toolweave.errors import AuthRequiredError, ConnectError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from toolweave.connect.wire.jsonrpc import Message, encode_request, payload
-from toolweave.errors import ErrorKind, ProtocolError, ToolError
+from toolweave.connect.wire.jsonrpc import Message, payload
+from toolweave.errors import ProtocolError
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.narrow import as_object, as_text
 
-__all__ = ["invalid", "request_text", "result_of"]
-
-
-def request_text(request_id: int | str, method: str, params: Mapping[str, Any]) -> bytes:
-    """Return a request as one JSON text.
-
-    Raises:
-        ToolError: Its parameters have no form in JSON.
-    """
-    try:
-        return encode_request(request_id, method, params)
-    except (ValueError, TypeError) as exc:
-        raise ToolError(f"the parameters of {method} are no JSON: {exc}", kind=ErrorKind.INVALID_INPUT) from None
+__all__ = ["invalid", "result_of"]
 
 
 def result_of(message: Message, server: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import msgspec
 
 from toolweave.connect.channel import Channel, NotSent
 from toolweave.connect.session import UNCANCELLABLE, Loss, Peer
-from toolweave.connect.wire.answers import invalid, request_text, result_of
+from toolweave.connect.wire.answers import invalid, result_of
 from toolweave.connect.wire.incoming import Incoming
 from toolweave.connect.wire.jsonrpc import (
     Message,
@@ -32,6 +32,7 @@ from toolweave.connect.wire.jsonrpc import (
     own_id,
     without_deep_entries,
 )
+from toolweave.connect.wire.texts import RequestTexts
 from toolweave.errors import ServerError
 from toolweave.protocol import methods
 
@@ -70,6 +71,7 @@ class ChannelWire:
         self._server = server
         self._loss = loss
         self._last_id = 0
+        self._texts = RequestTexts()
         self._given_up: set[int | str] = set()
         self._doubted: asyncio.Future[dict[str, Any]] | None = None
         self._lists: set[int | str] = set()
@@ -96,7 +98,7 @@ class ChannelWire:
             raise self._loss(False)
         self._last_id += 1
         key = self._last_id if request_id is None else request_id
-        text = request_text(key, method, params)
+        text = self._texts.of(key, method, params)
         answer: asyncio.Future[dict[str, Any]] = asyncio.Future(loop=self._loop)
         self._pending[key] = answer
         is_list = method.endswith("/list")

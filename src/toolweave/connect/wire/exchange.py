@@ -128,8 +128,8 @@ class Socket(asyncio.Protocol):
         if self.error is not None:
             raise self.error
         loop = self._loop or asyncio.get_running_loop()  # asking for it costs a system call, on Python 3.11
-        self._waiter = loop.create_future()
-        return self._waiter
+        self._waiter = waiter = asyncio.Future[None](loop=loop)
+        return waiter
 
     def take(self) -> bytes:
         """Return what of the body has arrived since the last time."""

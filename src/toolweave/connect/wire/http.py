@@ -27,7 +27,7 @@ from toolweave.connect.fault import (
     odd_content,
 )
 from toolweave.connect.session import UNCANCELLABLE, Loss, Peer
-from toolweave.connect.wire.answers import invalid, request_text, result_of
+from toolweave.connect.wire.answers import invalid, result_of
 from toolweave.connect.wire.endpoint import EVENTS, JSON, Endpoint
 from toolweave.connect.wire.head import Headers
 from toolweave.connect.wire.headers import ModernHeaders
@@ -45,6 +45,7 @@ from toolweave.connect.wire.jsonrpc import (
     without_deep_entries,
 )
 from toolweave.connect.wire.streams import EventStreams
+from toolweave.connect.wire.texts import RequestTexts
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.headers import mirroring_problem
@@ -99,6 +100,7 @@ class HttpWire:
             server=server,
         )
         self._ids = itertools.count(1)
+        self._texts = RequestTexts()
         self._over = anyio.Event()
         self._revision: str | None = None
         self._stateless = False
@@ -125,7 +127,7 @@ class HttpWire:
         if self.over:
             raise self._loss(False)
         key = next(self._ids) if request_id is None else request_id
-        text = request_text(key, method, params)
+        text = self._texts.of(key, method, params)
         if method == methods.INITIALIZE:  # what the probe said counts no more
             self._enter(None, None)
         headers = self._headers(method, params, schema)

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from toolweave.connect.wire.exchange import Head, NoAnswer, Socket
 from toolweave.connect.wire.eyeballs import connect_tcp
@@ -47,7 +48,7 @@ class Unreadable(NoAnswer):
         self.bomb = bomb
 
 
-class Response:
+class Response(msgspec.Struct, eq=False):
     """An answer whose head has arrived; `close` it, or use it as a context manager.
 
     A body in an encoding that can be inflated is read as what it stands for.
@@ -57,14 +58,11 @@ class Response:
         body: The whole body as it came, where it came with the head, as nearly every one does; the connection is free.
     """
 
-    __slots__ = ("_client", "_inflater", "_socket", "body", "head")
-
-    def __init__(self, client: HttpClient, socket: Socket | None, head: Head, body: bytes | None) -> None:
-        self.head = head
-        self.body = body
-        self._client = client
-        self._socket = socket
-        self._inflater: Inflater | None = None
+    _client: HttpClient
+    _socket: Socket | None
+    head: Head
+    body: bytes | None
+    _inflater: Inflater | None = None
 
     @property
     def encoding(self) -> str:

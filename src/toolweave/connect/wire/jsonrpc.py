@@ -27,6 +27,7 @@ __all__ = [
     "encode_notification",
     "encode_request",
     "encode_result",
+    "encode_value",
     "objects_in",
     "own_id",
     "payload",
@@ -67,6 +68,12 @@ class Message(msgspec.Struct, gc=False):
     params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     result: Any = msgspec.UNSET
     error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class _Request(msgspec.Struct, tag_field="jsonrpc", tag="2.0", gc=False):
+    id: int | str
+    method: str
+    params: Mapping[str, Any]
 
 
 class _Envelope(msgspec.Struct, gc=False):
@@ -241,8 +248,17 @@ def encode_request(request_id: int | str, method: str, params: Mapping[str, Any]
         ValueError: The parameters hold what JSON has no word for, such as NaN.
         TypeError: They hold an object that is no JSON value.
     """
-    text = _encode({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
-    if b"null" in text and _has_non_finite(params):  # what msgspec makes of NaN would be a silent change
+    return _finite(_encode(_Request(request_id, method, params)), params)
+
+
+def encode_value(value: Any) -> bytes:
+    """Return a value of a request's parameters as JSON; raises what `encode_request` raises."""
+    text = _encode(value)
+    return _finite(text, value) if b"null" in text else text
+
+
+def _finite(text: bytes, value: Any) -> bytes:
+    if b"null" in text and _has_non_finite(value):  # what msgspec makes of NaN would be a silent change
         raise ValueError("a number is not finite")
     return text
 

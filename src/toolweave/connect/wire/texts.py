@@ -1,0 +1,83 @@
+"""Requests as JSON texts; what all calls of one tool have in common is encoded once. Knows no transport."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from toolweave.connect.wire.jsonrpc import encode_request, encode_value
+from toolweave.errors import ErrorKind, ToolError
+from toolweave.protocol import methods
+
+__all__ = ["RequestTexts", "request_text"]
+
+_CALL = methods.TOOLS_CALL
+_ARGUMENTS = b'"arguments":'
+_MEMBERS = ({"name", "arguments"}, {"name", "arguments", "_meta"})
+_MAX_KNOWN = 1_000
+
+
+class _Known(msgspec.Struct, gc=False):
+    """The text of a call up to its arguments, from behind its id, and behind them."""
+
+    meta: object
+    members: int
+    before: bytes
+    after: bytes
+
+
+class RequestTexts:
+    """Makes the texts of one conversation's requests."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+        self._meta: object = None
+
+    def of(self, request_id: int | str, method: str, params: Mapping[str, Any]) -> bytes:
+        """Return a request as one JSON text; raises what `request_text` raises."""
+        name = params.get("name") if method == _CALL else None
+        if type(name) is not str or "arguments" not in params or type(request_id) is not int:
+            return request_text(request_id, method, params)
+        try:
+            known = self._known.get(name)
+            if known is None or known.meta is not params.get("_meta") or known.members != len(params):
+                known = self._learned(name, params)
+            arguments = encode_value(params["arguments"]) if known is not None else b""
+        except (ValueError, TypeError) as exc:
+            raise _no_json(method, exc) from None
+        if known is None:
+            return request_text(request_id, method, params)
+        return b'{"jsonrpc":"2.0","id":%d%b%b%b' % (request_id, known.before, arguments, known.after)
+
+    def _learned(self, name: str, params: Mapping[str, Any]) -> _Known | None:
+        """Return what other calls of the tool may have in common with this one; None where they will not."""
+        meta = params.get("_meta")
+        if meta is not self._meta:  # one that comes twice is that of the session, not of one call
+            self._meta = meta
+            return None
+        if set(params) not in _MEMBERS:
+            return None
+        text = encode_request(0, _CALL, {**params, "arguments": None})
+        before, _, after = text.removeprefix(b'{"jsonrpc":"2.0","id":0').partition(_ARGUMENTS + b"null")
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.clear()
+        known = self._known[name] = _Known(meta, len(params), before + _ARGUMENTS, after)
+        return known
+
+
+def request_text(request_id: int | str, method: str, params: Mapping[str, Any]) -> bytes:
+    """Return a request as one JSON text.
+
+    Raises:
+        ToolError: Its parameters have no form in JSON.
+    """
+    try:
+        return encode_request(request_id, method, params)
+    except (ValueError, TypeError) as exc:
+        raise _no_json(method, exc) from None
+
+
+def _no_json(method: str, exc: Exception) -> ToolError:
+    return ToolError(f"the parameters of {method} are no JSON: {exc}", kind=ErrorKind.INVALID_INPUT)
