@@ -128,7 +128,8 @@ class Socket(asyncio.Protocol):
         if self.error is not None:
             raise self.error
         loop = self._loop or asyncio.get_running_loop()  # asking for it costs a system call, on Python 3.11
-        self._waiter = waiter = asyncio.Future[None](loop=loop)
+        waiter: asyncio.Future[None] = asyncio.Future(loop=loop)
+        self._waiter = waiter
         return waiter
 
     def take(self) -> bytes:

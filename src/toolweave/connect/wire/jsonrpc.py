@@ -253,12 +253,12 @@ def encode_request(request_id: int | str, method: str, params: Mapping[str, Any]
 
 def encode_value(value: Any) -> bytes:
     """Return a value of a request's parameters as JSON; raises what `encode_request` raises."""
-    text = _encode(value)
-    return _finite(text, value) if b"null" in text else text
+    return _finite(_encode(value), value)
 
 
 def _finite(text: bytes, value: Any) -> bytes:
-    if b"null" in text and _has_non_finite(value):  # what msgspec makes of NaN would be a silent change
+    # `in` would cost twice as much: it asks first whether it was given a number
+    if text.find(b"null") >= 0 and _has_non_finite(value):  # what msgspec makes of NaN would be a silent change
         raise ValueError("a number is not finite")
     return text
 
