@@ -94,16 +94,21 @@ class Socket(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._settled: Callable[[], None] | None = None
         self._poll = select.poll() if hasattr(select, "poll") else None
+        self.error: NoAnswer | None = None
+        self._paused = self._until_end = self._interim = False
+        self._by_parser = False
+        self._head_bytes = 0
         self._forget()
 
     def _forget(self) -> None:
-        """Forget the last exchange."""
+        """Forget the last exchange; one that has failed was the connection's last, so `error` stays."""
         self.head = _NO_HEAD
-        self.complete = self.has_head = self.reusable = self._heard = self._paused = False
-        self._by_parser = self._until_end = self._interim = False
+        self.complete = self.has_head = self.reusable = self._heard = False
         self.pieces: list[bytes] = []
-        self.error: NoAnswer | None = None
-        self.held = self._head_bytes = self._missing = 0
+        self.held = self._missing = 0
+        if self._by_parser:
+            self._by_parser = self._until_end = self._interim = False
+            self._head_bytes = 0
 
     def begin(self, request: bytes, waiter: asyncio.Future[None] | None = None, *, lasting: bool = False) -> None:
         """Begin an exchange by sending its request; `waiter` is done at the first news.
