@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolweave import ToolError
+from toolweave.connect.session import Envelope
 from toolweave.connect.wire.texts import RequestTexts, request_text
 
 ODD_TEXTS = st.sampled_from(("t", 'a"b', '"arguments":null', "\\", "null", "é\n", '{"id":0}'))
@@ -23,13 +24,18 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ODD_TEXTS, inner, max_size=3),
     max_leaves=6,
 )
-METAS: tuple[Any, ...] = (None, {"k": {"v": 1}}, {"arguments": None, "name": '"arguments":null'})
+METAS: tuple[Any, ...] = (
+    None,
+    Envelope({"k": {"v": 1}}),
+    Envelope({"arguments": None, "name": '"arguments":null'}),
+    {},
+)
 CALLS = st.tuples(
     st.sampled_from(("tools/call", "prompts/get")),
     ODD_TEXTS,
     st.dictionaries(ODD_TEXTS, VALUES, max_size=3),
     st.sampled_from(range(len(METAS))),
-    st.sampled_from(((), ("task",), ("requestState",))),
+    st.sampled_from(((), ("task",), ("requestState",), ("_meta",))),
 )
 
 
@@ -37,7 +43,7 @@ CALLS = st.tuples(
 def test_a_call_has_the_text_it_would_have_alone_whatever_was_called_before(calls: list[Any]) -> None:
     texts = RequestTexts()
     for number, (method, name, arguments, meta, more) in enumerate(calls):
-        params: dict[str, Any] = {"name": name, "arguments": arguments, **dict.fromkeys(more, 1)}
+        params: dict[str, Any] = {"name": name, "arguments": arguments, **dict.fromkeys(more)}
         if METAS[meta] is not None:
             params["_meta"] = METAS[meta]
         assert texts.of(number, method, params) == request_text(number, method, params)
@@ -61,3 +67,12 @@ def test_what_json_has_no_word_for_is_refused_in_every_call_alike(bad: object) -
             request_text(1, "tools/call", {**params, "arguments": {"x": bad}})
         assert str(refused.value) == str(alone.value)
         assert texts.of(1, "tools/call", params) == request_text(1, "tools/call", params)
+
+
+def test_members_that_a_caller_adds_and_changes_are_sent_as_they_are_at_that_moment() -> None:
+    texts = RequestTexts()
+    meta: dict[str, Any] = {}
+    for number in range(4):
+        meta["count"] = number
+        sent = json.loads(texts.of(1, "tools/call", {"name": "t", "arguments": {}, "_meta": meta}))
+        assert sent["params"]["_meta"] == {"count": number}

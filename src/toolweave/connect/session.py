@@ -29,7 +29,7 @@ from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL,
 from toolweave.protocol.narrow import as_object, as_text
 from toolweave.tools.call import Progress
 
-__all__ = ["UNCANCELLABLE", "Agreement", "Loss", "Peer", "Session", "Wire", "ask", "envelope"]
+__all__ = ["UNCANCELLABLE", "Agreement", "Envelope", "Loss", "Peer", "Session", "Wire", "ask", "envelope"]
 
 UNCANCELLABLE = frozenset({methods.INITIALIZE, methods.SERVER_DISCOVER})
 """The requests of the handshake: a client must not cancel them (basic/utilities/cancellation)."""
@@ -238,6 +238,10 @@ class Peer:
         )
 
 
+class Envelope(dict[str, Any]):
+    """The `_meta` of all requests of a session that have none of their own: it never changes, so it is encoded once."""
+
+
 class Session:
     """A conversation after its handshake: stamps every request the way its era wants it."""
 
@@ -249,7 +253,7 @@ class Session:
     async def set_log_level(self, level: str) -> None:
         """Ask for log messages from this severity on: of later requests, or (legacy) of the whole session."""
         if self.agreement.modern:
-            self._meta = {**self._meta, LOG_LEVEL: level}
+            self._meta = Envelope(self._meta, **{LOG_LEVEL: level})
         else:
             await self.request(methods.LOGGING_SET_LEVEL, {"level": level})
 
@@ -355,10 +359,12 @@ def _retry_after(exc: ProtocolError) -> float | None:
         return None
 
 
-def envelope(version: str, client_info: Mapping[str, Any], capabilities: Mapping[str, Any]) -> dict[str, Any]:
+def envelope(version: str, client_info: Mapping[str, Any], capabilities: Mapping[str, Any]) -> Envelope:
     """Return the `_meta` members that every modern request carries (SEP-2575)."""
-    return {
-        PROTOCOL_VERSION: version,
-        CLIENT_INFO: dict(client_info),
-        CLIENT_CAPABILITIES: dict(capabilities),
-    }
+    return Envelope(
+        {
+            PROTOCOL_VERSION: version,
+            CLIENT_INFO: dict(client_info),
+            CLIENT_CAPABILITIES: dict(capabilities),
+        }
+    )

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from toolweave.connect.session import Envelope
 from toolweave.connect.wire.jsonrpc import encode_request, encode_value
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.protocol import methods
@@ -15,7 +16,7 @@ __all__ = ["RequestTexts", "request_text"]
 
 _CALL = methods.TOOLS_CALL
 _ARGUMENTS = b'"arguments":'
-_MEMBERS = ({"name", "arguments"}, {"name", "arguments", "_meta"})
+_MEMBERS = {"name", "arguments"}
 _MAX_KNOWN = 1_000
 
 
@@ -33,7 +34,6 @@ class RequestTexts:
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
-        self._meta: object = None
 
     def of(self, request_id: int | str, method: str, params: Mapping[str, Any]) -> bytes:
         """Return a request as one JSON text; raises what `request_text` raises."""
@@ -54,10 +54,8 @@ class RequestTexts:
     def _learned(self, name: str, params: Mapping[str, Any]) -> _Known | None:
         """Return what other calls of the tool may have in common with this one; None where they will not."""
         meta = params.get("_meta")
-        if meta is not self._meta:  # one that comes twice is that of the session, not of one call
-            self._meta = meta
-            return None
-        if set(params) not in _MEMBERS:
+        own = {"_meta"} if type(meta) is Envelope else set[str]()  # any other one may change, or is of one call
+        if params.keys() - own != _MEMBERS:
             return None
         text = encode_request(0, _CALL, {**params, "arguments": None})
         before, _, after = text.removeprefix(b'{"jsonrpc":"2.0","id":0').partition(_ARGUMENTS + b"null")
