@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,10 @@ from toolweave.agent.lease import Lease
 from toolweave.agent.records import LEASES, RUNS, STARTS, RunRecord
 from toolweave.agent.status import CANCELS
 from toolweave.agent.submit import SUBMITTED
-from toolweave.agent.worker import DEATHS
+from toolweave.agent.worker import DEATHS, submit_lost
 from toolweave.errors import StoreError
 from toolweave.models import ModelRequest, ScriptedModel, UserMessage
-from toolweave.state import MemoryStore, SqliteStore
+from toolweave.state import Document, MemoryStore, SqliteStore
 from toolweave.work import Backend, Job, Later
 
 pytestmark = pytest.mark.anyio
@@ -256,6 +256,35 @@ async def test_a_queue_that_is_flushed_while_runs_wait_is_given_them_again(redis
             tasks.cancel_scope.cancel()
     assert [record.status for record in records] == ["completed"] * 3
     assert sorted(asked) == ["0", "1", "2"]
+
+
+class Reading(MemoryStore):
+    """A store that notes whose records are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[str] = []
+
+    async def read(self, names: Sequence[tuple[str, str]]) -> Sequence[Document | None]:
+        self.records += [key for collection, key in names if collection == RUNS]
+        return await super().read(names)
+
+
+async def test_who_looks_for_lost_runs_reads_none_of_those_that_wait(redis_url: str) -> None:
+    store = Reading()
+    async with Backend(redis_url, store=store) as backend:
+        agent = agent_at(backend)
+        first, second, third = [await agent.submit(str(number)) for number in range(3)]
+        store.records.clear()
+        assert await submit_lost(agent) == 0
+        assert store.records == []
+        async with client_of(redis_url) as redis:
+            for run in (first, third):
+                (known,) = [key async for key in redis.scan_iter(match=f"*:runs:{run.id}")]
+                await redis.delete(known)
+        assert await submit_lost(agent) == 2
+        assert sorted(store.records) == sorted([first.id, third.id])
+        assert second.id not in store.records
 
 
 async def test_a_run_is_not_begun_before_those_that_were_submitted_to_its_session_before() -> None:

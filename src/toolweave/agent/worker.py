@@ -142,9 +142,9 @@ async def resubmit_runs(agents: Iterable[Agent], backend: WorkBackend, *, second
 
 
 async def submit_lost(agent: Agent) -> int:
-    """Submit the runs of an agent that were submitted, have not ended and go on nowhere; return how many there are.
+    """Submit the runs anew that were submitted, have not ended, go on nowhere and wait in no queue; return how many.
 
-    What waits in the queue already is not added to it again.
+    What waits in the queue is not read: there may be much of it.
 
     Raises:
         StoreError: The store or the queue cannot be reached.
@@ -155,16 +155,14 @@ async def submit_lost(agent: Agent) -> int:
     prefix = submitted_key(agent.name, "")
     async for page in pages(durable.store, SUBMITTED, prefix):
         noted = {one.key.removeprefix(prefix): one for one in page}
-        found = await durable.store.read([(collection, run_id) for collection in (RUNS, LEASES) for run_id in noted])
-        pairs = zip(found[: len(noted)], found[len(noted) :], strict=True)
-        idle: dict[str, Mapping[str, Any]] = {}
-        for (run_id, note), (run, lease) in zip(noted.items(), pairs, strict=True):
+        waiting = set(await durable.queue.waiting(topic_of(agent.name), list(noted))) if noted else set[str]()
+        gone = [run_id for run_id in noted if run_id not in waiting]
+        found = await durable.store.read([(collection, run_id) for collection in (RUNS, LEASES) for run_id in gone])
+        for run_id, run, lease in zip(gone, found[: len(gone)], found[len(gone) :], strict=True):
+            note = noted[run_id]
             if await _has_to_go_on(durable, note, run) and not is_living(lease):
-                idle[run_id] = note.value["about"]
-        waiting = await durable.queue.waiting(topic_of(agent.name), list(idle)) if idle else ()
-        for run_id in (one for one in idle if one not in waiting):
-            await enqueue(durable, run_id, idle[run_id])
-        lost += len(idle)
+                await enqueue(durable, run_id, note.value["about"])
+                lost += 1
     return lost
 
 
