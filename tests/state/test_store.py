@@ -74,6 +74,12 @@ async def test_a_document_comes_back_as_it_was_put(make: StoreMaker) -> None:
 
 
 @every_store
+async def test_reading_no_names_returns_no_documents(make: StoreMaker) -> None:
+    async with make(Clock()) as store:
+        assert list(await store.read([])) == []
+
+
+@every_store
 async def test_what_is_done_to_a_value_outside_does_not_change_the_document(make: StoreMaker) -> None:
     value: dict[str, Any] = {"steps": [1]}
     async with make(Clock()) as store:

@@ -95,6 +95,8 @@ class RedisStore:
         Raises:
             StoreError: The server cannot be reached or refuses.
         """
+        if not names:
+            return []
         named = [_name(*name) for name in names]
         wanted = [name for _, name in named]
         found = await self._call(READ, self._keys[:1], wanted)
