@@ -109,3 +109,35 @@ def test_an_arrow_that_points_up_is_found_wherever_it_hides(source: str) -> None
     module = Module("toolweave.tools.spec", Path("spec.py"), source, ast.parse(source))
 
     assert len(violations(module)) == 1
+
+
+def imported_modules() -> dict[str, set[str]]:
+    """Return for each module the others that it imports, inside functions and under TYPE_CHECKING too."""
+    names = {module.name for module in modules()}
+    found: dict[str, set[str]] = {}
+    for module in modules():
+        targets = (imported.target for imported in module.imports())
+        found[module.name] = {
+            target if target in names else target.rpartition(".")[0]
+            for target in targets
+            if target in names or target.rpartition(".")[0] in names
+        } - {module.name}
+    return found
+
+
+def cycles(imports: dict[str, set[str]]) -> list[str]:
+    """Return the modules that import one another in a circle: what is left once all others are taken out."""
+    left = dict(imports)
+    while ends := {name for name, targets in left.items() if not targets & left.keys()}:
+        left = {name: targets for name, targets in left.items() if name not in ends}
+    while unused := left.keys() - set[str]().union(*left.values()):
+        left = {name: targets for name, targets in left.items() if name not in unused}
+    return sorted(left)
+
+
+def test_no_two_files_import_one_another_in_a_circle() -> None:
+    assert cycles(imported_modules()) == []
+
+
+def test_a_circle_is_found() -> None:
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}, "e": set()}) == ["b", "c"]

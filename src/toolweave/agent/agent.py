@@ -37,8 +37,7 @@ from toolweave.models.messages import Message
 from toolweave.state import Store
 from toolweave.tools.call import NO_CONTEXT, CallContext
 from toolweave.tools.portal import PORTAL
-from toolweave.tools.spec import Tool
-from toolweave.tools.toolset import Toolset
+from toolweave.tools.toolset import Tool, Toolset
 from toolweave.work import WorkBackend
 
 __all__ = ["Agent"]

@@ -14,8 +14,8 @@ from toolweave.protocol.content import AudioContent, ContentBlock, EmbeddedResou
 from toolweave.tools.call import CallContext, ToolCall
 from toolweave.tools.function import tool as function_tool
 from toolweave.tools.result import ToolResult
-from toolweave.tools.spec import Tool, ToolSpec
-from toolweave.tools.toolset import Listeners, ToolsChanged, ToolSnapshot, Unsubscribe
+from toolweave.tools.spec import ToolSpec
+from toolweave.tools.toolset import Listeners, Tool, ToolsChanged, ToolSnapshot, Unsubscribe
 from toolweave.tools.wrappers import BaseToolset
 
 __all__ = ["KeptResults", "ResultPolicy", "fitted"]

@@ -31,8 +31,7 @@ from toolweave.tools.call import CallContext, ToolCall
 from toolweave.tools.function import tool
 from toolweave.tools.names import unknown_tool
 from toolweave.tools.result import ToolResult
-from toolweave.tools.spec import Tool
-from toolweave.tools.toolset import ToolSnapshot
+from toolweave.tools.toolset import Tool, ToolSnapshot
 from toolweave.tools.wrappers import BaseToolset
 from toolweave.work.pause import Pause
 

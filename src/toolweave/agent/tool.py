@@ -22,7 +22,7 @@ from toolweave.protocol.content import ContentBlock, TextContent
 from toolweave.tools.call import IDEMPOTENCY_KEY, RESUMABLE, CallContext
 from toolweave.tools.function import tool as function_tool
 from toolweave.tools.result import ToolResult
-from toolweave.tools.spec import Tool
+from toolweave.tools.toolset import Tool
 
 __all__ = ["KeepConversation", "Sender", "agent_tool", "parallelize"]
 

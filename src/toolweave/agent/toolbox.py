@@ -18,8 +18,8 @@ from toolweave.tools.call import CallContext, ToolCall
 from toolweave.tools.names import GivenNames
 from toolweave.tools.registry import ToolRegistry, no_tools
 from toolweave.tools.result import ToolResult
-from toolweave.tools.spec import Tool, ToolList, ToolSpec
-from toolweave.tools.toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
+from toolweave.tools.spec import ToolSpec
+from toolweave.tools.toolset import Listeners, Tool, ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
 from toolweave.tools.wrappers import BaseToolset, combined, joined, prefixed
 
 __all__ = ["AgentTools", "ClientTool", "Opener", "Together", "ToolLike"]

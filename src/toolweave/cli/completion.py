@@ -23,11 +23,12 @@ _MOST = 5_000
 def server_names(incomplete: str) -> list[str]:
     """Return the names of configured servers that start with `incomplete`."""
     try:
-        from toolweave.cli.targets import configured_names  # reads files: only when a shell asks
+        from toolweave.config import default_config  # reads files: only when a shell asks
 
-        names = configured_names()
+        loaded = default_config()
     except Exception:  # boundary: completion stays silent
         return []
+    names = [*loaded.servers, *loaded.errors]
     return [name for name in names if name.startswith(incomplete) and _PLAIN.fullmatch(name)]
 
 

@@ -12,7 +12,7 @@ from toolweave.cli.trust import require_trust
 from toolweave.config import LoadedConfig, Timeouts, default_config, load_config, merge_loaded, server_config
 from toolweave.tools.names import aliases, expose
 
-__all__ = ["configured_names", "names_in", "select", "servers_named_by"]
+__all__ = ["names_in", "select", "servers_named_by"]
 
 
 async def select(target: Target) -> LoadedConfig:
@@ -50,11 +50,6 @@ def servers_named_by(tool: str, loaded: LoadedConfig) -> list[str]:
         if config.tool_prefix:
             prefixes[name] = (*prefixes[name], config.tool_prefix)
     return [name for name, starts in prefixes.items() if tool.startswith(starts)]
-
-
-def configured_names() -> list[str]:
-    """Return the names of the servers in the default places."""
-    return names_in(default_config())
 
 
 def _nothing_to_start(target: Target, loaded: LoadedConfig) -> CommandError:

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from toolweave.compose.agent import Agent, generate, stream
     from toolweave.compose.attached import attach
     from toolweave.compose.component import McpComponent, mcp_component
-    from toolweave.compose.hooks import McpHooks
-    from toolweave.compose.mcp_tools import McpTools
+    from toolweave.compose.mcp_tools import McpHooks, McpTools
     from toolweave.compose.pool import McpPool
     from toolweave.compose.registry import AgentRegistry
     from toolweave.compose.server import hub_server
@@ -36,7 +35,7 @@ _HOMES = {
     "Agent": "agent",
     "AgentRegistry": "registry",
     "McpComponent": "component",
-    "McpHooks": "hooks",
+    "McpHooks": "mcp_tools",
     "McpPool": "pool",
     "McpTools": "mcp_tools",
     "attach": "attached",

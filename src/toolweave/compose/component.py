@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from toolweave.compose.hooks import McpHooks
-from toolweave.compose.mcp_tools import McpTools
+from toolweave.compose.mcp_tools import McpHooks, McpTools
 from toolweave.compose.pool import McpPool
 from toolweave.config import ServerConfig
 from toolweave.errors import ErrorKind, ToolError

@@ -5,17 +5,17 @@ Knows how a connection is had and let go; what a connection does, and who uses t
 
 from __future__ import annotations
 
+import inspect
 import logging
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, cast
 
 import anyio
 
-from toolweave.compose.hooks import Hooks, McpHooks
 from toolweave.compose.pool import McpPool, same_server
 from toolweave.config import ServerConfig, merge_config, server_config
 from toolweave.errors import ConfigError, ErrorKind, ToolError
@@ -25,13 +25,71 @@ from toolweave.tools.result import ToolResult
 from toolweave.tools.toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
 from toolweave.tools.wrappers import BaseToolset, traced
 
-__all__ = ["McpTools"]
+if TYPE_CHECKING:
+    from toolweave.agent.events import RunResult
+    from toolweave.agent.run import Run
+
+__all__ = ["McpHooks", "McpTools"]
 
 _log = logging.getLogger("toolweave.compose")
 HOOK_SECONDS = 10.0
 """How long `on_unmount` may take; then the connection is closed all the same."""
 _in_hook: ContextVar[McpTools | None] = ContextVar("toolweave_component_hook", default=None)
 """The component whose `on_mount` or `on_unmount` is at work in this context."""
+
+
+class McpHooks(TypedDict, total=False):
+    """Functions, async or not, that a component calls and waits for (requirement R71).
+
+    What `on_mount`, `on_start` and the ticks' hooks raise ends what they are called for: the mount, or the run. What
+    the others raise is logged.
+    """
+
+    on_mount: Callable[[McpTools], object]
+    """Its tools are there."""
+    on_unmount: Callable[[McpTools], object]
+    """Its tools are about to go; it has 10 s."""
+    on_start: Callable[[Run], object]
+    """A run that has its tools begins."""
+    on_tick_start: Callable[[Run, int], object]
+    """The model is about to be asked; steps count from 1."""
+    on_tick_end: Callable[[Run, int], object]
+    """The model's turn is over and its calls are answered."""
+    on_complete: Callable[[RunResult], object]
+    """Such a run has ended, and not by an exception."""
+    on_error: Callable[[Exception], object]
+    """It could not be mounted, or such a run failed. For a mount, a true answer goes on without the tools (C26)."""
+
+
+class _Hooks:
+    """The hooks of one component, called and waited for.
+
+    Raises:
+        TypeError: There is no hook of this name, or it cannot be called.
+    """
+
+    def __init__(self, hooks: McpHooks) -> None:
+        self._hooks = cast("Mapping[str, Callable[..., Any]]", hooks)
+        for name, hook in self._hooks.items():
+            if name not in McpHooks.__annotations__:
+                known = ", ".join(sorted(McpHooks.__annotations__))
+                raise TypeError(f"a component has no argument {name!r}; its hooks are {known}")
+            if not callable(hook):
+                raise TypeError(f"{name}= takes a function, not {type(hook).__name__}")
+
+    async def call(self, name: str, *about: Any) -> Any:
+        """Return what a hook answers, None without one."""
+        hook = self._hooks.get(name)
+        answer = None if hook is None else hook(*about)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    async def tell(self, name: str, *about: Any) -> Any:
+        """The same for what is over anyway: what the hook raises is logged."""
+        try:
+            return await self.call(name, *about)
+        except Exception:  # boundary: user code
+            _log.exception("%s raised", name)
+            return None
 
 
 class McpTools(BaseToolset):
@@ -72,7 +130,7 @@ class McpTools(BaseToolset):
         runtime_config: ServerConfig | Mapping[str, Any] | None = None,
         **hooks: Unpack[McpHooks],
     ) -> None:
-        self.hooks = Hooks(hooks)
+        self.hooks = _Hooks(hooks)
         self._include = (include,) if isinstance(include, str) else tuple(include)
         self._exclude = (exclude,) if isinstance(exclude, str) else tuple(exclude)
         self._prefix = tool_prefix

@@ -13,10 +13,9 @@ from toolweave.config.discover import ConfigFile, default_config, discover_confi
 from toolweave.config.load import content_digest, load_config
 from toolweave.config.loaded import ConfigEntry, EntryStatus, LoadedConfig, LoadedFile, merge_loaded
 from toolweave.config.merge import merge_config, normalize_config
-from toolweave.config.model import HeadersSource, ServerConfig, Source
+from toolweave.config.model import HeadersSource, ServerConfig, Source, known_transports, register_transport_name
 from toolweave.config.naming import program_name
 from toolweave.config.owners import Dialect
-from toolweave.config.rules import known_transports, register_transport_name
 from toolweave.config.secret import Secret, looks_secret, reveal, without_user_info
 from toolweave.config.shapes import (
     McpConfig,

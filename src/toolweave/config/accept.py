@@ -14,10 +14,9 @@ from toolweave.config.auth import Auth
 from toolweave.config.checks import kind_of
 from toolweave.config.dialects import SSE_DEPRECATED, looks_like_entry, read_entry
 from toolweave.config.expand import Scope
-from toolweave.config.model import ServerConfig, Source
+from toolweave.config.model import WEBSOCKET_DEPRECATED, ServerConfig, Source, warn_deprecated
 from toolweave.config.naming import name_from_command, name_from_url
 from toolweave.config.owners import Dialect
-from toolweave.config.rules import WEBSOCKET_DEPRECATED, warn_deprecated
 from toolweave.config.sections import SECTIONS, find_servers
 from toolweave.config.timeouts import Timeouts
 from toolweave.errors import ConfigError

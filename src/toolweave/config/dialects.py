@@ -15,9 +15,8 @@ from typing import Any, cast
 from toolweave.config.checks import check_object, check_text, check_texts, kind_of
 from toolweave.config.envfile import read_env_file
 from toolweave.config.expand import Expander, Scope
-from toolweave.config.model import ServerConfig, Source
+from toolweave.config.model import WEBSOCKET_DEPRECATED, ServerConfig, Source, canonical_transport
 from toolweave.config.owners import Dialect, rules_of
-from toolweave.config.rules import WEBSOCKET_DEPRECATED, canonical_transport
 from toolweave.config.secret import Secret
 from toolweave.config.timeouts import Timeouts
 from toolweave.errors import ConfigError

@@ -9,8 +9,7 @@ from typing import Any, cast, overload
 from toolweave.config.checks import check_object
 from toolweave.config.dialects import flattened, read_arguments
 from toolweave.config.expand import Scope
-from toolweave.config.model import ServerConfig
-from toolweave.config.rules import canonical_transport
+from toolweave.config.model import ServerConfig, canonical_transport
 from toolweave.config.secret import Secret
 from toolweave.errors import ConfigError
 

@@ -39,8 +39,7 @@ from toolweave.errors import (
 from toolweave.tools.call import CallContext, ProgressCallback, ToolCall
 from toolweave.tools.names import unknown_tool
 from toolweave.tools.result import ToolResult
-from toolweave.tools.spec import ToolList
-from toolweave.tools.toolset import ToolsChanged, ToolSnapshot, Unsubscribe
+from toolweave.tools.toolset import ToolList, ToolsChanged, ToolSnapshot, Unsubscribe
 from toolweave.tools.wrappers import BaseToolset
 
 __all__ = ["McpConnection", "connect_mcp"]

@@ -11,8 +11,7 @@ from toolweave.config import server_config
 from toolweave.connect.connection import McpConnection
 from toolweave.hub.hub import Hub
 from toolweave.tools.names import expose, unknown_tool
-from toolweave.tools.spec import ToolList
-from toolweave.tools.toolset import Toolset, tools_of
+from toolweave.tools.toolset import ToolList, Toolset, tools_of
 from toolweave.tools.wrappers import filtered, renamed
 
 __all__ = ["DiscoveredTools", "McpClient", "discover_mcp_tools"]

@@ -14,10 +14,45 @@ from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.versions import MODERN_VERSION
 
-__all__ = ["Client", "Conversations", "Feature", "Json", "Line", "Method", "Push", "Request"]
+__all__ = [
+    "Client",
+    "Conversations",
+    "Feature",
+    "Identity",
+    "Json",
+    "Line",
+    "Method",
+    "Push",
+    "Request",
+    "principal_of",
+]
 
 Json: TypeAlias = dict[str, Any]
 """A JSON object."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who a token stands for.
+
+    Attributes:
+        client_id: The program that got the token.
+        subject: The user behind it, unique for its issuer; None for the program itself.
+        issuer: Who says so.
+        scopes: What the token allows.
+        expires_at: Until when, in seconds since the epoch; None for ever.
+    """
+
+    client_id: str
+    subject: str | None = None
+    issuer: str | None = None
+    scopes: tuple[str, ...] = ()
+    expires_at: int | None = None
+
+
+def principal_of(client_id: str, issuer: str | None, subject: str | None) -> str:
+    """Return the one name of a principal; sessions, sealed state and tasks are bound to it."""
+    return "\n".join((client_id, issuer or "", subject or ""))
 
 
 @dataclass(frozen=True, slots=True)

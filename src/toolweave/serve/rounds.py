@@ -22,9 +22,9 @@ from toolweave.serve.logs import Logs
 from toolweave.serve.progress import ProgressStream
 from toolweave.serve.request import Json, Request
 from toolweave.serve.seal import TTL_SECONDS, Seal
-from toolweave.tools.asking import Caller, LogLevel
+from toolweave.tools.asking import LogLevel
 from toolweave.tools.call import IDEMPOTENCY_KEY, CallContext, ProgressCallback, plain_context
-from toolweave.tools.questions import Keys, Question, can_answer
+from toolweave.tools.questions import Caller, Keys, Question, can_answer
 
 __all__ = ["Rounds", "Work", "check_can", "kept_meta"]
 

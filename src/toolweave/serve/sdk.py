@@ -8,9 +8,9 @@ before the SDK parses it, so results travel as they were made (PROTOCOL.md 3, "f
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 from uuid import uuid4
 
 from anyio.abc import TaskGroup
@@ -34,9 +34,8 @@ from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.http.asgi import App, ShownHeaders
-from toolweave.serve.http.auth import Auth, principal_of
 from toolweave.serve.jsonrpc import decoded, writable
-from toolweave.serve.request import Client, Conversations, Json, Request
+from toolweave.serve.request import Client, Conversations, Identity, Json, Request, principal_of
 from toolweave.serve.starter import Starter, Starts
 
 __all__ = ["protected", "sdk_server", "serve_stdio"]
@@ -216,14 +215,18 @@ def _principal() -> str | None:
     return principal_of(*principal_components(token))
 
 
-class _Verifier:
-    """Our `Auth` as the SDK's `TokenVerifier`."""
+Identify: TypeAlias = Callable[[str], Awaitable[Identity | None]]
+"""Tells whose a token is; None when it is no good."""
 
-    def __init__(self, auth: Auth) -> None:
-        self._auth = auth
+
+class _Verifier:
+    """What tells whose a token is, as the SDK's `TokenVerifier`."""
+
+    def __init__(self, identify: Identify) -> None:
+        self._identify = identify
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        identity = await self._auth.identify(token)
+        identity = await self._identify(token)
         if identity is None:
             return None
         return AccessToken(
@@ -240,20 +243,27 @@ _url = TypeAdapter(AnyHttpUrl, config=ConfigDict(url_preserve_empty_path=True)).
 """A URL as it is written: issuers are compared by text (RFC 9207)."""
 
 
-def protected(app: App, auth: Auth) -> tuple[App, dict[str, App]]:
+def protected(
+    app: App,
+    identify: Identify,
+    *,
+    required_scopes: Sequence[str],
+    resource: str | None,
+    authorization_servers: Sequence[str],
+) -> tuple[App, dict[str, App]]:
     """Put the authorization before an app; return it, and the public metadata of RFC 9728 by path."""
     metadata_url, public = None, dict[str, App]()
-    if auth.resource is not None:
-        resource = _url(auth.resource)
-        metadata_url = build_resource_metadata_url(resource)
+    if resource is not None:
+        resource_url = _url(resource)
+        metadata_url = build_resource_metadata_url(resource_url)
         routes = create_protected_resource_routes(
-            resource_url=resource,
-            authorization_servers=[_url(server) for server in auth.authorization_servers],
-            scopes_supported=list(auth.required_scopes) or None,
+            resource_url=resource_url,
+            authorization_servers=[_url(server) for server in authorization_servers],
+            scopes_supported=list(required_scopes) or None,
         )
         public = {route.path: cast("App", route) for route in routes}
-    required = RequireAuthMiddleware(AuthContextMiddleware(cast("Any", app)), list(auth.required_scopes), metadata_url)
-    authorized = AuthenticationMiddleware(cast("Any", required), backend=BearerAuthBackend(_Verifier(auth)))
+    required = RequireAuthMiddleware(AuthContextMiddleware(cast("Any", app)), list(required_scopes), metadata_url)
+    authorized = AuthenticationMiddleware(cast("Any", required), backend=BearerAuthBackend(_Verifier(identify)))
     return cast("App", authorized), public
 
 

@@ -10,8 +10,8 @@ from typing import Any, Generic, Self, TypeVar, overload
 from toolweave.sync.blocking import blocking
 from toolweave.tools.notebook import tool_html, tools_html
 from toolweave.tools.portal import PORTAL
-from toolweave.tools.spec import Tool, ToolList, ToolSpec
-from toolweave.tools.toolset import ToolsChanged, changes
+from toolweave.tools.spec import ToolSpec
+from toolweave.tools.toolset import Tool, ToolList, ToolsChanged, changes
 from toolweave.tools.wrappers import BaseToolset
 
 __all__ = ["SyncTool", "SyncToolList", "SyncToolset"]

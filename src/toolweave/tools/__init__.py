@@ -19,7 +19,6 @@ if TYPE_CHECKING:
         UnknownContent,
     )
     from toolweave.tools.asking import (
-        Caller,
         ElicitationResult,
         Elicited,
         LogLevel,
@@ -38,12 +37,21 @@ if TYPE_CHECKING:
     from toolweave.tools.function import FunctionTool, tool
     from toolweave.tools.media import File
     from toolweave.tools.names import NameMap, ToolName, aliases, expose
-    from toolweave.tools.questions import Elicitation, Question, Roots, Sampling
+    from toolweave.tools.questions import Caller, Elicitation, Question, Roots, Sampling
     from toolweave.tools.registry import Alias, OnConflict, ToolRegistry
     from toolweave.tools.result import ToolResult
     from toolweave.tools.sources import ToolSource, as_toolset
-    from toolweave.tools.spec import Tool, ToolList, ToolSpec
-    from toolweave.tools.toolset import ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, changes, tools_of
+    from toolweave.tools.spec import ToolSpec
+    from toolweave.tools.toolset import (
+        Tool,
+        ToolList,
+        ToolsChanged,
+        Toolset,
+        ToolSnapshot,
+        Unsubscribe,
+        changes,
+        tools_of,
+    )
     from toolweave.tools.wrappers import (
         BaseToolset,
         WrapperToolset,
@@ -120,7 +128,7 @@ _HOMES = {
     "AudioContent": ".protocol.content",
     "BaseToolset": "wrappers",
     "CallContext": "call",
-    "Caller": "asking",
+    "Caller": "questions",
     "ContentBlock": ".protocol.content",
     "Elicitation": "questions",
     "ElicitationResult": "asking",
@@ -143,9 +151,9 @@ _HOMES = {
     "SamplingMessage": "asking",
     "SamplingResult": "asking",
     "TextContent": ".protocol.content",
-    "Tool": "spec",
+    "Tool": "toolset",
     "ToolCall": "call",
-    "ToolList": "spec",
+    "ToolList": "toolset",
     "ToolName": "names",
     "ToolRegistry": "registry",
     "ToolResult": "result",

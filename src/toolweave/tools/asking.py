@@ -9,15 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
 
 from toolweave.protocol.content import ContentBlock, block_json, content_block
 
-if TYPE_CHECKING:
-    from toolweave.tools.questions import Question
-
 __all__ = [
-    "Caller",
     "ElicitationResult",
     "Elicited",
     "LogLevel",
@@ -143,37 +139,6 @@ class Root:
 
 RootLike: TypeAlias = Root | str | Path
 """A root, a URI or a path."""
-
-
-class Caller(Protocol):
-    """The way from a handler to the client that called it; who makes it decides how questions travel."""
-
-    @property
-    def capabilities(self) -> Mapping[str, Any]:
-        """What the client declared that it can do, as it came."""
-        ...
-
-    @property
-    def client_key(self) -> str | None:
-        """Tells this client's requests from those of others, as far as anything can; None where nothing can."""
-        ...
-
-    async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
-        """Put questions to the client; return what each one's `read` makes of its answer, in their order.
-
-        Raises:
-            RequestError: The client did not declare what a question needs.
-            ToolError: It refused, did not answer in time, or answered with something else.
-        """
-        ...
-
-    async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:  # data is any JSON value
-        """Send a log message, when the client wants one of this severity."""
-        ...
-
-    async def release(self) -> None:
-        """Close the stream on which the answer would come, where the client can come back for it."""
-        ...
 
 
 def content_json(content: Any) -> Any:

@@ -13,7 +13,6 @@ from typing import Any, TypeAlias, TypeVar, overload
 from toolweave.errors import ToolError
 from toolweave.protocol.frozen import mutable_twin, slot_setters
 from toolweave.tools.asking import (
-    Caller,
     ElicitationResult,
     Elicited,
     LogLevel,
@@ -22,7 +21,7 @@ from toolweave.tools.asking import (
     SamplingResult,
     check_level,
 )
-from toolweave.tools.questions import ABILITIES, Askable, Elicitation, Question, Roots, Sampling, can_answer
+from toolweave.tools.questions import ABILITIES, Askable, Caller, Elicitation, Question, Roots, Sampling, can_answer
 
 __all__ = [
     "IDEMPOTENCY_KEY",

@@ -22,8 +22,8 @@ from toolweave.tools.media import File
 from toolweave.tools.names import unknown_tool
 from toolweave.tools.result import ToolResult, invalid_input, typed
 from toolweave.tools.running import THREADS, Runner
-from toolweave.tools.spec import Tool, ToolSpec
-from toolweave.tools.toolset import ToolSnapshot
+from toolweave.tools.spec import ToolSpec
+from toolweave.tools.toolset import Tool, ToolSnapshot
 from toolweave.tools.wrappers import BaseToolset
 
 __all__ = ["FunctionTool", "check_schemas", "is_derived", "is_unbound", "tool"]

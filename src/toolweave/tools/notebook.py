@@ -9,13 +9,11 @@ import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from toolweave.errors import shortened
-
-if TYPE_CHECKING:
-    from toolweave.tools.result import ToolResult
-    from toolweave.tools.spec import ToolSpec
+from toolweave.errors import ToolError, shortened
+from toolweave.protocol.content import ContentBlock, ImageContent
+from toolweave.tools.spec import ToolSpec
 
 __all__ = ["result_html", "tool_html", "tools_html"]
 
@@ -46,19 +44,22 @@ def tool_html(spec: ToolSpec) -> str:
     )
 
 
-def result_html(result: ToolResult) -> str:
-    """Return what a tool answered: text as it is, pictures as pictures, structured content where there is no block."""
-    style = ' style="color: #b00020"' if result.is_error else ""
-    head = f"<b>{_text(result.require_error().kind.value)}</b>" if result.is_error else ""
-    if not result.content and result.structured_content is not None:
-        return f"<div{style}>{head}{_pre(json.dumps(result.structured_content, ensure_ascii=False, indent=2))}</div>"
-    shown = (_picture(block) or _pre(block.render()) for block in result.content)
-    return f"<div{style}>{head}{''.join(shown) or _pre(result.text)}</div>"
+def result_html(content: Sequence[ContentBlock], structured_content: Any, error: ToolError | None) -> str:
+    """Return the parts of a result: text as it is, pictures as pictures, structured content where there is no block."""
+    style = "" if error is None else ' style="color: #b00020"'
+    head = "" if error is None else f"<b>{_text(error.kind.value)}</b>"
+    if content:
+        shown = "".join(_picture(block) or _pre(block.render()) for block in content)
+    elif structured_content is not None:
+        shown = _pre(json.dumps(structured_content, ensure_ascii=False, indent=2))
+    else:
+        shown = _pre("" if error is None else error.message)
+    return f"<div{style}>{head}{shown}</div>"
 
 
-def _picture(block: Any) -> str | None:
+def _picture(block: ContentBlock) -> str | None:
     """Return a block as a picture, when it is one of a kind that shows nothing but pixels."""
-    if getattr(block, "type", None) != "image" or block.mime_type not in _PICTURES or len(block.data) > _MAX_IMAGE:
+    if not isinstance(block, ImageContent) or block.mime_type not in _PICTURES or len(block.data) > _MAX_IMAGE:
         return None
     try:
         data = base64.b64encode(block.decode()).decode()  # made anew, so that it is base64 and nothing else

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from hashlib import sha256
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, cast
 
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.protocol import methods
@@ -19,6 +19,7 @@ from toolweave.protocol.content import content_block
 from toolweave.tools.asking import (
     ElicitationResult,
     Elicited,
+    LogLevel,
     Root,
     SamplingMessage,
     SamplingResult,
@@ -29,7 +30,18 @@ from toolweave.tools.forms import form_of, read_form
 if TYPE_CHECKING:
     from toolweave.tools.spec import ToolSpec
 
-__all__ = ["ABILITIES", "Askable", "Elicitation", "Keys", "Question", "Roots", "Sampling", "can_answer", "question_of"]
+__all__ = [
+    "ABILITIES",
+    "Askable",
+    "Caller",
+    "Elicitation",
+    "Keys",
+    "Question",
+    "Roots",
+    "Sampling",
+    "can_answer",
+    "question_of",
+]
 
 _Json = dict[str, Any]
 
@@ -182,6 +194,37 @@ class Roots:
 
 Question: TypeAlias = Elicitation | Sampling | Roots
 """Anything that a handler may ask its client."""
+
+
+class Caller(Protocol):
+    """The way from a handler to the client that called it; who makes it decides how questions travel."""
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the client declared that it can do, as it came."""
+        ...
+
+    @property
+    def client_key(self) -> str | None:
+        """Tells this client's requests from those of others, as far as anything can; None where nothing can."""
+        ...
+
+    async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
+        """Put questions to the client; return what each one's `read` makes of its answer, in their order.
+
+        Raises:
+            RequestError: The client did not declare what a question needs.
+            ToolError: It refused, did not answer in time, or answered with something else.
+        """
+        ...
+
+    async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:  # data is any JSON value
+        """Send a log message, when the client wants one of this severity."""
+        ...
+
+    async def release(self) -> None:
+        """Close the stream on which the answer would come, where the client can come back for it."""
+        ...
 
 
 Askable = Literal["elicitation", "elicitation.url", "sampling", "sampling.tools", "sampling.context", "roots"]

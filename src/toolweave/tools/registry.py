@@ -18,8 +18,8 @@ from toolweave.tools.function import check_schemas, is_derived, is_unbound
 from toolweave.tools.function import tool as function_tool
 from toolweave.tools.names import free_name, unknown_tool
 from toolweave.tools.result import ToolResult
-from toolweave.tools.spec import Tool, ToolList, ToolSpec
-from toolweave.tools.toolset import Listeners, ToolsChanged, ToolSnapshot, Unsubscribe
+from toolweave.tools.spec import ToolSpec
+from toolweave.tools.toolset import Listeners, Tool, ToolList, ToolsChanged, ToolSnapshot, Unsubscribe
 from toolweave.tools.wrappers import BaseToolset
 
 __all__ = ["Alias", "OnConflict", "ToolRegistry", "no_tools"]

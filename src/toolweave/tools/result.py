@@ -159,7 +159,7 @@ class ToolResult:
     def _repr_html_(self) -> str:
         from toolweave.tools.notebook import result_html  # for notebooks alone
 
-        return result_html(self)
+        return result_html(self.content, self.structured_content, self.require_error() if self.is_error else None)
 
     def replace_content(self, blocks: Iterable[ContentBlock]) -> ToolResult:
         """Return the same result with other blocks."""

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from toolweave.tools.registry import ToolRegistry, no_tools
-from toolweave.tools.spec import Tool
-from toolweave.tools.toolset import Toolset
+from toolweave.tools.toolset import Tool, Toolset
 from toolweave.tools.wrappers import combined
 
 __all__ = ["ToolSource", "as_toolset", "with_registry"]

@@ -9,13 +9,24 @@ import math
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
-from typing import Protocol, Self, TypeAlias, overload, runtime_checkable
+from typing import Any, Protocol, Self, TypeAlias, overload, runtime_checkable
 
-from toolweave.tools.call import CallContext, ToolCall
+from toolweave.errors import ErrorKind, as_tool_error
+from toolweave.tools.call import NO_CONTEXT, CallContext, ToolCall, plain_call
 from toolweave.tools.result import ToolResult
-from toolweave.tools.spec import Tool, ToolList, ToolSpec
+from toolweave.tools.spec import ToolSpec
 
-__all__ = ["Listeners", "ToolSnapshot", "ToolsChanged", "Toolset", "Unsubscribe", "changes", "tools_of"]
+__all__ = [
+    "Listeners",
+    "Tool",
+    "ToolList",
+    "ToolSnapshot",
+    "ToolsChanged",
+    "Toolset",
+    "Unsubscribe",
+    "changes",
+    "tools_of",
+]
 
 Unsubscribe: TypeAlias = Callable[[], None]
 """Ends a subscription; calling it again does nothing."""
@@ -161,6 +172,168 @@ class Listeners:
                 import logging  # only ever needed here
 
                 logging.getLogger("toolweave").exception("a tools-changed listener raised")
+
+
+class Tool:
+    """A tool that can be called: a `ToolSpec` and the `Toolset` it came from.
+
+    Indistinguishable for a consumer whether a function or a server stands behind it (requirement R48).
+    """
+
+    __slots__ = ("spec", "toolset")
+
+    def __init__(self, spec: ToolSpec, toolset: Toolset) -> None:
+        self.spec = spec
+        self.toolset = toolset
+
+    @property
+    def name(self) -> str:
+        """The exposed name."""
+        return self.spec.name
+
+    @property
+    def server(self) -> str | None:
+        """The key of the MCP server, or None for a local tool."""
+        return self.spec.server
+
+    @property
+    def original_name(self) -> str:
+        """The name the producer knows the tool by."""
+        return self.spec.original_name
+
+    @property
+    def title(self) -> str | None:
+        """A name for people, or None."""
+        return self.spec.title
+
+    @property
+    def description(self) -> str:
+        """What the tool does, for a model; `""` when unknown."""
+        return self.spec.description
+
+    @property
+    def input_schema(self) -> Mapping[str, Any]:
+        """JSON Schema of the arguments object."""
+        return self.spec.input_schema
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The same as `input_schema`, under the name LLM APIs use (requirement R50)."""
+        return self.spec.input_schema
+
+    @property
+    def output_schema(self) -> Mapping[str, Any] | bool | None:
+        """JSON Schema of the structured content, or None."""
+        return self.spec.output_schema
+
+    @property
+    def annotations(self) -> Mapping[str, Any] | None:
+        """Behaviour hints as they came; untrusted."""
+        return self.spec.annotations
+
+    @property
+    def icons(self) -> tuple[Mapping[str, Any], ...]:
+        """Icon objects as they came."""
+        return self.spec.icons
+
+    @property
+    def raw(self) -> Mapping[str, Any]:
+        """The whole definition as it came."""
+        return self.spec.raw
+
+    async def execute(self, arguments: Mapping[str, Any] | None = None, ctx: CallContext | None = None) -> ToolResult:
+        """Run the tool and return its result; tool and transport faults come back as error results.
+
+        Arguments travel as one mapping, so a parameter may have any name (requirement D16).
+        Only cancellation and programming errors such as a non-mapping argument propagate. A tool that is gone is not
+        found, also where another one has its name by now.
+        """
+        call = plain_call(self.spec.name, {} if arguments is None else arguments)
+        try:
+            now = self.toolset.snapshot().find(call.name)
+            if now is not None and now is not self.spec and not self._is(now):
+                return ToolResult.failure(f"{self!r} is gone; {now.name!r} is another tool", kind=ErrorKind.NOT_FOUND)
+            return await self.toolset.call(call, NO_CONTEXT if ctx is None else ctx)
+        except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns (C2)
+            return ToolResult.failure(as_tool_error(exc))
+
+    async def call(self, arguments: Mapping[str, Any] | None = None, ctx: CallContext | None = None) -> ToolResult:
+        """Run the tool and return its result.
+
+        Raises:
+            ToolExecutionError: The result is an error; it is on the exception as `result`.
+        """
+        return (await self.execute(arguments, ctx)).raise_for_error(tool=self.name)
+
+    def _is(self, spec: ToolSpec) -> bool:
+        """Whether a definition is this tool's, however it changed: it is the same tool of the same server."""
+        return (spec.server, spec.original_name) == (self.spec.server, self.spec.original_name)
+
+    def __repr__(self) -> str:
+        origin = f" from server {self.server!r}" if self.server else ""
+        return f"<Tool {self.name!r}{origin}>"
+
+    def _repr_html_(self) -> str:
+        from toolweave.tools.notebook import tool_html  # for notebooks alone
+
+        return tool_html(self.spec)
+
+
+class ToolList(Sequence[Tool]):
+    """An immutable sequence of tools that is also indexed by name: `tools["fs_read_file"]`."""
+
+    __slots__ = ("_by_name", "_tools")
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self._tools = tuple(tools)
+        self._by_name: dict[str, Tool] = {}
+        for tool in self._tools:
+            self._by_name.setdefault(tool.name, tool)
+        for tool in self._tools:
+            for alias in tool.spec.aliases:
+                self._by_name.setdefault(alias, tool)
+
+    @overload
+    def __getitem__(self, key: int) -> Tool: ...
+    @overload
+    def __getitem__(self, key: slice) -> ToolList: ...
+    @overload
+    def __getitem__(self, key: str) -> Tool: ...
+    def __getitem__(self, key: int | slice | str) -> Tool | ToolList:
+        if isinstance(key, slice):
+            return ToolList(self._tools[key])
+        if isinstance(key, int):
+            return self._tools[key]
+        try:
+            return self._by_name[key]
+        except KeyError:
+            raise KeyError(f"no tool {key!r}; there are {', '.join(sorted(self.names)) or 'none'}") from None
+
+    def get(self, name: str) -> Tool | None:
+        """Return the tool of this name or alias, or None."""
+        return self._by_name.get(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The exposed names, in order."""
+        return tuple(tool.name for tool in self._tools)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._by_name if isinstance(item, str) else item in self._tools
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools)
+
+    def __repr__(self) -> str:
+        return f"ToolList({list(self.names)!r})"
+
+    def _repr_html_(self) -> str:
+        from toolweave.tools.notebook import tools_html  # for notebooks alone
+
+        return tools_html(tool.spec for tool in self._tools)
 
 
 def tools_of(toolset: Toolset) -> ToolList:

@@ -19,8 +19,8 @@ from toolweave.errors import DuplicateToolError, ErrorKind, as_tool_error
 from toolweave.tools.call import NO_CONTEXT, CallContext, ToolCall
 from toolweave.tools.names import GivenNames, selected, unknown_tool
 from toolweave.tools.result import ToolResult
-from toolweave.tools.spec import ToolList, ToolSpec
-from toolweave.tools.toolset import ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, tools_of
+from toolweave.tools.spec import ToolSpec
+from toolweave.tools.toolset import ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, tools_of
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer

@@ -142,7 +142,8 @@ def serve(options: ServeOptions) -> ExitCode:
     if options.reload:
         from toolweave.cli.serving.reload import supervise  # imports are late: --help imports this module
 
-        return supervise(options)
+        address = None if options.http is None else listening(options.http)
+        return supervise(options.target, options.config, address=address, verbose=options.verbose)
     from toolweave.cli.screen import errors_to_screen
 
     with errors_to_screen(verbose=options.verbose, failures=True):

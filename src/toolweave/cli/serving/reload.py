@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 import anyio
 import anyio.abc
@@ -23,9 +23,6 @@ from toolweave.cli.exits import ExitCode
 from toolweave.cli.runner import run
 from toolweave.cli.screen import note
 from toolweave.cli.serving.relay import Relay
-
-if TYPE_CHECKING:
-    from toolweave.cli.commands.serve import ServeOptions
 
 __all__ = ["Sources", "supervise"]
 
@@ -68,25 +65,30 @@ class Sources:
             await anyio.sleep(_POLL_SECONDS)
 
 
-def supervise(options: ServeOptions) -> ExitCode:
-    """Serve in a process of its own, and in a new one after every change of the source."""
-    from toolweave.cli.commands.serve import listening  # which imports this module when it is needed
+def supervise(
+    target: str | None, configs: Sequence[Path], *, address: tuple[str, int] | None, verbose: bool
+) -> ExitCode:
+    """Serve in a process of its own, and in a new one after every change of the source.
 
-    sources = _sources(options)
-    if options.http is None:
-        return run(lambda: _over_stdio(_command(), sources), verbose=options.verbose)
-    host, port = listening(options.http)
-    return run(
-        lambda: _over_http(_command(http=f"{host}:{port or _free_port(host)}"), sources), verbose=options.verbose
-    )
+    Args:
+        target: The Python object to serve, or None.
+        configs: Config files whose servers are served instead.
+        address: Host and port; None serves over stdio. Port 0 is any that is free.
+        verbose: Tell more on standard error.
+    """
+    sources = _sources(target, configs)
+    if address is None:
+        return run(lambda: _over_stdio(_command(), sources), verbose=verbose)
+    host, port = address
+    return run(lambda: _over_http(_command(http=f"{host}:{port or _free_port(host)}"), sources), verbose=verbose)
 
 
-def _sources(options: ServeOptions) -> Sources:
+def _sources(target: str | None, configs: Sequence[Path]) -> Sources:
     from toolweave.cli.serving.finding import parse_place  # late: only here
 
-    if options.target is None:
-        return Sources((), [path.resolve() for path in options.config])
-    place = parse_place(options.target)
+    if target is None:
+        return Sources((), [path.resolve() for path in configs])
+    place = parse_place(target)
     return Sources([place.file.parent if place.file else Path.cwd()])
 
 

@@ -11,7 +11,6 @@ import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 from urllib.parse import urlsplit
 
@@ -21,41 +20,18 @@ import anyio.to_thread
 from toolweave.config import is_loopback
 from toolweave.errors import ConfigError
 from toolweave.serve.http.asgi import App, Scope
+from toolweave.serve.request import Identity, principal_of
 
 if TYPE_CHECKING:
     import jwt
 
-__all__ = ["Auth", "BearerAuth", "Identity", "JwtAuth", "Verify", "principal_of"]
+__all__ = ["Auth", "BearerAuth", "Identity", "JwtAuth", "Verify"]
 
 _log = logging.getLogger("toolweave.serve.http.auth")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """Who a token stands for.
-
-    Attributes:
-        client_id: The program that got the token.
-        subject: The user behind it, unique for its issuer; None for the program itself.
-        issuer: Who says so.
-        scopes: What the token allows.
-        expires_at: Until when, in seconds since the epoch; None for ever.
-    """
-
-    client_id: str
-    subject: str | None = None
-    issuer: str | None = None
-    scopes: tuple[str, ...] = ()
-    expires_at: int | None = None
-
-
 Verify: TypeAlias = Callable[[str], "Identity | str | Awaitable[Identity | str | None] | None"]
 """Returns whose a token is, as an identity or a plain client id; None for a token that is no good."""
-
-
-def principal_of(client_id: str, issuer: str | None, subject: str | None) -> str:
-    """Return the one name of a principal; sessions, sealed state and tasks are bound to it."""
-    return "\n".join((client_id, issuer or "", subject or ""))
 
 
 class _Token(Protocol):
@@ -115,7 +91,13 @@ class Auth:
         """Return the app with the authorization before it, and the public metadata by path."""
         from toolweave.serve.sdk import protected  # only a server that authorizes needs it here
 
-        return protected(app, self)
+        return protected(
+            app,
+            self.identify,
+            required_scopes=self.required_scopes,
+            resource=self.resource,
+            authorization_servers=self.authorization_servers,
+        )
 
     def principal(self, scope: Scope) -> str | None:
         """Return who is behind a request that was let in."""
