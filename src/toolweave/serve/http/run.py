@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import anyio
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from toolweave.serve.http.app import HttpApp, HttpLimits
 from toolweave.serve.signals import stop_signals
@@ -26,7 +26,6 @@ __all__ = ["serve_http"]
 
 _log = logging.getLogger("toolweave.serve.http.app")
 _GRACE = 1.0
-_SHORT_BYTES = 64 * 1024  # a longer body is not copied behind its head
 
 
 async def serve_http(
@@ -190,49 +189,6 @@ class _Server(uvicorn.Server):
         self.app.abort()
 
 
-class _Joined:
-    """A connection on which the head of an answer with a known length waits for its body, so that both are one write.
-
-    Args:
-        cycle: uvicorn's, which writes to it.
-    """
-
-    __slots__ = ("_began", "_cycle", "_head", "_transport")
-
-    def __init__(self, cycle: RequestResponseCycle) -> None:
-        self._cycle = cycle
-        self._transport = cycle.transport
-        self._began = False
-        self._head: bytes | None = None
-
-    def write(self, data: bytes) -> None:
-        """Write, or keep a head to which a body belongs."""
-        head = self._head
-        if head is not None:
-            self._head = None
-            if len(data) <= _SHORT_BYTES:
-                data = head + data
-            else:
-                self._transport.write(head)
-        elif not self._began and self._cycle.response_started:
-            self._began = True
-            if self._cycle.expected_content_length and self._cycle.scope["method"] != "HEAD":
-                self._head = data
-                return
-        self._transport.write(data)
-
-    def is_closing(self) -> bool:
-        """Whether the connection is being closed."""
-        return self._transport.is_closing()
-
-    def close(self) -> None:
-        """Close, after what is kept."""
-        if self._head is not None:
-            self._transport.write(self._head)
-            self._head = None
-        self._transport.close()
-
-
 class _Protocol(HttpToolsProtocol):
     """uvicorn's HTTP/1.1 with bounds on the time and the size of a request's head (slowloris), and on idle connections.
 
@@ -297,9 +253,6 @@ class _Protocol(HttpToolsProtocol):
         self._in_head = False
         self._disarm()
         super().on_headers_complete()
-        cycle = cast("RequestResponseCycle | None", self.cycle)  # none yet where another protocol takes over
-        if cycle is not None and cycle.transport is self.transport:
-            cycle.transport = cast("Any", _Joined(cycle))
 
     def on_response_complete(self) -> None:
         """An answer is out; the connection may be kept for another request."""
