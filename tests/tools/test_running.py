@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -390,3 +391,32 @@ async def test_a_function_finds_the_context_of_its_caller_and_whether_that_was_c
             tasks.start_soon(listening.execute, NOTHING)
             await anyio.to_thread.run_sync(begun.wait, 20)
             tasks.cancel_scope.cancel()
+
+
+WITHOUT_ANYIOS_PARTS = """
+import anyio._backends._asyncio, anyio._core._eventloop as parts
+del parts.claim_worker_thread
+import asyncio
+from toolweave import tool
+
+@tool
+def add(a: int, b: int) -> int:
+    return a + b
+
+async def main():
+    print([(await add.execute({"a": 1, "b": n})).text for n in range(3)])
+
+asyncio.run(main())
+"""
+
+
+def test_functions_run_where_anyio_keeps_its_worker_threads_elsewhere() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", WITHOUT_ANYIOS_PARTS],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.stdout, done.stderr) == ("['1', '2', '3']\n", "")

@@ -14,13 +14,23 @@ import math
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context, copy_context
 from time import perf_counter
 from typing import Any
 
 import anyio
-from anyio._core import _eventloop as of_anyio
 from anyio.lowlevel import checkpoint_if_cancelled
+
+try:  # not public: what `anyio.from_thread` asks of a thread
+    from anyio._core._eventloop import (
+        claim_worker_thread,
+        get_async_backend,
+        set_current_async_library,  # pyright: ignore[reportUnknownVariableType]
+        threadlocals,
+    )
+except ImportError:  # an anyio that keeps them elsewhere: functions run all the same, without `anyio.from_thread`
+    claim_worker_thread = get_async_backend = set_current_async_library = threadlocals = None
 
 __all__ = ["Threads", "Turns"]
 
@@ -97,15 +107,15 @@ class _Job:
         if self.dropped:
             return
         began = perf_counter()
-        of_anyio.threadlocals.current_cancel_scope = self.scope
         try:
-            _leave_loop(self.context)
+            _enter(self.context, self.scope)
             self.value = self.context.run(self.call)
         except BaseException as exc:  # boundary: raised again in the task that waits
             traceback = exc.__traceback__
             self.error = exc.with_traceback(None if traceback is None else traceback.tb_next)  # this frame holds it
         finally:
-            del of_anyio.threadlocals.current_cancel_scope
+            if threadlocals is not None:
+                del threadlocals.current_cancel_scope
             self.turns.short = perf_counter() - began < _SHORT
 
     def end(self) -> None:
@@ -124,9 +134,19 @@ class _Job:
             self.future.set_exception(error)
 
 
-def _leave_loop(context: Context) -> None:
-    """Let libraries that ask sniffio in a thread know that no event loop runs there."""
-    context.run(of_anyio.set_current_async_library, None)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+def _enter(context: Context, scope: anyio.CancelScope) -> None:
+    """Let `anyio.from_thread` know whose call this thread does, and sniffio that no event loop runs in it."""
+    if threadlocals is not None:
+        threadlocals.current_cancel_scope = scope
+    if set_current_async_library is not None:
+        context.run(set_current_async_library, None)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _claimed(loop: asyncio.AbstractEventLoop) -> AbstractContextManager[object]:
+    """Return what makes this thread one that `anyio.from_thread` calls the event loop from."""
+    if claim_worker_thread is None or get_async_backend is None:
+        return nullcontext()
+    return claim_worker_thread(get_async_backend("asyncio"), loop)
 
 
 class Threads:
@@ -367,7 +387,7 @@ class _Worker(threading.Thread):
     def run(self) -> None:
         """Work until there is nothing more to do for long."""
         threads = self._threads
-        with of_anyio.claim_worker_thread(of_anyio.get_async_backend("asyncio"), threads.loop):
+        with _claimed(threads.loop):
             while True:
                 job, self.job = self.job, None
                 if job is None:
