@@ -103,6 +103,8 @@ async def test_a_run_on_a_worker_that_its_submitter_cancels_in_mid_call_tells_th
         assert at.noted.count("forever ended") == 1
         assert len(at.provider.bodies) == 1
         assert not await run.cancel()
+        # the record of the run does not wait for the server to read what it is told
+        await came_true(lambda: "notifications/cancelled" in heard_in(tmp_path).read_text())
         sent = [json.loads(line) for line in heard_in(tmp_path).read_text().splitlines()]
         assert len(running("server-everything", worker.pid)) == 1
 
