@@ -38,7 +38,18 @@ def listed(entries: dict[str, dict[str, Any]], work: Path) -> dict[str, Any]:
     servers = {name: {"timeout": START, **entry} for name, entry in entries.items()}
     config = work / "all.json"
     config.write_text(json.dumps({"mcpServers": {**BROKEN, **servers}}))
-    command = [str(Path(sys.executable).with_name("toolweave")), "tools", "--config", str(config), "--json"]
+    listed = _tools(config, work)
+    for name, server in listed["servers"].items():
+        if server["state"] == "connecting":  # silent for long: left out beside others, waited for when it is alone
+            alone = _tools(config, work, "--server", name)
+            listed["servers"][name] = alone["servers"][name]
+            listed["tools"] += alone["tools"]
+    return listed
+
+
+def _tools(config: Path, work: Path, *options: str) -> dict[str, Any]:
+    program = str(Path(sys.executable).with_name("toolweave"))
+    command = [program, "tools", "--config", str(config), "--json", *options]
     done = subprocess.run(command, cwd=work, capture_output=True, timeout=START + 120, check=False)
     assert done.returncode == 0, done.stderr.decode(errors="replace")[-5000:]
     return json.loads(done.stdout)

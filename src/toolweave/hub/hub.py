@@ -394,7 +394,7 @@ class Hub(Hooks, Openable, BaseToolset):
             self._silences = await silences.look(starting)
             for name, seconds in self._silences.items():
                 if seconds >= self._patience and name not in self._silent:
-                    _log.warning("server %r: no sign of life for %.3g s; it is not waited for", name, seconds)
+                    _log.warning("server %r: no sign of life for %.3g s; others do not wait for it", name, seconds)
                     self._silent.add(name)
                     if (client := self._clients.get(name)) is not None:
                         self._starts.settled(client)
