@@ -124,7 +124,7 @@ def test_a_file_that_is_named_and_the_files_of_the_user_are_trusted(cli: Cli, fo
 def test_one_yes_is_remembered_until_the_file_changes(folder: Path) -> None:
     file = put(folder, ".mcp.json", {"echo": starting(folder)})
 
-    with on_terminal("tools", cwd=folder, columns=300) as terminal:
+    with on_terminal("tools", cwd=folder, columns=1_000) as terminal:
         terminal.wait_for(r"start them, now and until the file changes\? \[y\]es, \[n\]o: $")
         assert started(folder) == []
         shown = terminal.text

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from tests.architecture.source import package_folder
 from tests.reference.servers import INSTALLED
 
 pytestmark = [pytest.mark.reference, pytest.mark.slow]
 
-SOURCES = Path(__file__).parents[2] / "src"
 CLIENT = (str(INSTALLED / "gemini" / "bin" / "python"), str(Path(__file__).parent / "clients" / "gemini.py"))
 ANSWER = {
     "candidates": [{"content": {"role": "model", "parts": [{"text": "seen"}]}, "finishReason": "STOP"}],
@@ -58,14 +58,18 @@ def api() -> Iterator[Api]:
 
 
 @pytest.mark.requirement("C17")
-def test_a_picture_of_a_result_is_part_of_its_function_response_and_nothing_else_is_lost(api: Api) -> None:
+def test_a_picture_of_a_result_is_part_of_its_function_response_and_nothing_else_is_lost(
+    api: Api, tmp_path: Path
+) -> None:
+    # the package that is tested, in the checkout or installed, and nothing of what is installed beside it
+    (tmp_path / "toolweave").symlink_to(package_folder(), target_is_directory=True)
     done = subprocess.run(
         [*CLIENT, f"http://127.0.0.1:{api.server_port}"],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
-        env={"PYTHONPATH": str(SOURCES)},
+        env={"PYTHONPATH": str(tmp_path)},
     )
     assert done.stdout == "seen\n", done.stderr
 
