@@ -42,7 +42,7 @@ Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Toolset]]
 
 
 class Facade(Protocol):
-    """What plain code holds of a toolset or a tool; see `toolweave.sync`."""
+    """A toolset or tool wrapped for plain code; see `toolweave.sync`."""
 
     @property
     def wrapped(self) -> Toolset | Tool:
@@ -63,7 +63,7 @@ ServerLike: TypeAlias = str | PurePath | Mapping[str, Any] | Config | AbstractAs
 """A server that is no toolset yet: a URL, a command, a file, a config, an object in process."""
 
 ToolLike: TypeAlias = Toolset | Tool | ClientTool | ProviderTool | Facade | ServerLike | Callable[..., Any]
-"""What an agent takes as a tool or tools; servers only where configs are known, as in `toolweave.Agent`."""
+"""A tool, or a source of tools, for an agent; servers only where configs are known, as in `toolweave.Agent`."""
 
 
 class AgentTools(BaseToolset):

@@ -46,7 +46,7 @@ _SOON_SECONDS = 0.5
 _TURN_SECONDS = 0.5
 """The same for one that waits in the line of its session, for each that is before it; thirty seconds at most."""
 MOST_DEATHS = 3
-"""How many workers may die of a run until it fails."""
+"""Number of dead workers after which a run fails."""
 _SUSPICIOUS_DEATHS = 2
 """From how many on it goes on beside no other that workers died of, since all that a dead worker did is suspect."""
 _FORGET_SECONDS = 3600.0

@@ -79,7 +79,7 @@ _SIGN_IN = frozenset(
         *("client_id", "client_secret", "redirect_uri"),
     }
 )
-"""How an editor would sign in; a server may be reached without, or by a token from elsewhere."""
+"""Sign-in settings of editors, passed over: a server may be reached without them, or by a token from elsewhere."""
 _NOT_DONE = {
     "headers_helper": "is a command that is not run: give 'headers' or 'auth'",
 }

@@ -1,4 +1,4 @@
-"""What config files say, as values: the servers, the wrong entries, and where each of them came from.
+"""Loaded config files as values: servers, wrong entries, and the file and line of each.
 
 Reads nothing. `load.py` makes these, `discover.py` says which files were found and not named.
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -52,18 +53,28 @@ _PASSED_LIMIT = re.compile(r"SSE stream failed: Server-sent event exceeded the (
 _GONE_STREAM = ("SSE stream", "server answered a request with 202")
 
 
-class _ReadStream:
-    """A channel as the SDK's read stream, with no task and no queue between."""
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-        self._pending: list[SessionMessage] = []
+class _Received(ABC):
+    """The SDK's read stream as an iteration; each kind of stream says what comes next."""
 
     async def receive(self) -> SessionMessage | Exception:
         try:
             return await self.__anext__()
         except StopAsyncIteration:
             raise anyio.EndOfStream from None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    @abstractmethod
+    async def __anext__(self) -> SessionMessage | Exception: ...
+
+
+class _ReadStream(_Received):
+    """A channel as the SDK's read stream, with no task and no queue between."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._pending: list[SessionMessage] = []
 
     async def aclose(self) -> None:
         """Nothing to do: the channel's owner closes it."""
@@ -73,9 +84,6 @@ class _ReadStream:
 
     async def __aexit__(self, *_exc: object) -> None:
         await self.aclose()
-
-    def __aiter__(self) -> _ReadStream:
-        return self
 
     async def __anext__(self) -> SessionMessage | Exception:
         while not self._pending:
@@ -149,19 +157,13 @@ def _is_of_another(message: types.JSONRPCMessage) -> bool:
     return message.id.strip().lstrip("+-").replace("_", "").isdecimal() and own_id(message.id) == message.id
 
 
-class _Heard:
+class _Heard(_Received):
     """The read stream of an HTTP transport without the requests that must not be answered (see `Peer.ignore`)."""
 
     def __init__(self, inner: Any, peer: Peer) -> None:
         self.stateless: Callable[[], bool] = lambda: False
         self._inner = inner
         self._peer = peer
-
-    async def receive(self) -> SessionMessage | Exception:
-        try:
-            return await self.__anext__()
-        except StopAsyncIteration:
-            raise anyio.EndOfStream from None
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -172,9 +174,6 @@ class _Heard:
 
     async def __aexit__(self, *exc: object) -> None:
         await self._inner.__aexit__(*exc)
-
-    def __aiter__(self) -> _Heard:
-        return self
 
     async def __anext__(self) -> SessionMessage | Exception:
         while True:

@@ -81,15 +81,15 @@ def plain_text(text: str, raw: Mapping[str, Any]) -> TextContent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImageContent(Block):
-    """An image; `data` is base64 as on the wire."""
+class _Media(Block):
+    """What images and sounds have in common; `data` is base64 as on the wire."""
 
-    type: ClassVar[str] = "image"
+    type: ClassVar[str]
     data: str
     mime_type: str
 
     def decode(self) -> bytes:
-        """Return the image's bytes.
+        """Return the bytes of the content.
 
         Raises:
             ValueError: The server's base64 is broken.
@@ -97,29 +97,22 @@ class ImageContent(Block):
         return base64.b64decode(self.data, validate=True)
 
     def render(self) -> str:
-        """Return the visible note that stands for the image where only text fits."""
-        return f"[image: {self.mime_type}, {_size(self.data)}]"
+        """Return the visible note that stands for the content where only text fits."""
+        return f"[{self.type}: {self.mime_type}, {_size(self.data)}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AudioContent(Block):
+class ImageContent(_Media):
+    """An image; `data` is base64 as on the wire."""
+
+    type: ClassVar[str] = "image"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AudioContent(_Media):
     """A sound; `data` is base64 as on the wire."""
 
     type: ClassVar[str] = "audio"
-    data: str
-    mime_type: str
-
-    def decode(self) -> bytes:
-        """Return the sound's bytes.
-
-        Raises:
-            ValueError: The server's base64 is broken.
-        """
-        return base64.b64decode(self.data, validate=True)
-
-    def render(self) -> str:
-        """Return the visible note that stands for the sound where only text fits."""
-        return f"[audio: {self.mime_type}, {_size(self.data)}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Who asks, in the stateless era: the envelope in a request's `_meta` -> `Client` (PROTOCOL.md 1.2).
+"""The envelope in a stateless request's `_meta` as a `Client`.
 
 Knows no carrier; what HTTP repeats in headers is `http/mirror.py`.
 """
@@ -6,13 +6,14 @@ Knows no carrier; what HTTP repeats in headers is `http/mirror.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS, UNSUPPORTED_VERSION
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSION
 from toolweave.serve.request import Client, Json
+from toolweave.tools.asking import LogLevel
 
 __all__ = ["SERVED_VERSIONS", "enveloped_client", "has_envelope", "is_whole", "unsupported_version"]
 
@@ -83,7 +84,7 @@ def _is_implementation(info: object) -> bool:
     return isinstance(members.get("name"), str) and isinstance(members.get("version"), str)
 
 
-_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")  # no set: `[]` has no hash
+_LEVELS = get_args(LogLevel)  # no set: `[]` has no hash
 _KINDS = {str: "a string", dict: "an object"}
 
 

@@ -30,7 +30,7 @@ TOOLWEAVE_BACKEND=rediss://redis.example/0 toolweave worker app.py --json
 
 
 class Unknown(Enum):
-    """What a worker does about calls whose outcome nobody knows; it has nobody to ask."""
+    """Policy for calls with an unknown outcome: a worker cannot ask anybody."""
 
     ERROR = "error"
     RERUN = "rerun"
