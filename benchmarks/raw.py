@@ -209,6 +209,11 @@ class RawSocket(asyncio.Protocol):
                 *_, body = [event[6:] for event in body.split(b"\n\n") if event and decode_note(event[6:])]
             self.waiting.set_result(body)
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fail the request that waits: servers close connections that were idle for some seconds."""
+        if self.waiting is not None and not self.waiting.done():
+            self.waiting.set_exception(ConnectionResetError("the server closed the connection"))
+
 
 def unchunked(body: bytes) -> Iterator[bytes]:
     """Yield the data of a chunked body."""
@@ -250,12 +255,20 @@ class RawHttp(RawClient):
         if self.modern:
             extra = f"MCP-Protocol-Version: {MODERN}\r\nMcp-Method: {method}\r\n".encode()
             extra += f"Mcp-Name: {name}\r\n".encode() if name else b""
-        socket = self.idle.pop() if self.idle else await self.connect()
-        socket.waiting = asyncio.get_running_loop().create_future()
-        socket.transport.write(self.common + self.session + extra + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-        answer = await socket.waiting
-        self.idle.append(socket)
-        return answer
+        request = self.common + self.session + extra + b"Content-Length: %d\r\n\r\n" % len(body) + body
+        while True:
+            is_new = not self.idle
+            socket = await self.connect() if is_new else self.idle.pop()
+            socket.waiting = asyncio.get_running_loop().create_future()
+            socket.transport.write(request)
+            try:
+                answer = await socket.waiting
+            except ConnectionResetError:
+                if is_new:
+                    raise
+            else:
+                self.idle.append(socket)
+                return answer
 
     async def exchange(self, ident: int, method: str, params: dict[str, Any]) -> msgspec.Raw:
         """Post a request."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import logging
-import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -30,7 +29,6 @@ from toolweave.connect.wire.proxy import proxy_for
 from toolweave.errors import ConfigError, ConnectError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol.narrow import as_object
 from toolweave.protocol.versions import MODERN_VERSIONS
-from toolweave.schema.validate import load_validation
 
 __all__ = [
     "Attempt",
@@ -112,8 +110,6 @@ async def open_session(
     opener = getattr(config.server, "open_wire", open_wire)
     async with opener(config, attempt, peer, report) as (wire, process):
         report.heard = getattr(wire, "heard", None)
-        if "jsonschema_rs" not in sys.modules:  # the server boots meanwhile; the first call may find no descriptor free
-            await anyio.to_thread.run_sync(load_validation)
         try:
             session = await shake_hands(
                 wire, era=attempt.era, probe_seconds=config.probe_timeout, server=config.name, report=report, peer=peer

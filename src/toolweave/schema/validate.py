@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from toolweave.errors import SchemaError
+from toolweave.errors import SchemaError, ToolError
 from toolweave.schema.limits import (
     MAX_INSTANCE_DEPTH,
     MAX_STEPS,
@@ -26,7 +26,7 @@ from toolweave.schema.problems import Problem, describe, problems_of
 if TYPE_CHECKING:
     import jsonschema_rs
 
-__all__ = ["Problem", "Validator", "describe", "load_validation"]
+__all__ = ["Problem", "Validator", "describe"]
 
 _log = logging.getLogger("toolweave.schema")
 
@@ -49,13 +49,6 @@ _TOO_MUCH_WORK = (
     "a subschema"
 )
 _NOT_EXPLAINED = "does not fit the schema; the two are too large together to find out where"
-
-
-def load_validation() -> None:
-    """Load the library that the first `Validator` would load, for who must not fail or wait then."""
-    import jsonschema_rs  # see _compile
-
-    del jsonschema_rs
 
 
 class Validator:
@@ -139,8 +132,10 @@ class Validator:
 
 def _compile(schema: Mapping[str, Any] | bool) -> tuple[jsonschema_rs.Validator, int]:
     """Return a schema compiled, and the steps of looking at one value with all of it."""
-    import jsonschema_rs  # loading its 10 MB takes 20 ms, and few runs validate
-
+    try:
+        import jsonschema_rs  # loading its 10 MB takes 20 ms, and few runs validate
+    except OSError as exc:  # no file descriptor is left, as a rule; the next call tries again
+        raise ToolError(f"arguments cannot be checked: {exc}; close files or connections", retryable=True) from exc
     if isinstance(schema, bool):
         return jsonschema_rs.Draft202012Validator(schema), 1
     if not isinstance(schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # strangers send anything

@@ -49,7 +49,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._max = max_message_bytes
         self._transport: asyncio.SubprocessTransport | None = None
         self._stdin: asyncio.WriteTransport | None = None
-        self._partial = bytearray()
+        self._pieces: list[bytes] = []  # of a line that has not ended
+        self._pieces_bytes = 0
         self._begun = bytearray()  # of a message over several lines
         self._depth = 0
         self._messages: deque[bytes] = deque()
@@ -95,27 +96,26 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 del self._stderr[:-_STDERR_BYTES]
             return
         self.pieces += 1
-        *lines, rest = data.split(b"\n")
+        *lines, rest = data.split(b"\n") if b"\n" in data else (data,)
         for line in lines:
-            if self._partial:
-                self._partial += line
-                line = bytes(self._partial)
-                self._partial = bytearray()
+            if self._pieces:
+                line = self._taken(line)
             if len(line) > self._max:
                 self._end_oversized()
                 return
             self._line(line)
         if rest:
-            self._partial += rest
-            if len(self._partial) > self._max:
+            self._pieces.append(rest)
+            self._pieces_bytes += len(rest)
+            if self._pieces_bytes > self._max:
                 self._end_oversized()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """Note which pipe ended; the end of standard output is the end of the conversation."""
         if fd == 1:
-            if self._partial.rstrip().endswith((b"}", b"]")):  # half a message is none; a line end is not needed
-                self._line(bytes(self._partial))
-            self._partial = bytearray()
+            rest = self._taken()
+            if rest.rstrip().endswith((b"}", b"]")):  # half a message is none; a line end is not needed
+                self._line(rest)
             self._end("it closed its standard output")
         elif fd == 2:
             self._stderr_open = False
@@ -339,8 +339,15 @@ class ServerProcess(asyncio.SubprocessProtocol):
         whole, self._begun, self._depth = bytes(self._begun).strip(), bytearray(), 0
         return b"" if self._eof is not None else whole
 
+    def _taken(self, last: bytes = b"") -> bytes:
+        """Return the line of which pieces have arrived, joined once, with its last one."""
+        line = b"".join((*self._pieces, last))
+        self._pieces.clear()
+        self._pieces_bytes = 0
+        return line
+
     def _end_oversized(self) -> None:
-        self._partial = bytearray()
+        self._taken()
         self._signalled = True  # how it exits now says nothing about it
         self._end(f"it sent a message of more than {self._max} bytes; ask for less, or raise 'max_message_bytes'")
 

@@ -48,7 +48,8 @@ _BRACKETS = re.compile(rb'(?s)"(?:[^"\\]++|\\.)*+"?|[\[\]{}]')
 _BEGIN_OF_OBJECT = re.compile(rb'\{\s*+"')
 _MAX_DIGITS = 19
 _ENTRY_DEPTH = 4  # of `{"result": {"tools": [{`
-_LARGE = 1_000_000  # bytes; a smaller message holds fewer arrays and objects than are worth counting
+_LARGE = 2 * MAX_CONTAINERS  # bytes; an array or an object has two brackets, so a smaller message holds fewer of them
+_SPARSE = 10_000  # brackets of one kind that are looked for one by one, which is quick where there are few
 _MOST_TOKENS = 1_000_000  # brackets and quotes of a list that is searched for deep entries; about half a second
 
 
@@ -106,7 +107,7 @@ def decode(text: bytes) -> list[Message]:
     Raises:
         ValueError: It is no JSON-RPC message; in a batch only if none is. Or it holds more than `MAX_CONTAINERS`.
     """
-    if len(text) > _LARGE and text.count(b"[") + text.count(b"{") > MAX_CONTAINERS:
+    if len(text) > _LARGE and _count(text, b"[") + _count(text, b"{") > MAX_CONTAINERS:
         raise ValueError(f"it holds more than {MAX_CONTAINERS} arrays and objects")
     if text[:1] != b"[":
         try:
@@ -122,6 +123,16 @@ def decode(text: bytes) -> list[Message]:
     if not messages:
         raise ValueError("a batch without a message")
     return messages
+
+
+def _count(text: bytes, bracket: bytes) -> int:
+    """Return how often a bracket is in a text; a tenth of the time of `count` where most of it is one long string."""
+    at = -1
+    for number in range(_SPARSE):
+        at = text.find(bracket, at + 1)
+        if at < 0:
+            return number
+    return _SPARSE + text.count(bracket, at + 1)
 
 
 def _decode_one(text: bytes | msgspec.Raw) -> Message:
