@@ -257,6 +257,8 @@ class RawHttp(RawClient):
             extra += f"Mcp-Name: {name}\r\n".encode() if name else b""
         request = self.common + self.session + extra + b"Content-Length: %d\r\n\r\n" % len(body) + body
         while True:
+            while self.idle and self.idle[-1].transport.is_closing():
+                self.idle.pop()
             is_new = not self.idle
             socket = await self.connect() if is_new else self.idle.pop()
             socket.waiting = asyncio.get_running_loop().create_future()
