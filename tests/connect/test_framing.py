@@ -21,7 +21,7 @@ from toolweave.connect.channel import MAX_MESSAGE_BYTES, NotSent
 from toolweave.connect.session import Peer
 from toolweave.connect.stdio.process import ServerProcess
 from toolweave.connect.wire.channel import ChannelWire, channel_wire
-from toolweave.connect.wire.jsonrpc import decode, objects_in
+from toolweave.protocol.jsonrpc import decode_lenient, objects_in
 
 MEMBERS = st.dictionaries(st.text(max_size=6), st.text(max_size=12) | st.integers() | st.none(), max_size=4)
 MESSAGES = MEMBERS.map(lambda value: json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
@@ -82,7 +82,7 @@ def test_a_large_answer_takes_no_more_memory_than_three_of_it() -> None:
     size = 20_000_000
     process = ServerProcess()
     results: list[object] = []
-    process.deliver_to(lambda text: results.append(decode(text)[0].result))
+    process.deliver_to(lambda text: results.append(decode_lenient(text)[0].result))
     piece = b"x" * 65_536
     tracemalloc.start()
     try:

@@ -24,7 +24,7 @@ from toolweave.connect.offers import (
 )
 from toolweave.connect.results import tool_result
 from toolweave.connect.stdio.process import ServerProcess
-from toolweave.connect.wire.jsonrpc import decode, payload
+from toolweave.protocol.jsonrpc import decode_lenient, value_of
 from toolweave.protocol.content import content_block
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
@@ -120,13 +120,13 @@ def test_no_output_breaks_the_reader(output: bytes, cuts: list[int]) -> None:
 @given(st.binary(max_size=300) | JSON.map(lambda value: json.dumps(value).encode()))
 def test_any_text_is_messages_or_a_value_error(text: bytes) -> None:
     try:
-        messages = decode(text)
+        messages = decode_lenient(text)
     except ValueError:
         return
     for message in messages:
         for member in (message.params, message.result, message.error):
             if isinstance(member, (bytes, memoryview)):
-                payload(member)  # pyright: ignore[reportArgumentType]
+                value_of(member)  # pyright: ignore[reportArgumentType]
 
 
 @given(st.binary(max_size=400), st.integers(1, 40))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import secrets
 import ssl
+from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
@@ -34,9 +35,9 @@ from toolweave.connect.fault import (
     unasked_encoding,
 )
 from toolweave.connect.wire.inflate import ACCEPTED, Inflater, NotInflated
-from toolweave.connect.wire.jsonrpc import BOM
 from toolweave.connect.wire.proxy import proxy_for
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.jsonrpc import is_json
 from toolweave.protocol.narrow import as_object
 
 __all__ = ["HttpFaults", "http_client", "status_fault", "transport_fault"]
@@ -194,8 +195,8 @@ class _Isolating(httpx2.AsyncBaseTransport):
 
     async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """Read a whole body here, so that a break in it is a fault of this request alone."""
-        body = (await self._read(response)).removeprefix(BOM)
-        if not _is_well_formed(body):
+        body = (await self._read(response)).removeprefix(BOM_UTF8)
+        if not is_json(body):
             return self._faults.response(request, not_json(self._settings, response.status_code, body))
         return httpx2.Response(response.status_code, headers=_plain(response), request=request, content=body)
 
@@ -328,14 +329,6 @@ def status_fault(settings: HttpSettings, request: httpx2.Request, response: http
     return answer_fault(
         settings, response.status_code, response.reason_phrase, response.headers, body, in_session=in_session
     )
-
-
-def _is_well_formed(body: bytes) -> bool:
-    try:
-        msgspec.json.decode(body, type=msgspec.Raw)
-    except msgspec.DecodeError:
-        return False
-    return True
 
 
 def _inflated(response: httpx2.Response) -> httpx2.Response:

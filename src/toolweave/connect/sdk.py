@@ -35,7 +35,7 @@ from toolweave.connect.channel import Channel
 from toolweave.connect.fault import HttpSettings, http_error, too_large
 from toolweave.connect.http import HttpFaults, http_client, status_fault, transport_fault
 from toolweave.connect.session import UNCANCELLABLE, Loss, Peer, Wire
-from toolweave.connect.wire.jsonrpc import answer_id, own_id
+from toolweave.protocol.jsonrpc import answer_id, own_id
 from toolweave.errors import (
     ConnectionLostError,
     ProtocolError,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from dataclasses import dataclass
 
 __all__ = ["EventParser", "ServerSentEvent"]
 
-_BOM = b"\xef\xbb\xbf"
 _MAX_RETRY_DIGITS = 9
 
 
@@ -87,7 +87,7 @@ class EventParser:
     def _take_line(self, line: bytes) -> ServerSentEvent | None:
         if self._at_start:
             self._at_start = False
-            line = line.removeprefix(_BOM)
+            line = line.removeprefix(BOM_UTF8)
         if not line:
             return self._end_event()
         if line.startswith(b"data: "):  # what most lines are, and the long ones: copied once

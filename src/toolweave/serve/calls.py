@@ -19,7 +19,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.schema import Validator
 from toolweave.serve.definitions import Definitions, check_definition
-from toolweave.serve.jsonrpc import encode_value
+from toolweave.protocol.jsonrpc import encode_value
 from toolweave.serve.offers.pages import page
 from toolweave.serve.request import Json, Method, Request
 from toolweave.serve.rounds import Rounds, Work
@@ -156,7 +156,7 @@ class Tools:
         known = self._pages.get(cursor) if cursor is None or isinstance(cursor, str) else None
         if known is None:
             listed, following = self._page(snapshot, cursor, modern=True)
-            known = self._pages[cursor] = (encode_value(listed), following)
+            known = self._pages[cursor] = (msgspec.Raw(encode_value(listed, errors="replace")), following)
             if len(self._pages) > _MOST_PAGES:
                 del self._pages[next(iter(self._pages))]  # of cursors that a stranger made up
         encoded, following = known

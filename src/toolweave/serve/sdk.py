@@ -30,11 +30,11 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
+from toolweave.protocol.jsonrpc import decoded, writable
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.http.asgi import App, ShownHeaders
-from toolweave.serve.jsonrpc import decoded, writable
 from toolweave.serve.request import Client, Conversations, Identity, Json, Request, principal_of
 from toolweave.serve.starter import Starter, Starts
 

@@ -9,7 +9,7 @@ from typing import cast
 from toolweave.errors import ToolError
 from toolweave.protocol.content import block_json
 from toolweave.protocol.meta import SERVER_INFO
-from toolweave.serve.jsonrpc import writable
+from toolweave.protocol.jsonrpc import writable
 from toolweave.serve.request import Json
 from toolweave.tools import ToolResult
 from toolweave.tools.error_meta import ERROR_META, error_meta

@@ -124,7 +124,7 @@ async def _over_http(command: Sequence[str], sources: Sources) -> ExitCode:
 
 async def _over_stdio(command: Sequence[str], sources: Sources) -> ExitCode:
     from toolweave.serve.duplex.pipes import LineReader, LineWriter, standard_streams
-    from toolweave.serve.jsonrpc import MAX_MESSAGE_BYTES  # late: only here
+    from toolweave.serve.duplex.stdio import MAX_MESSAGE_BYTES  # late: only here
 
     with standard_streams() as (source, sink):
         writer = LineWriter(sink)

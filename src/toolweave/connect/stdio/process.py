@@ -9,6 +9,7 @@ import asyncio
 import os
 import re
 import signal
+from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -20,7 +21,7 @@ import anyio.to_thread
 from toolweave.connect.channel import MAX_MESSAGE_BYTES, NotSent
 from toolweave.connect.stdio.descent import Stray, group_lives, signal_group, signal_strays, stray_lives, strays_of
 from toolweave.connect.stdio.reaper import reaper
-from toolweave.connect.wire.jsonrpc import BOM, depth_change
+from toolweave.protocol.jsonrpc import depth_change
 
 __all__ = ["ServerProcess", "spawn"]
 
@@ -298,7 +299,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if self._sink is not None and line[:1] == b"{" and line[-1:] == b"}" and self._eof is None and not self._begun:
             self._sink(line)  # nearly always
             return
-        line = line.removeprefix(BOM).strip()
+        line = line.removeprefix(BOM_UTF8).strip()
         if not line or self._eof is not None:
             return
         if self._begun or (line.startswith(b"{") and line.endswith((b"{", b"[", b","))):

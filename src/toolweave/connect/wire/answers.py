@@ -6,15 +6,15 @@ from typing import Any
 
 import msgspec
 
-from toolweave.connect.wire.jsonrpc import Message, payload
 from toolweave.errors import ProtocolError
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.jsonrpc import LenientMessage, value_of
 from toolweave.protocol.narrow import as_object, as_text
 
 __all__ = ["invalid", "result_of"]
 
 
-def result_of(message: Message, server: str) -> dict[str, Any]:
+def result_of(message: LenientMessage, server: str) -> dict[str, Any]:
     """Return the result of an answer.
 
     Raises:
@@ -29,7 +29,7 @@ def result_of(message: Message, server: str) -> dict[str, Any]:
         return result  # pyright: ignore[reportUnknownVariableType]
     if isinstance(result, msgspec.Raw):
         try:
-            result = payload(result)
+            result = value_of(result)
         except ValueError as exc:
             raise invalid(server, str(exc)) from None
     if not isinstance(result, dict):
@@ -39,7 +39,7 @@ def result_of(message: Message, server: str) -> dict[str, Any]:
 
 def _peer_error(raw: msgspec.Raw, server: str) -> ProtocolError:
     try:
-        value = payload(raw)
+        value = value_of(raw)
     except ValueError as exc:
         return invalid(server, str(exc))
     error = as_object(value)

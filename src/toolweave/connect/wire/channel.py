@@ -20,21 +20,21 @@ from toolweave.connect.channel import Channel, NotSent
 from toolweave.connect.session import UNCANCELLABLE, Loss, Peer
 from toolweave.connect.wire.answers import invalid, result_of
 from toolweave.connect.wire.incoming import Incoming
-from toolweave.connect.wire.jsonrpc import (
-    Message,
-    RequestId,
+from toolweave.connect.wire.texts import RequestTexts
+from toolweave.errors import ServerError
+from toolweave.protocol import methods
+from toolweave.protocol.jsonrpc import (
+    ForeignId,
+    LenientMessage,
     answer_behind,
     answer_id,
-    decode,
+    decode_lenient,
     decode_plain,
     encode_notification,
     objects_in,
     own_id,
     without_deep_entries,
 )
-from toolweave.connect.wire.texts import RequestTexts
-from toolweave.errors import ServerError
-from toolweave.protocol import methods
 
 __all__ = ["ChannelWire", "channel_wire"]
 
@@ -179,7 +179,7 @@ class ChannelWire:
     def _take_odd(self, text: bytes) -> None:
         """Take a line that is not plainly one message: a batch, a very large one, or none."""
         try:
-            messages = decode(text)
+            messages = decode_lenient(text)
         except (ValueError, RecursionError) as exc:
             self._take_broken(text, exc)
             return
@@ -189,7 +189,7 @@ class ChannelWire:
             else:
                 self._incoming.take(message)
 
-    def _take_answer(self, message: Message, text: bytes) -> None:
+    def _take_answer(self, message: LenientMessage, text: bytes) -> None:
         answer: asyncio.Future[dict[str, Any]] | None = self._pending.get(message.id)  # type: ignore[arg-type]
         if answer is None or answer.done():
             answer = self._find(message.id)
@@ -285,7 +285,7 @@ class ChannelWire:
             answer = self._pending.get(named)
         return answer if answer is not None and not answer.done() else None
 
-    def _only(self, came: RequestId | None) -> asyncio.Future[dict[str, Any]] | None:
+    def _only(self, came: ForeignId | None) -> asyncio.Future[dict[str, Any]] | None:
         """Return the one pending request, if an answer that names none of ours can be meant for nothing else.
 
         Not while a request that was given up may still be answered; one with a name, a subscription, is answered by
@@ -300,7 +300,7 @@ class ChannelWire:
         waiting = [answer for key, answer in self._pending.items() if isinstance(key, int) and not answer.done()]
         return waiting[0] if len(waiting) == 1 else None
 
-    def _doubt(self, answer: asyncio.Future[dict[str, Any]], message: Message) -> None:
+    def _doubt(self, answer: asyncio.Future[dict[str, Any]], message: LenientMessage) -> None:
         """End a request with what must be meant for it, unless its own answer follows at once."""
         if self._doubted is answer:
             return

@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import logging
 import re
+from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -34,21 +35,21 @@ from toolweave.connect.wire.headers import ModernHeaders
 from toolweave.connect.wire.http1 import NoAnswer, Response
 from toolweave.connect.wire.incoming import Incoming
 from toolweave.connect.wire.inflate import Inflater
-from toolweave.connect.wire.jsonrpc import (
-    BOM,
-    Message,
-    answer_id,
-    decode,
-    decode_plain,
-    encode_notification,
-    own_id,
-    without_deep_entries,
-)
 from toolweave.connect.wire.streams import EventStreams
 from toolweave.connect.wire.texts import RequestTexts
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.headers import mirroring_problem
+from toolweave.protocol.jsonrpc import (
+    LenientMessage,
+    answer_id,
+    decode_lenient,
+    decode_plain,
+    encode_notification,
+    is_json,
+    own_id,
+    without_deep_entries,
+)
 from toolweave.protocol.meta import PROTOCOL_VERSION
 from toolweave.protocol.narrow import as_object, as_text
 
@@ -277,11 +278,11 @@ class HttpWire:
             if type(result) is dict and message.error is msgspec.UNSET:  # nearly always
                 return result  # pyright: ignore[reportUnknownVariableType]
             return result_of(message, self._server)
-        body = body.removeprefix(BOM)
+        body = body.removeprefix(BOM_UTF8)
         try:
             result = self._take(body, key, method)
         except ValueError as exc:
-            if _is_json(body):
+            if is_json(body):
                 raise invalid(self._server, str(exc)) from None
             raise http_error(not_json(self._settings, status, body), server=self._server) from None
         if result is None:
@@ -296,17 +297,17 @@ class HttpWire:
             ProtocolError: The answer is an error, or no proper answer.
         """
         try:
-            messages = decode(text)
+            messages = decode_lenient(text)
         except RecursionError:
             named = answer_id(text)
             if key is None or (named is not None and own_id(named) != key) or _LEADING_METHOD.match(text):
                 self.late_answers += 1
                 return None
             try:
-                messages = decode(without_deep_entries(text) if method.endswith("/list") else text)
+                messages = decode_lenient(without_deep_entries(text) if method.endswith("/list") else text)
             except RecursionError:
                 raise invalid(self._server, "it is nested too deeply") from None
-        answer: Message | None = None
+        answer: LenientMessage | None = None
         for message in messages:
             if message.method is not msgspec.UNSET:
                 self._incoming.take(message, answerable=not self._stateless)
@@ -350,7 +351,7 @@ async def http_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Lo
         endpoint.close()
 
 
-def _answers(message: Message, key: int | str) -> bool:
+def _answers(message: LenientMessage, key: int | str) -> bool:
     """Whether an answer is the one to a request; some servers turn ids into strings or leave them out of errors."""
     if message.id is None or message.id is msgspec.UNSET:
         return message.error is not msgspec.UNSET  # of a request that the server could not read
@@ -359,19 +360,9 @@ def _answers(message: Message, key: int | str) -> bool:
 
 def _rpc_error(body: bytes, server: str) -> ServerError:
     try:
-        result_of(msgspec.json.decode(body, type=Message), server)
+        result_of(msgspec.json.decode(body, type=LenientMessage), server)
     except ProtocolError as exc:
         return exc
     except msgspec.DecodeError as exc:
         return invalid(server, str(exc))
     return invalid(server, "an HTTP error with a result")
-
-
-def _is_json(body: bytes) -> bool:
-    try:
-        msgspec.json.decode(body, type=msgspec.Raw)
-    except msgspec.DecodeError:
-        return False
-    except RecursionError:
-        pass  # as far as it was read
-    return True

@@ -16,10 +16,10 @@ import anyio.abc
 import msgspec
 
 from toolweave.connect.session import Peer
-from toolweave.connect.wire.jsonrpc import Message, RequestId, encode_error, encode_result, payload
 from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.jsonrpc import ForeignId, LenientMessage, encode_error, encode_result, value_of
 from toolweave.protocol.narrow import as_object
 
 __all__ = ["Incoming"]
@@ -29,7 +29,7 @@ _AT_ONCE = 256
 _MAX_WAITING = 10_000
 _MAX_REFUSED = 100_000
 
-Request = tuple[RequestId, str, Mapping[str, Any]]
+Request = tuple[ForeignId, str, Mapping[str, Any]]
 
 
 class Incoming:
@@ -47,17 +47,17 @@ class Incoming:
         self._tasks = tasks
         self._reply = reply
         self._server = server
-        self._serving: dict[RequestId, anyio.CancelScope] = {}
+        self._serving: dict[ForeignId, anyio.CancelScope] = {}
         self._running = 0
         self._waiting: deque[Request] = deque()
-        self._unwanted: set[RequestId] = set()
-        self._refused: deque[RequestId] = deque()
+        self._unwanted: set[ForeignId] = set()
+        self._refused: deque[ForeignId] = deque()
         self._refusing = False
 
-    def take(self, message: Message, *, answerable: bool = True) -> None:
+    def take(self, message: LenientMessage, *, answerable: bool = True) -> None:
         """Take one notification or request; one that is not `answerable` is ignored, and the peer told so."""
         try:
-            params = as_object(payload(message.params)) if message.params is not msgspec.UNSET else None
+            params = as_object(value_of(message.params)) if message.params is not msgspec.UNSET else None
         except ValueError:
             params = None
         method = str(message.method)
@@ -88,7 +88,7 @@ class Incoming:
             self._unwanted.clear()
 
     async def _serve(
-        self, scope: anyio.CancelScope, request_id: RequestId, method: str, params: Mapping[str, Any]
+        self, scope: anyio.CancelScope, request_id: ForeignId, method: str, params: Mapping[str, Any]
     ) -> None:
         try:
             with scope:
@@ -98,7 +98,7 @@ class Incoming:
             self._serve_next()
 
     async def _answer(
-        self, scope: anyio.CancelScope, request_id: RequestId, method: str, params: Mapping[str, Any]
+        self, scope: anyio.CancelScope, request_id: ForeignId, method: str, params: Mapping[str, Any]
     ) -> None:
         try:
             answer = encode_result(request_id, await self._peer.request(method, params))
@@ -118,7 +118,7 @@ class Incoming:
         except OSError:
             _log.debug("server %r: it is gone before a request of it was answered", self._server)
 
-    def _refuse(self, request_id: RequestId) -> None:
+    def _refuse(self, request_id: ForeignId) -> None:
         """Answer with an error what is too much to wait for its turn: one task does, however many there are."""
         if len(self._refused) >= _MAX_REFUSED:
             self._peer.trouble(f"it sends requests and does not read the answers: {_MAX_REFUSED} wait to be sent")

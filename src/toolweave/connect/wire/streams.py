@@ -15,9 +15,9 @@ import anyio
 from toolweave.connect.fault import HttpSettings, http_error, too_large
 from toolweave.connect.wire.endpoint import EVENTS, Endpoint
 from toolweave.connect.wire.http1 import NoAnswer, Response, Unreadable
-from toolweave.connect.wire.jsonrpc import answer_id, own_id
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError, printable
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.jsonrpc import answer_id, own_id
 from toolweave.protocol.sse import EventParser
 
 __all__ = ["EventStreams", "delay"]

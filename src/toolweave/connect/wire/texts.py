@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from toolweave.connect.session import Envelope
-from toolweave.connect.wire.jsonrpc import encode_request, encode_value
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.protocol import methods
+from toolweave.protocol.jsonrpc import encode_request, encode_value
 
 __all__ = ["RequestTexts", "request_text"]
 

@@ -21,20 +21,20 @@ import msgspec
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
-from toolweave.protocol.versions import BATCHING_VERSION
-from toolweave.serve.endpoint import Endpoint
-from toolweave.serve.envelope import enveloped_client, has_envelope, unsupported_version
-from toolweave.serve.jsonrpc import (
-    Broken,
-    Message,
+from toolweave.protocol.jsonrpc import (
+    MalformedMessage,
     RequestId,
-    decode,
+    StrictMessage,
+    decode_strict,
     encode_batch,
     encode_error,
     encode_notification,
     encode_request,
     encode_result,
 )
+from toolweave.protocol.versions import BATCHING_VERSION
+from toolweave.serve.endpoint import Endpoint
+from toolweave.serve.envelope import enveloped_client, has_envelope, unsupported_version
 from toolweave.serve.request import Client, Conversations, Json, Request
 
 __all__ = ["MAX_REQUESTS", "Conversation", "Outlet"]
@@ -101,8 +101,8 @@ class Conversation:
     async def take(self, text: bytes) -> None:
         """Take one JSON text of the client; returns once it is under way, and there is room for what it makes."""
         try:
-            messages = decode(text)
-        except Broken as exc:
+            messages = decode_strict(text)
+        except MalformedMessage as exc:
             self._refuse_broken(exc, self._write)
         else:
             if isinstance(messages, list):
@@ -151,7 +151,7 @@ class Conversation:
         key = next(self._ids)
         answer = self._asked[key] = asyncio.get_running_loop().create_future()
         try:
-            self._outlet.write(encode_request(key, method, params))
+            self._outlet.write(encode_request(key, method, params, errors="replace"))
             await self._outlet.room()
             return await answer
         except asyncio.CancelledError:
@@ -171,7 +171,7 @@ class Conversation:
 
     # what the client sends
 
-    async def _take(self, message: Message, reply: _Reply, *, alone: bool = True) -> None:
+    async def _take(self, message: StrictMessage, reply: _Reply, *, alone: bool = True) -> None:
         if message.is_answer:
             self._take_answer(message)
         elif message.method is msgspec.UNSET or message.id is None:
@@ -194,21 +194,21 @@ class Conversation:
             scope = self._running[message.id] = anyio.CancelScope()
             self._tasks.start_soon(self._answer, request, scope, reply)
 
-    async def _take_batch(self, members: list[Message | Broken]) -> None:
+    async def _take_batch(self, members: list[StrictMessage | MalformedMessage]) -> None:
         if self._client is None or self._client.version != BATCHING_VERSION:
             refusal = "Invalid request: batches are of revision 2025-03-26 only"
             self._outlet.write(encode_error(None, INVALID_REQUEST, refusal))
             return
         batch = _Batch(self._outlet.write)
         for member in members:
-            if isinstance(member, Broken):
+            if isinstance(member, MalformedMessage):
                 self._refuse_broken(member, batch.place())
             else:
                 silent = member.is_answer or (member.id is msgspec.UNSET and member.method is not msgspec.UNSET)
                 await self._take(member, self._write if silent else batch.place(), alone=False)
         batch.take(None)
 
-    def _refuse_broken(self, broken: Broken, reply: _Reply) -> None:
+    def _refuse_broken(self, broken: MalformedMessage, reply: _Reply) -> None:
         if broken.answerable:
             reply(encode_error(broken.id, broken.code, broken.message))
         else:
@@ -230,7 +230,7 @@ class Conversation:
         if ready and self._conversations is not None:
             self._leave = self._conversations.join(self._push, conversation=self.name)
 
-    def _take_answer(self, message: Message) -> None:
+    def _take_answer(self, message: StrictMessage) -> None:
         asked = self._asked.get(message.id) if isinstance(message.id, int) else None
         result: Any = message.result
         if asked is None or asked.done():

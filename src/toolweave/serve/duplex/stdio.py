@@ -16,17 +16,19 @@ import anyio
 import anyio.abc
 
 from toolweave.protocol.codes import INVALID_REQUEST
+from toolweave.protocol.jsonrpc import encode_error
 from toolweave.serve.duplex.conversation import MAX_REQUESTS, Conversation
 from toolweave.serve.duplex.pipes import LineReader, LineWriter, standard_streams
 from toolweave.serve.endpoint import Endpoint
-from toolweave.serve.jsonrpc import MAX_MESSAGE_BYTES, encode_error
 from toolweave.serve.request import Conversations
 from toolweave.serve.signals import stop_signals
 
-__all__ = ["DRAIN_SECONDS", "serve_stdio"]
+__all__ = ["DRAIN_SECONDS", "MAX_MESSAGE_BYTES", "serve_stdio"]
 
 _log = logging.getLogger("toolweave.serve")
 
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+"""A longer line is refused unread."""
 DRAIN_SECONDS = 1.0
 """How long requests may still run when the end has begun; clients wait about twice as long before they kill."""
 _WRITE_SECONDS = 1.0

@@ -11,8 +11,8 @@ from functools import partial
 
 import anyio
 
+from toolweave.protocol.jsonrpc import encode_batch
 from toolweave.serve.http.asgi import Message, Receive, Send
-from toolweave.serve.jsonrpc import encode_batch
 
 __all__ = ["MOST", "answer_batch"]
 

@@ -26,8 +26,8 @@ from toolweave.protocol.codes import (
     PARSE_ERROR,
     UNSUPPORTED_VERSION,
 )
+from toolweave.protocol.jsonrpc import encode_error, encode_notification, encode_result
 from toolweave.serve.http.asgi import Message, Receive, Send
-from toolweave.serve.jsonrpc import encode_error, encode_notification, encode_result
 from toolweave.serve.request import Json
 from toolweave.serve.starter import Starts
 

@@ -18,6 +18,14 @@ from anyio.abc import TaskGroup
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_REQUEST
+from toolweave.protocol.jsonrpc import (
+    MalformedMessage,
+    RequestId,
+    StrictMessage,
+    batch_members,
+    decode_strict,
+    encode_error,
+)
 from toolweave.protocol.versions import BATCHING_VERSION, HANDSHAKE_VERSIONS, MODERN_VERSION
 from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.envelope import has_envelope, unsupported_version
@@ -27,8 +35,6 @@ from toolweave.serve.http.exchange import HTTP_STATUS, Bounds, Exchange, given_u
 from toolweave.serve.http.look import LaneCall, client_of, quick_call, recognised
 from toolweave.serve.http.mirror import check, repeated
 from toolweave.serve.http.replay import Replays
-from toolweave.serve.jsonrpc import Broken, RequestId, decode, encode_error, texts
-from toolweave.serve.jsonrpc import Message as Said
 from toolweave.serve.request import Client, Json, Request
 from toolweave.serve.starter import Starter
 
@@ -169,8 +175,8 @@ class Lane:
     ) -> None:
         """Serve what is not recognised with one look."""
         try:
-            message = decode(body)
-        except Broken as exc:
+            message = decode_strict(body)
+        except MalformedMessage as exc:
             await _refuse(send, exc.id, RequestError(exc.message, code=exc.code))
             return
         # httptools keeps white space behind a value, which belongs to no value (RFC 9110 section 5.5)
@@ -183,7 +189,7 @@ class Lane:
             await self._hand_on(scope, _replayed(body, receive), send, work, body)
 
     async def _post_stateless(
-        self, message: Said, body: bytes, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope
+        self, message: StrictMessage, body: bytes, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope
     ) -> None:
         """Serve a message of the stateless era."""
         headers = dict(scope["headers"])
@@ -222,7 +228,7 @@ class Lane:
     async def _post_batch(
         self,
         body: bytes,
-        members: list[Said | Broken],
+        members: list[StrictMessage | MalformedMessage],
         scope: Scope,
         receive: Receive,
         send: Send,
@@ -235,9 +241,11 @@ class Lane:
             refused = "batches are of revision 2025-03-26 only"
         elif len(members) > MOST:
             refused = f"a batch has at most {MOST} messages"
-        elif any(isinstance(one, Broken) or one.method == methods.INITIALIZE or one.id is None for one in members):
+        elif any(
+            isinstance(one, MalformedMessage) or one.method == methods.INITIALIZE or one.id is None for one in members
+        ):
             refused = "every member of a batch must be a message, and none may be 'initialize'"
-        elif any(_is_stateless(one, {}) for one in members if isinstance(one, Said)):
+        elif any(_is_stateless(one, {}) for one in members if isinstance(one, StrictMessage)):
             refused = "a request of the stateless era is sent alone"
         if refused is not None:
             await _refuse(send, None, RequestError(f"Invalid request: {refused}", code=INVALID_REQUEST))
@@ -246,7 +254,7 @@ class Lane:
         async def serve(text: bytes, receive: Receive, send: Send) -> None:
             await self._hand_on(scope, _replayed(text, receive), send, work, text)
 
-        await answer_batch(texts(body), serve, receive, send, streams=self._streams)
+        await answer_batch(batch_members(body), serve, receive, send, streams=self._streams)
 
     async def _answer(
         self, call: LaneCall, scope: Scope, exchange: Exchange, work: anyio.CancelScope, client: Client | None = None
@@ -290,7 +298,7 @@ class Lane:
 _CLOSE = [(b"connection", b"close")]
 
 
-def _is_stateless(message: Said, headers: Headers) -> bool:
+def _is_stateless(message: StrictMessage, headers: Headers) -> bool:
     """Whether a message is of the stateless era, or of none that is known: by its header, or by its envelope."""
     version = headers.get(b"mcp-protocol-version")
     if version is not None and version not in _HANDSHAKE:

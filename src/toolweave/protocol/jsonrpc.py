@@ -1,0 +1,518 @@
+"""JSON-RPC 2.0 messages to and from bytes. Pure: no I/O, no state.
+
+Texts are read in two ways. A client reads **leniently** what a server sent: junk is passed over, an answer that cannot
+be read as a whole is still found by its id, and list entries that are nested too deeply become null, so that one bad
+message costs one call and never the conversation. A server reads **strictly** what a client sent: what is no message,
+or is nested too deeply, is refused before anything walks through it, with the reason and, where it can be told, the id
+of the request. How deep is too deep is a parameter of both. Texts are written in one way; who writes chooses what is
+done with text and numbers that JSON cannot hold.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from codecs import BOM_UTF8
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias, TypeVar, cast
+
+import msgspec
+
+from toolweave.protocol.codes import INVALID_REQUEST, PARSE_ERROR
+
+__all__ = [
+    "MAX_CONTAINERS",
+    "MAX_DEPTH",
+    "ForeignId",
+    "LenientMessage",
+    "MalformedMessage",
+    "RequestId",
+    "StrictMessage",
+    "answer_behind",
+    "answer_id",
+    "batch_members",
+    "decode_lenient",
+    "decode_plain",
+    "decode_strict",
+    "decoded",
+    "depth_change",
+    "encode_batch",
+    "encode_error",
+    "encode_notification",
+    "encode_request",
+    "encode_result",
+    "encode_value",
+    "is_json",
+    "objects_in",
+    "own_id",
+    "value_of",
+    "without_deep_entries",
+    "writable",
+]
+
+MAX_DEPTH = 200
+"""How deeply arrays and objects may lie in each other: in a message to a server, in an entry of a server's list."""
+MAX_CONTAINERS = 2_000_000
+"""Arrays and objects in one message to a client: reading them is one step of the event loop, however many there are."""
+
+RequestId: TypeAlias = int | str
+"""The id of a request: an integer is no float and no boolean, and 1 is not "1"."""
+ForeignId: TypeAlias = int | str | float
+"""An id as lenient reading takes it; fractions are of servers only, which get them back as they came."""
+
+ValueT = TypeVar("ValueT")
+
+# A string matches to its end or to that of the text: one that never ends must not be read again from each quote in it.
+_BRACKETS = re.compile(rb'(?s)"(?:[^"\\]++|\\.)*+"?|[\[\]{}]')
+_BEGIN_OF_OBJECT = re.compile(rb'\{\s*+"')
+_LEADING_ID = re.compile(
+    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(?:(\d{1,18})|"([\x20-\x21\x23-\x7e]{1,80})")\s*,'
+)
+_MAX_DIGITS = 19
+_ENTRY_DEPTH = 4  # of `{"result": {"tools": [{`
+_LARGE = 2 * MAX_CONTAINERS  # bytes; an array or an object has two brackets, so a smaller message holds fewer of them
+_SPARSE = 10_000  # brackets of one kind that are looked for one by one, which is quick where there are few
+_MOST_TOKENS = 1_000_000  # brackets and quotes of a list that is searched for deep entries; about half a second
+_NO_JSON = "Parse error: it is not JSON, a number is out of range, or it is nested too deeply"
+
+
+class LenientMessage(msgspec.Struct, gc=False):
+    """One message as a server sent it: a request, a notification or an answer; members that are missing are UNSET.
+
+    `result` is read in the same pass as the envelope, so that a large answer is gone over once; it is left raw where
+    it cannot be read. Parameters and errors are left raw until somebody wants them.
+    """
+
+    id: ForeignId | msgspec.UnsetType | None = msgspec.UNSET
+    method: str | msgspec.UnsetType = msgspec.UNSET
+    params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    result: Any = msgspec.UNSET
+    error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class _Envelope(msgspec.Struct, gc=False):
+    """A message whose result cannot be read."""
+
+    id: ForeignId | msgspec.UnsetType | None = msgspec.UNSET
+    method: str | msgspec.UnsetType = msgspec.UNSET
+    params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class StrictMessage(msgspec.Struct, gc=False):
+    """A request, a notification or an answer as a client must send it; members that are missing are UNSET."""
+
+    jsonrpc: Literal["2.0"]
+    id: RequestId | msgspec.UnsetType | None = msgspec.UNSET
+    method: str | msgspec.UnsetType = msgspec.UNSET
+    params: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
+    result: Any = msgspec.UNSET
+    error: Any = msgspec.UNSET
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether it answers a request instead of asking for something."""
+        return self.method is msgspec.UNSET and (self.result is not msgspec.UNSET or self.error is not msgspec.UNSET)
+
+
+class MalformedMessage(ValueError):
+    """A text that is no message, to a strict reader.
+
+    Attributes:
+        code: The JSON-RPC error code of the answer.
+        message: What is wrong, for the client's developer; nothing of what came is in it.
+        id: Whose request it was, where that can be told.
+        answerable: False for a malformed answer or notification, which nobody waits for.
+    """
+
+    def __init__(self, code: int, message: str, *, id: RequestId | None = None, answerable: bool = True) -> None:  # noqa: A002
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.id = id
+        self.answerable = answerable
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_lenient = msgspec.json.Decoder(LenientMessage).decode
+_decode_envelope = msgspec.json.Decoder(_Envelope).decode
+_decode_strict = msgspec.json.Decoder(StrictMessage).decode
+_decode_members = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_any = msgspec.json.Decoder().decode
+_skip = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+# Reading leniently
+
+
+def decode_plain(text: bytes) -> LenientMessage | None:
+    """Return the one message of a text as nearly every one is; None where `decode_lenient` has to say what it is."""
+    if len(text) > _LARGE:
+        return None
+    try:
+        return _decode_lenient(text)
+    except (ValueError, RecursionError):  # text that is no UTF-8 is no `DecodeError`
+        return None
+
+
+def decode_lenient(text: bytes) -> list[LenientMessage]:
+    """Return the messages of one JSON text: one, or those of a batch (revision 2025-03-26).
+
+    Raises:
+        ValueError: It is no JSON-RPC message; in a batch only if none is. Or it holds more than `MAX_CONTAINERS`.
+        RecursionError: It is nested more deeply than can be read; see `without_deep_entries`.
+    """
+    if len(text) > _LARGE and _count(text, b"[") + _count(text, b"{") > MAX_CONTAINERS:
+        raise ValueError(f"it holds more than {MAX_CONTAINERS} arrays and objects")
+    if text[:1] != b"[":
+        return [_lenient(text)]
+    messages: list[LenientMessage] = []
+    for item in _decode_members(text):
+        try:
+            messages.append(_lenient(item))
+        except msgspec.DecodeError:
+            continue
+    if not messages:
+        raise ValueError("a batch without a message")
+    return messages
+
+
+def _count(text: bytes, bracket: bytes) -> int:
+    """Return how often a bracket is in a text; a tenth of the time of `count` where most of it is one long string."""
+    at = -1
+    for number in range(_SPARSE):
+        at = text.find(bracket, at + 1)
+        if at < 0:
+            return number
+    return _SPARSE + text.count(bracket, at + 1)
+
+
+def _lenient(text: bytes | msgspec.Raw) -> LenientMessage:
+    try:
+        return _decode_lenient(text)
+    except (msgspec.DecodeError, RecursionError):  # if only the result is broken, its call can still be answered for
+        envelope = _decode_envelope(text)
+    return LenientMessage(
+        id=envelope.id, method=envelope.method, params=envelope.params, result=envelope.result, error=envelope.error
+    )
+
+
+def value_of(raw: msgspec.Raw) -> Any:
+    """Return a raw member as a JSON value.
+
+    Raises:
+        ValueError: It is not valid JSON, not valid UTF-8, or nested too deeply.
+    """
+    try:
+        return _decode_any(raw)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def is_json(text: bytes) -> bool:
+    """Whether a text is JSON; of one that is nested too deeply, as far as it can be read."""
+    try:
+        _skip(text)
+    except msgspec.DecodeError:
+        return False
+    except RecursionError:
+        pass
+    return True
+
+
+def without_deep_entries(text: bytes, *, levels: int = MAX_DEPTH) -> bytes:
+    """Return the answer to a list request with null in place of each entry nested deeper than `levels`.
+
+    One such entry would make the whole list unreadable; the nulls are reported as entries that are no object.
+    A text with more than a million brackets and quotes comes back as it is.
+    """
+    if _holds_too_many_tokens(text):
+        return text
+    kept: list[bytes] = []
+    copied = depth = deepest = start = 0
+    for found in _BRACKETS.finditer(text):
+        token = found.group()
+        if token in b"{[":
+            depth += 1
+            deepest = max(deepest, depth)
+            if depth == _ENTRY_DEPTH:
+                start, deepest = found.start(), depth
+        elif token in b"}]":
+            if depth == _ENTRY_DEPTH and deepest > levels:
+                kept += (text[copied:start], b"null")
+                copied = found.end()
+            depth -= 1
+    return b"".join((*kept, text[copied:]))
+
+
+def answer_id(text: bytes) -> RequestId | None:
+    """Return the id at the head of an answer that cannot be read as a whole, or None."""
+    found = _LEADING_ID.match(text)
+    if found is None:
+        return None
+    number, name = found.groups()
+    return int(number) if number else name.decode("ascii")
+
+
+def objects_in(text: bytes) -> list[bytes]:
+    """Return the JSON objects of a text that holds nothing else, one behind the other; of any other the text itself.
+
+    A text with more than a million brackets and quotes comes back as it is.
+    """
+    if _holds_too_many_tokens(text):
+        return [text]
+    parts: list[bytes] = []
+    start = depth = 0
+    for found in _BRACKETS.finditer(text):
+        token = found.group()
+        if depth == 0 and (token != b"{" or text[start : found.start()].strip()):
+            return [text]
+        if token in b"{[":
+            depth += 1
+        elif token in b"}]":
+            depth -= 1
+            if depth == 0:
+                parts.append(text[start : found.end()].strip())
+                start = found.end()
+    return [text] if text[start:].strip() or not parts else parts
+
+
+def _holds_too_many_tokens(text: bytes) -> bool:
+    return sum(map(text.count, (b"{", b"}", b"[", b"]", b'"'))) > _MOST_TOKENS
+
+
+def depth_change(text: bytes) -> int:
+    """Return by how many arrays and objects a part of a JSON text is deeper at its end than at its beginning."""
+    return sum((token in b"{[") - (token in b"}]") for token in _BRACKETS.findall(text))
+
+
+def answer_behind(text: bytes) -> LenientMessage | None:
+    """Return the one answer with which a line ends that begins otherwise, as after the head of a log record, or None.
+
+    Never a request or a notification: what a server logs is not what it sends.
+    """
+    found = _BEGIN_OF_OBJECT.search(text)
+    if found is None:
+        return None
+    try:
+        [message] = decode_lenient(text[found.start() :])
+    except (ValueError, RecursionError):
+        return None
+    is_answer = message.result is not msgspec.UNSET or message.error is not msgspec.UNSET
+    return message if is_answer and message.method is msgspec.UNSET else None
+
+
+def own_id(came: object) -> RequestId | None:
+    """Return the id of a request of ours that the id of an answer stands for; None where it stands for none.
+
+    Some servers write numbers as strings, others as fractions (`4.0`); leading zeros, other digits or signs make
+    another id of it.
+    """
+    if isinstance(came, str):
+        return int(came) if came.isascii() and came.isdigit() and len(came) < _MAX_DIGITS and _is_plain(came) else came
+    if isinstance(came, float):
+        return int(came) if came.is_integer() else None
+    return came if isinstance(came, int) and not isinstance(came, bool) else None
+
+
+def _is_plain(digits: str) -> bool:
+    return digits == "0" or digits[0] != "0"
+
+
+# Reading strictly
+
+
+def decode_strict(text: bytes, *, levels: int = MAX_DEPTH) -> StrictMessage | list[StrictMessage | MalformedMessage]:
+    """Return the message of one JSON text, or the members of a batch.
+
+    Raises:
+        MalformedMessage: It is not JSON (-32700), no message (-32600), or nested more deeply than `levels`.
+    """
+    text = text.removeprefix(BOM_UTF8)
+    try:
+        message = _decode_strict(text)
+    except (ValueError, RecursionError):
+        if text.lstrip()[:1] == b"[":
+            return _strict_batch(text, levels)
+        raise _defect(text) from None
+    if _is_deeper(text, levels):
+        key = None if message.id is msgspec.UNSET else message.id
+        raise _too_deep(levels, key, answerable=key is not None and not message.is_answer)
+    return message
+
+
+def _strict_batch(text: bytes, levels: int) -> list[StrictMessage | MalformedMessage]:
+    try:
+        items = _decode_members(text)
+    except (ValueError, RecursionError):
+        raise MalformedMessage(PARSE_ERROR, _NO_JSON) from None
+    if _is_deeper(text, levels):
+        raise _too_deep(levels)
+    if not items:
+        raise MalformedMessage(INVALID_REQUEST, "Invalid request: the batch is empty")
+    return [_strict_member(item) for item in items]
+
+
+def _strict_member(text: msgspec.Raw) -> StrictMessage | MalformedMessage:
+    try:
+        return _decode_strict(text)
+    except (ValueError, RecursionError):
+        return _defect(bytes(text))
+
+
+def _too_deep(levels: int, key: RequestId | None = None, *, answerable: bool = True) -> MalformedMessage:
+    why = f"Invalid request: nested more than {levels} levels deep"
+    return MalformedMessage(INVALID_REQUEST, why, id=key, answerable=answerable)
+
+
+def _defect(text: bytes) -> MalformedMessage:
+    """Return what is wrong with a text that is no message."""
+    try:
+        value = _decode_any(text)
+    except (ValueError, RecursionError):
+        return MalformedMessage(PARSE_ERROR, _NO_JSON)
+    if not isinstance(value, dict):
+        return MalformedMessage(INVALID_REQUEST, "Invalid request: a message is a JSON object")
+    members = cast("dict[str, Any]", value)
+    key = members.get("id")
+    known = key if isinstance(key, str) or (isinstance(key, int) and not isinstance(key, bool)) else None
+    if members.get("jsonrpc") != "2.0":
+        why = "'jsonrpc' must be \"2.0\""
+    elif "id" in members and known is None:
+        why = "'id' must be a string or an integer"
+    elif not isinstance(members.get("method"), str):
+        why = "'method' must be a string"
+    else:
+        why = "'params' must be an object"
+    silent = "method" not in members and ("result" in members or "error" in members)
+    silent = silent or (isinstance(members.get("method"), str) and "id" not in members)
+    return MalformedMessage(INVALID_REQUEST, f"Invalid request: {why}", id=known, answerable=not silent)
+
+
+def _is_deeper(text: bytes, levels: int) -> bool:
+    """Whether a JSON text is nested more deeply than allowed; brackets in strings do not count."""
+    if text.count(b"{") + text.count(b"[") <= levels:
+        return False
+    depth = 0
+    for found in _BRACKETS.finditer(text):
+        token = found.group()
+        if token in b"{[":
+            depth += 1
+            if depth > levels:
+                return True
+        elif token in b"}]":
+            depth -= 1
+    return False
+
+
+def batch_members(batch: bytes) -> list[bytes]:
+    """Return the text of each member of a batch that `decode_strict` has read."""
+    return [bytes(item) for item in _decode_members(batch.removeprefix(BOM_UTF8))]
+
+
+# Writing
+
+
+def encode_value(value: Any, *, errors: Literal["strict", "replace"] = "strict", allow_nan: bool = False) -> bytes:
+    """Return a JSON value as its text.
+
+    Args:
+        value: Any JSON value; members that are `msgspec.Raw` are put in as they are.
+        errors: `"replace"` writes a question mark for half of a surrogate pair, as `os.fsdecode` makes of a file name
+            that is no UTF-8; `"strict"` refuses it.
+        allow_nan: Write null for a number that is not finite, for which JSON has no word, instead of refusing it.
+
+    Raises:
+        ValueError: It holds what JSON has no word for, or is nested too deeply.
+        TypeError: It holds an object that is no JSON value.
+    """
+    try:
+        text = _encode(value)
+    except UnicodeEncodeError:
+        if errors == "strict":
+            raise
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    # what msgspec makes of NaN is null, a silent change. `in` costs twice as much as `find`: it first asks for a number
+    if not allow_nan and text.find(b"null") >= 0 and _has_non_finite(value):
+        raise ValueError("a number is not finite")
+    return text
+
+
+def _has_non_finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, Mapping):
+        return any(map(_has_non_finite, cast("Mapping[Any, Any]", value).values()))
+    return isinstance(value, (list, tuple)) and any(map(_has_non_finite, cast("list[Any]", value)))
+
+
+def encode_request(
+    request_id: RequestId, method: str, params: Mapping[str, Any], *, errors: Literal["strict", "replace"] = "strict"
+) -> bytes:
+    """Return a request as one JSON text; raises what `encode_value` raises."""
+    return encode_value({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}, errors=errors)
+
+
+def encode_notification(method: str, params: Mapping[str, Any]) -> bytes:
+    """Return a notification as one JSON text; empty parameters are left out, numbers that are not finite are null.
+
+    Raises:
+        ValueError: The parameters are nested too deeply.
+        TypeError: They hold an object that is no JSON value.
+    """
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    return encode_value(message | {"params": params} if params else message, errors="replace", allow_nan=True)
+
+
+def encode_result(request_id: ForeignId, result: Mapping[str, Any]) -> bytes:
+    """Return the answer to a request as one JSON text.
+
+    Raises:
+        ValueError: The result holds what JSON has no word for, such as NaN, or is nested too deeply.
+        TypeError: It holds an object that is no JSON value.
+    """
+    return encode_value({"jsonrpc": "2.0", "id": request_id, "result": result}, errors="replace")
+
+
+def encode_error(request_id: ForeignId | None, code: int, message: str, data: Any = None) -> bytes:
+    """Return the refusal of a request; `data` that is no JSON is left out."""
+    error: dict[str, Any] = {"code": code, "message": message}
+    refusal = {"jsonrpc": "2.0", "id": request_id, "error": error}
+    if data is not None:
+        try:
+            return encode_value(refusal | {"error": error | {"data": data}}, errors="replace", allow_nan=True)
+        except (TypeError, ValueError):
+            pass  # the refusal itself must go out
+    return encode_value(refusal, errors="replace")
+
+
+def encode_batch(answers: list[bytes]) -> bytes:
+    """Return answers as one batch."""
+    return b"[" + b",".join(answers) + b"]"
+
+
+def writable(value: ValueT) -> ValueT:
+    """Return a JSON value as any encoder can write it, for messages that somebody else encodes.
+
+    Half of a surrogate pair is replaced; a value without any is returned as it is.
+
+    Raises:
+        ValueError: It holds what JSON has no word for, such as NaN, or is nested too deeply.
+        TypeError: It holds an object that is no JSON value.
+    """
+    try:
+        encode_value(value)
+    except UnicodeEncodeError:
+        return _decode_any(encode_value(value, errors="replace"))
+    return value
+
+
+def decoded(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a result without raw members, for encoders that are not ours."""
+    if not any(isinstance(member, msgspec.Raw) for member in result.values()):
+        return result
+    return {name: value_of(member) if isinstance(member, msgspec.Raw) else member for name, member in result.items()}
