@@ -16,8 +16,7 @@ from toolweave.errors import RequestError, ToolError
 from toolweave.protocol.content import TextContent
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.serve.rounds import Rounds
-from toolweave.tools import CallContext
-from toolweave.tools.asking import SamplingMessage
+from toolweave.tools import CallContext, SamplingMessage
 from toolweave.tools.questions import Elicitation, Roots, Sampling
 
 pytestmark = pytest.mark.anyio

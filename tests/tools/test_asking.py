@@ -12,13 +12,13 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from toolweave import SchemaError, ToolError
-from toolweave.connect.client_features import callbacks
+from toolweave import SchemaError, ToolError, connect, tools
+from toolweave.protocol.client_requests import can_answer, message_content_json
 from toolweave.protocol.content import ImageContent, TextContent, UnknownContent
-from toolweave.tools import CallContext, ToolSpec, asking
-from toolweave.tools.asking import Root, SamplingMessage, SamplingResult, check_level, content_json
+from toolweave.protocol.logs import check_level
+from toolweave.tools import CallContext, Elicitation, Root, Roots, Sampling, SamplingMessage, SamplingResult, ToolSpec
 from toolweave.tools.forms import form_of, read_form
-from toolweave.tools.questions import Elicitation, Keys, Roots, Sampling, can_answer
+from toolweave.tools.questions import Keys
 
 pytestmark = pytest.mark.anyio
 
@@ -290,7 +290,7 @@ def test_roots_are_read_with_their_names() -> None:
 def test_a_result_as_an_answering_client_writes_it_has_a_text_too() -> None:
     assert SamplingResult(content="Hi").text == "Hi"
     assert SamplingResult(content=[TextContent(text="a"), {"type": "text", "text": "b"}]).text == "a\nb"
-    assert content_json([TextContent(text="a")]) == {"type": "text", "text": "a"}
+    assert message_content_json([TextContent(text="a")]) == {"type": "text", "text": "a"}
 
 
 def test_made_keys_differ_by_what_is_asked_and_are_the_same_in_every_run() -> None:
@@ -330,11 +330,9 @@ def test_a_level_that_there_is_not_is_refused() -> None:
         check_level("loud")
 
 
-@pytest.mark.parametrize(
-    "name", ["ElicitationResult", "LogLevel", "Root", "RootLike", "SamplingMessage", "SamplingResult", "check_level"]
-)
+@pytest.mark.parametrize("name", ["ElicitationResult", "Root", "SamplingMessage", "SamplingResult"])
 def test_both_ends_of_a_connection_share_these_values(name: str) -> None:
-    assert getattr(callbacks, name) is getattr(asking, name)
+    assert getattr(connect, name) is getattr(tools, name)
 
 
 def test_a_root_is_made_of_a_path_or_a_uri(tmp_path: Path) -> None:

@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolweave.connect.channel import Channel, memory_channels
-    from toolweave.connect.client_features.callbacks import (
-        Callbacks,
-        ElicitationRequest,
-        ElicitationResult,
-        LogMessage,
-        Root,
-        SamplingMessage,
-        SamplingRequest,
-        SamplingResult,
-    )
+    from toolweave.connect.client_features.callbacks import Callbacks, SamplingRequest
     from toolweave.connect.connection import Connecting, McpConnection, connect_mcp
     from toolweave.connect.dial import register_transport
     from toolweave.connect.feed.live import ListChanged
@@ -37,6 +28,14 @@ if TYPE_CHECKING:
     )
     from toolweave.connect.report import Report, Step
     from toolweave.connect.state import ConnectionState, StateChanged
+    from toolweave.protocol.client_requests import (
+        ElicitationRequest,
+        ElicitationResult,
+        Root,
+        SamplingMessage,
+        SamplingResult,
+    )
+    from toolweave.protocol.logs import LogMessage
 
 __all__ = [
     "Callbacks",
@@ -75,10 +74,10 @@ _HOMES = {
     "Completion": "offers",
     "Connecting": "connection",
     "ConnectionState": "state",
-    "ElicitationRequest": "client_features.callbacks",
-    "ElicitationResult": "client_features.callbacks",
+    "ElicitationRequest": ".protocol.client_requests",
+    "ElicitationResult": ".protocol.client_requests",
     "ListChanged": "feed.live",
-    "LogMessage": "client_features.callbacks",
+    "LogMessage": ".protocol.logs",
     "McpConnection": "connection",
     "Prompt": "offers",
     "PromptArgument": "offers",
@@ -88,10 +87,10 @@ _HOMES = {
     "Resource": "offers",
     "ResourceTemplate": "offers",
     "ResourceUpdated": "feed.subscriptions",
-    "Root": "client_features.callbacks",
-    "SamplingMessage": "client_features.callbacks",
+    "Root": ".protocol.client_requests",
+    "SamplingMessage": ".protocol.client_requests",
     "SamplingRequest": "client_features.callbacks",
-    "SamplingResult": "client_features.callbacks",
+    "SamplingResult": ".protocol.client_requests",
     "Silent": "health",
     "StateChanged": "state",
     "Step": "report",
@@ -103,5 +102,5 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

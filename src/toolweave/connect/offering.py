@@ -11,11 +11,12 @@ import anyio
 
 from toolweave.config import ServerConfig
 from toolweave.connect.calls import Caller
-from toolweave.connect.client_features.callbacks import LogLevel, RootsAnswer, check_level
+from toolweave.connect.client_features.callbacks import RootsAnswer
 from toolweave.connect.dial import Line
 from toolweave.connect.session import Peer
 from toolweave.errors import ServerError
 from toolweave.protocol import methods
+from toolweave.protocol.logs import LogLevel, check_level
 
 __all__ = ["ClientFeatures"]
 

@@ -18,13 +18,14 @@ from typing import Any, Protocol
 
 import anyio
 
-from toolweave.connect.client_features.asked import Asked, client_capabilities, log_message
+from toolweave.connect.client_features.asked import Asked, client_capabilities
 from toolweave.connect.client_features.callbacks import NO_CALLBACKS, Callbacks
 from toolweave.connect.client_features.logs import LogFeed
 from toolweave.connect.silence import Silence
 from toolweave.errors import ProtocolError, ServerError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_REQUEST
+from toolweave.protocol.logs import log_message
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from toolweave.protocol.narrow import as_object, as_text
 from toolweave.tools.call import Progress

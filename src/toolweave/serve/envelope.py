@@ -6,14 +6,14 @@ Knows no carrier; what HTTP repeats in headers is `http/mirror.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS, UNSUPPORTED_VERSION
+from toolweave.protocol.logs import LEVELS
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSION
 from toolweave.serve.request import Client, Json
-from toolweave.tools.asking import LogLevel
 
 __all__ = ["SERVED_VERSIONS", "enveloped_client", "has_envelope", "is_whole", "unsupported_version"]
 
@@ -69,8 +69,8 @@ def _malformed(meta: Json) -> str | None:
     info = meta.get(CLIENT_INFO)
     if info is not None and not _is_implementation(info):
         return f"{CLIENT_INFO!r} must be an object with 'name' and 'version', both strings"
-    if LOG_LEVEL in meta and meta[LOG_LEVEL] not in _LEVELS:
-        return f"{LOG_LEVEL!r} must be one of {', '.join(_LEVELS)}"
+    if LOG_LEVEL in meta and meta[LOG_LEVEL] not in LEVELS:  # a tuple, no set: `[]` has no hash
+        return f"{LOG_LEVEL!r} must be one of {', '.join(LEVELS)}"
     token = meta.get("progressToken", 0)
     if not isinstance(token, int | str) or isinstance(token, bool):
         return "'progressToken' must be a string or an integer"
@@ -84,7 +84,6 @@ def _is_implementation(info: object) -> bool:
     return isinstance(members.get("name"), str) and isinstance(members.get("version"), str)
 
 
-_LEVELS = get_args(LogLevel)  # no set: `[]` has no hash
 _KINDS = {str: "a string", dict: "an object"}
 
 

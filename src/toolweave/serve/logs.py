@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
+from toolweave.protocol.logs import LEVELS, LogLevel, log_params
 from toolweave.protocol.meta import LOG_LEVEL
 from toolweave.serve.request import Json, Method, Request
-from toolweave.tools.asking import LogLevel
 
 __all__ = ["Logs"]
 
-_SEVERITY: Mapping[object, int] = {level: rank for rank, level in enumerate(get_args(LogLevel))}
+_SEVERITY: Mapping[object, int] = {level: rank for rank, level in enumerate(LEVELS)}
 _UNASKED = _SEVERITY["info"]
 _MOST_CONVERSATIONS = 10_000
 
@@ -48,10 +48,7 @@ class Logs:
         """Send a message on the stream of a request, if its client wants one of this severity."""
         if not self._enabled or _SEVERITY[level] < self._least(request):
             return
-        params: Json = {"level": level, "data": data}
-        if logger is not None:
-            params["logger"] = logger
-        await request.line.notify(methods.NOTIFICATIONS_MESSAGE, params)
+        await request.line.notify(methods.NOTIFICATIONS_MESSAGE, log_params(level, data, logger))
 
     def _least(self, request: Request) -> int:
         if request.modern:
@@ -61,7 +58,7 @@ class Logs:
     async def _set_level(self, request: Request) -> Json:
         level = _SEVERITY.get(_hashable(request.params.get("level")))
         if level is None:
-            raise RequestError(f"level must be one of {', '.join(get_args(LogLevel))}", code=INVALID_PARAMS)
+            raise RequestError(f"level must be one of {', '.join(LEVELS)}", code=INVALID_PARAMS)
         conversation = request.client.conversation
         if conversation is not None:
             self._levels[conversation] = level

@@ -16,15 +16,17 @@ import anyio
 
 from toolweave.errors import ErrorKind, RequestError, ToolError
 from toolweave.protocol import methods
+from toolweave.protocol.client_requests import CAPABILITY_OF, can_answer
 from toolweave.protocol.codes import INVALID_PARAMS, MISSING_CAPABILITY
+from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE, input_request, input_required
+from toolweave.protocol.logs import LogLevel
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from toolweave.serve.logs import Logs
 from toolweave.serve.progress import ProgressStream
 from toolweave.serve.request import Json, Request
 from toolweave.serve.seal import TTL_SECONDS, Seal
-from toolweave.tools.asking import LogLevel
 from toolweave.tools.call import IDEMPOTENCY_KEY, CallContext, ProgressCallback, plain_context
-from toolweave.tools.questions import Caller, Keys, Question, can_answer
+from toolweave.tools.questions import Caller, Keys, Question
 
 __all__ = ["Rounds", "Work", "check_can", "kept_meta"]
 
@@ -33,12 +35,10 @@ _log = logging.getLogger("toolweave.serve")
 Work = Callable[[CallContext], Awaitable[Json]]
 """What a request asks for; runs once for each round."""
 
-"""The requests that may be answered by `input_required`."""
-
 _ENVELOPE = frozenset({PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, "progressToken"})
 _NOTHING: Mapping[str, Any] = {}
-_ABILITIES = frozenset({"elicitation", "sampling", "roots"})
-_ANSWERS = frozenset({"inputResponses", "requestState"})
+_ABILITIES = frozenset(CAPABILITY_OF.values())
+_ANSWERS = frozenset({INPUT_RESPONSES, REQUEST_STATE})
 _UNENDED_SECONDS = 10.0
 """How long a question waits for its work to end, where a shield keeps it alive."""
 
@@ -101,10 +101,10 @@ class Rounds:
         Raises:
             RequestError: They are malformed, or the state is not of this request (-32602).
         """
-        responses = request.object("inputResponses")
-        if "requestState" not in request.params:
+        responses = request.object(INPUT_RESPONSES)
+        if REQUEST_STATE not in request.params:
             return responses
-        return responses | self.seal.open(request, request.params["requestState"])
+        return responses | self.seal.open(request, request.params[REQUEST_STATE])
 
     async def _watched(self, request: Request, token: int | str, caller: _Round, work: Work) -> Json:
         """Run work whose client wants to see its progress; all of it is sent before the result is returned."""
@@ -255,7 +255,7 @@ class _Resumed:
         try:
             read = question.read(answer)
         except ToolError as exc:
-            raise RequestError(f"inputResponses[{key!r}]: {exc.message}", code=INVALID_PARAMS) from exc
+            raise RequestError(f"{INPUT_RESPONSES}[{key!r}]: {exc.message}", code=INVALID_PARAMS) from exc
         self._used[key] = answer
         return read
 
@@ -267,11 +267,9 @@ class _Resumed:
 
     def _input_required(self) -> Json:
         requests = {
-            key: {"method": question.method, "params": question.params(modern=True)}
-            for key, question in self._asked.items()
+            key: input_request(question.method, question.params(modern=True)) for key, question in self._asked.items()
         }
-        state = self._rounds.seal.seal(self._request, self._used)
-        return {"resultType": "input_required", "inputRequests": requests, "requestState": state}
+        return input_required(requests, self._rounds.seal.seal(self._request, self._used))
 
     async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
         await self._rounds.logs.send(self._request, level, data, logger)

@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS
+from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
 from toolweave.serve.request import Json, Request
 
 __all__ = ["TTL_SECONDS", "Seal"]
@@ -26,7 +27,7 @@ __all__ = ["TTL_SECONDS", "Seal"]
 TTL_SECONDS = 600.0
 _LEAST_KEY_BYTES = 32
 _VERSION = 1
-_LOOSE = frozenset({"_meta", "inputResponses", "requestState"})
+_LOOSE = frozenset({"_meta", INPUT_RESPONSES, REQUEST_STATE})
 """Parameters that differ between the rounds of one request."""
 
 
@@ -78,14 +79,14 @@ class Seal:
         state = self._verified(sealed)
         if state is None:
             raise RequestError(
-                "requestState was not sealed with a key of this server, or was changed since; replicas have to share "
-                "their request_state_keys; make the request anew",
+                f"{REQUEST_STATE} was not sealed with a key of this server, or was changed since; replicas have to "
+                "share their request_state_keys; make the request anew",
                 code=INVALID_PARAMS,
             )
         if state.get("v") != _VERSION or state.get("for") != _binding(request):
-            raise RequestError("requestState is not of this request; make the request anew", code=INVALID_PARAMS)
+            raise RequestError(f"{REQUEST_STATE} is not of this request; make the request anew", code=INVALID_PARAMS)
         if state["until"] < self._clock():
-            raise RequestError("requestState has expired; make the request anew", code=INVALID_PARAMS)
+            raise RequestError(f"{REQUEST_STATE} has expired; make the request anew", code=INVALID_PARAMS)
         return state["answers"]
 
     def _verified(self, sealed: object) -> Json | None:

@@ -9,6 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolweave.protocol.client_requests import (
+        ElicitationResult,
+        Elicited,
+        Root,
+        SamplingMessage,
+        SamplingResult,
+    )
     from toolweave.protocol.content import (
         AudioContent,
         ContentBlock,
@@ -18,14 +25,7 @@ if TYPE_CHECKING:
         TextContent,
         UnknownContent,
     )
-    from toolweave.tools.asking import (
-        ElicitationResult,
-        Elicited,
-        LogLevel,
-        Root,
-        SamplingMessage,
-        SamplingResult,
-    )
+    from toolweave.protocol.logs import LogLevel
     from toolweave.tools.call import (
         IDEMPOTENCY_KEY,
         CallContext,
@@ -131,13 +131,13 @@ _HOMES = {
     "Caller": "questions",
     "ContentBlock": ".protocol.content",
     "Elicitation": "questions",
-    "ElicitationResult": "asking",
-    "Elicited": "asking",
+    "ElicitationResult": ".protocol.client_requests",
+    "Elicited": ".protocol.client_requests",
     "EmbeddedResource": ".protocol.content",
     "File": "media",
     "FunctionTool": "function",
     "ImageContent": ".protocol.content",
-    "LogLevel": "asking",
+    "LogLevel": ".protocol.logs",
     "NameMap": "names",
     "OnConflict": "registry",
     "Progress": "call",
@@ -145,11 +145,11 @@ _HOMES = {
     "ProgressReporter": "call",
     "Question": "questions",
     "ResourceLink": ".protocol.content",
-    "Root": "asking",
+    "Root": ".protocol.client_requests",
     "Roots": "questions",
     "Sampling": "questions",
-    "SamplingMessage": "asking",
-    "SamplingResult": "asking",
+    "SamplingMessage": ".protocol.client_requests",
+    "SamplingResult": ".protocol.client_requests",
     "TextContent": ".protocol.content",
     "Tool": "toolset",
     "ToolCall": "call",

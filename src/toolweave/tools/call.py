@@ -11,17 +11,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar, overload
 
 from toolweave.errors import ToolError
-from toolweave.protocol.frozen import mutable_twin, slot_setters
-from toolweave.tools.asking import (
+from toolweave.protocol.client_requests import (
+    ABILITIES,
+    Askable,
     ElicitationResult,
     Elicited,
-    LogLevel,
     Root,
     SamplingMessage,
     SamplingResult,
-    check_level,
+    can_answer,
 )
-from toolweave.tools.questions import ABILITIES, Askable, Caller, Elicitation, Question, Roots, Sampling, can_answer
+from toolweave.protocol.frozen import mutable_twin, slot_setters
+from toolweave.protocol.logs import LogLevel, check_level
+from toolweave.tools.questions import Caller, Elicitation, Question, Roots, Sampling
 
 __all__ = [
     "IDEMPOTENCY_KEY",

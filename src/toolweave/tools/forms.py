@@ -1,21 +1,21 @@
-"""The form that a question puts before a user: JSON Schema of flat fields, made of a model or checked as given.
+"""Forms of models: the JSON Schema of flat fields for a pydantic model or dataclass, and the instance of an answer.
 
-Knows the restricted schema that elicitation allows (MCP specification, client/elicitation), nothing of who asks.
+The schema that elicitation allows is `protocol/client_requests.py`; knows nothing of who asks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from toolweave.errors import ErrorKind, SchemaError, ToolError
+from toolweave.protocol.client_requests import check_form
 
 __all__ = ["form_of", "read_form"]
 
 _Json = dict[str, Any]
 
-_PRIMITIVES = frozenset({"string", "number", "integer", "boolean"})
 _FORMATS = frozenset({"date", "date-time", "email", "uri"})
 _FIELD_KEYS = (
     *("type", "title", "description", "default", "enum", "enumNames", "oneOf", "items"),
@@ -35,7 +35,7 @@ def form_of(schema: Mapping[str, Any] | type | None) -> _Json:
     """
     if schema is None:
         return {"type": "object", "properties": {}}
-    return _checked(schema) if isinstance(schema, Mapping) else _derived(schema)
+    return check_form(schema) if isinstance(schema, Mapping) else _derived(schema)
 
 
 def read_form(schema: Mapping[str, Any] | type | None, content: Mapping[str, Any]) -> Any:
@@ -83,30 +83,7 @@ def _derived(model: type) -> _Json:
     }
     if whole.get("required"):
         form["required"] = whole["required"]
-    return _checked(form, what=f"the form {name!r}")
-
-
-def _checked(schema: Mapping[str, Any], *, what: str = "a form") -> _Json:
-    fields = schema.get("properties", {})
-    if schema.get("type") != "object" or not isinstance(fields, Mapping):
-        raise SchemaError(f"{what} must be a schema of type 'object' with 'properties'")
-    for name, field in cast("Mapping[str, Any]", fields).items():
-        if not isinstance(field, Mapping) or not _is_flat(cast("Mapping[str, Any]", field)):
-            raise SchemaError(
-                f"{what} has a field {name!r} that no form can have; "
-                "fields are texts, numbers, booleans, or choices from a list of texts",
-                pointer=f"/properties/{name}",
-            )
-    return {"properties": {}, **schema}
-
-
-def _is_flat(field: Mapping[str, Any]) -> bool:
-    kind, items, choices = field.get("type"), field.get("items"), field.get("enum", [])
-    if kind == "array":
-        return isinstance(items, Mapping) and ("enum" in items or "anyOf" in items)
-    if not isinstance(kind, str) or not isinstance(choices, list):
-        return False
-    return kind in _PRIMITIVES and all(isinstance(choice, str) for choice in cast("list[Any]", choices))
+    return check_form(form, what=f"the form {name!r}")
 
 
 def _nullable(field: Mapping[str, Any]) -> bool:

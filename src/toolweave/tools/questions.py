@@ -1,49 +1,44 @@
-"""The questions that a handler may put to its client: their form on the wire, and how their answers are read.
+"""Questions that a handler may put to its client, whatever the era; their JSON is `protocol/client_requests.py`.
 
-The one place for the shapes of `elicitation/create`, `sampling/createMessage` and `roots/list` as a server uses them,
-whatever the era; how a question travels is the `Caller`'s business.
+How a question travels is the `Caller`'s business.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from hashlib import sha256
-from secrets import token_hex
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.protocol import methods
-from toolweave.protocol.content import content_block
-from toolweave.tools.asking import (
+from toolweave.protocol.client_requests import (
+    ABILITIES,
+    REQUESTED_SCHEMA,
     ElicitationResult,
     Elicited,
-    LogLevel,
     Root,
     SamplingMessage,
     SamplingResult,
-    content_json,
+    form_params,
+    page_params,
+    read_elicitation_result,
+    read_roots,
+    read_sampling_result,
+    sampling_fields,
+    sampling_params,
 )
+from toolweave.protocol.logs import LogLevel
 from toolweave.tools.forms import form_of, read_form
 
 if TYPE_CHECKING:
     from toolweave.tools.spec import ToolSpec
 
-__all__ = [
-    "ABILITIES",
-    "Askable",
-    "Caller",
-    "Elicitation",
-    "Keys",
-    "Question",
-    "Roots",
-    "Sampling",
-    "can_answer",
-    "question_of",
-]
+__all__ = ["Caller", "Elicitation", "Keys", "Question", "Roots", "Sampling", "question_of"]
 
 _Json = dict[str, Any]
+AnswerT = TypeVar("AnswerT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +59,9 @@ class Elicitation:
     url: str | None = None
     key: str | None = None
 
-    def needs(self) -> _Json:
+    def needs(self) -> Mapping[str, Any]:
         """Return the client capabilities without which it must not be asked."""
-        return {"elicitation": {"form" if self.url is None else "url": {}}}
+        return ABILITIES["elicitation" if self.url is None else "elicitation.url"]
 
     def params(self, *, modern: bool) -> _Json:
         """Return the request's parameters.
@@ -75,26 +70,21 @@ class Elicitation:
             SchemaError: The form has a field that no form can have.
         """
         if self.url is None:
-            return {"message": self.message, "requestedSchema": form_of(self.schema)}
-        page: _Json = {"mode": "url", "message": self.message, "url": self.url}
-        return page if modern else page | {"elicitationId": token_hex(16)}
+            return form_params(self.message, form_of(self.schema))
+        return page_params(self.message, self.url, modern=modern)
 
     def read(self, answer: object) -> ElicitationResult:
-        """Return what the client answered.
+        """Return the client's answer.
 
         Raises:
             ToolError: It is no answer to this question.
         """
-        result = _object(answer, "an elicitation result")
-        action, content = result.get("action"), result.get("content")
-        if action not in ("accept", "decline", "cancel"):
-            raise _malformed("an elicitation result has an action 'accept', 'decline' or 'cancel'")
-        if action != "accept" or self.url is not None:
-            refused: Elicited[Any] = Elicited(action=action)
+        result = _read(lambda value: read_elicitation_result(value, form=self.url is None), answer)
+        if result.content is None:
+            refused: Elicited[Any] = Elicited(action=result.action)
             return refused
-        filled = _object({} if content is None else content, "the content of an accepted form")
-        value = read_form(self.schema, filled)
-        return Elicited(action="accept", content=filled, value=value if isinstance(self.schema, type) else None)
+        value = read_form(self.schema, result.content)
+        return Elicited(action="accept", content=result.content, value=value if isinstance(self.schema, type) else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,46 +112,33 @@ class Sampling:
     more: Mapping[str, Any] = field(default_factory=dict[str, Any])
     key: str | None = None
 
-    def needs(self) -> _Json:
+    def needs(self) -> Mapping[str, Any]:
         """Return the client capabilities without which it must not be asked."""
         if self.tools or self.tool_choice is not None:
-            return {"sampling": {"tools": {}}}
-        return {"sampling": {"context": {}} if self.more.get("includeContext", "none") != "none" else {}}
+            return ABILITIES["sampling.tools"]
+        return ABILITIES["sampling" if self.more.get("includeContext", "none") == "none" else "sampling.context"]
 
     def params(self, *, modern: bool) -> _Json:
         """Return the request's parameters."""
         one = self.messages
-        said = [one] if isinstance(one, (str, SamplingMessage, Mapping)) else one
-        made: _Json = {**self.more, "messages": [_message(item) for item in said], "maxTokens": self.max_tokens}
-        if self.system_prompt is not None:
-            made["systemPrompt"] = self.system_prompt
-        if self.temperature is not None:
-            made["temperature"] = self.temperature
-        if self.stop_sequences:
-            made["stopSequences"] = list(self.stop_sequences)
-        if self.tools:
-            made["tools"] = [_tool(item) for item in self.tools]
-        if self.tool_choice is not None:
-            made["toolChoice"] = {"mode": self.tool_choice}
-        return made
+        return sampling_params(
+            [one] if isinstance(one, (str, SamplingMessage, Mapping)) else one,
+            self.max_tokens,
+            system_prompt=self.system_prompt,
+            temperature=self.temperature,
+            stop_sequences=self.stop_sequences,
+            tools=[_tool(item) for item in self.tools],
+            tool_choice=self.tool_choice,
+            more=self.more,
+        )
 
     def read(self, answer: object) -> SamplingResult:
-        """Return what the client answered.
+        """Return the client's answer.
 
         Raises:
             ToolError: It is no answer to this question.
         """
-        result = _object(answer, "a sampling result")
-        content, model, stop = result.get("content"), result.get("model"), result.get("stopReason")
-        if not isinstance(content, (dict, list)) or not content or not isinstance(model, str):
-            raise _malformed("a sampling result has 'content', a block or blocks, and 'model', a text")
-        blocks = cast("list[Any]", content if isinstance(content, list) else [content])
-        return SamplingResult(
-            content=tuple(map(content_block, blocks)),
-            model=model,
-            stop_reason=stop if isinstance(stop, str) else None,
-            role="user" if result.get("role") == "user" else "assistant",
-        )
+        return _read(read_sampling_result, answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,24 +149,21 @@ class Roots:
     _: KW_ONLY
     key: str | None = None
 
-    def needs(self) -> _Json:
+    def needs(self) -> Mapping[str, Any]:
         """Return the client capabilities without which it must not be asked."""
-        return {"roots": {}}
+        return ABILITIES["roots"]
 
     def params(self, *, modern: bool) -> _Json:
         """Return the request's parameters: none."""
         return {}
 
     def read(self, answer: object) -> tuple[Root, ...]:
-        """Return what the client answered.
+        """Return the client's answer.
 
         Raises:
             ToolError: It is no answer to this question.
         """
-        roots = _object(answer, "a list of roots").get("roots")
-        if not isinstance(roots, list):
-            raise _malformed("a list of roots has 'roots', an array")
-        return tuple(map(_root, cast("list[Any]", roots)))
+        return _read(read_roots, answer)
 
 
 Question: TypeAlias = Elicitation | Sampling | Roots
@@ -227,34 +201,6 @@ class Caller(Protocol):
         ...
 
 
-Askable = Literal["elicitation", "elicitation.url", "sampling", "sampling.tools", "sampling.context", "roots"]
-"""What a client may declare that it answers; `elicitation` is forms."""
-
-ABILITIES: Mapping[Askable, Mapping[str, Any]] = {
-    "elicitation": {"elicitation": {"form": {}}},
-    "elicitation.url": {"elicitation": {"url": {}}},
-    "sampling": {"sampling": {}},
-    "sampling.tools": {"sampling": {"tools": {}}},
-    "sampling.context": {"sampling": {"context": {}}},
-    "roots": {"roots": {}},
-}
-"""The client capabilities behind each of them."""
-
-
-def can_answer(needs: Mapping[str, Any], declared: Mapping[str, Any]) -> bool:
-    """Whether a client with these capabilities may be asked what needs those."""
-    for name, parts in needs.items():
-        there = declared.get(name)
-        if not isinstance(there, Mapping):
-            return False
-        offered = cast("Mapping[str, Any]", there)
-        if name == "elicitation" and not offered:
-            offered = ABILITIES["elicitation"]["elicitation"]  # what `{}` has meant since 2025-06-18
-        if any(not isinstance(offered.get(part), Mapping) for part in parts):
-            return False
-    return True
-
-
 def question_of(method: str, params: Mapping[str, Any]) -> Question:
     """Return the question behind a request in the form of a stateless revision, as `params(modern=True)` made it.
 
@@ -262,9 +208,9 @@ def question_of(method: str, params: Mapping[str, Any]) -> Question:
     """
     match method:
         case methods.ELICITATION_CREATE:
-            return Elicitation(params["message"], params.get("requestedSchema"), url=params.get("url"))
+            return Elicitation(params["message"], params.get(REQUESTED_SCHEMA), url=params.get("url"))
         case methods.SAMPLING_CREATE_MESSAGE:
-            return Sampling(params["messages"], max_tokens=params["maxTokens"], more=params)
+            return Sampling(params["messages"], max_tokens=sampling_fields(params)["max_tokens"], more=params)
         case _:
             return Roots()
 
@@ -298,14 +244,6 @@ class Keys:
         return made if times == 1 else f"{made}-{times}"
 
 
-def _message(item: str | SamplingMessage | Mapping[str, Any]) -> _Json:
-    if isinstance(item, str):
-        return {"role": "user", "content": {"type": "text", "text": item}}
-    if isinstance(item, SamplingMessage):
-        return {"role": item.role, "content": content_json(item.content)}
-    return dict(item)
-
-
 def _tool(item: ToolSpec | Mapping[str, Any]) -> _Json:
     if isinstance(item, Mapping):
         return dict(item)
@@ -313,19 +251,8 @@ def _tool(item: ToolSpec | Mapping[str, Any]) -> _Json:
     return made | ({"description": item.description} if item.description else {})
 
 
-def _root(item: Any) -> Root:
-    root = _object(item, "a root")
-    uri, name = root.get("uri"), root.get("name")
-    if not isinstance(uri, str):
-        raise _malformed("a root has a 'uri', a text")
-    return Root(uri=uri, name=name if isinstance(name, str) else None)
-
-
-def _object(value: object, what: str) -> _Json:
-    if not isinstance(value, dict):
-        raise _malformed(f"{what} is a JSON object")
-    return cast("_Json", value)
-
-
-def _malformed(expected: str) -> ToolError:
-    return ToolError(f"the client's answer is malformed: {expected}", kind=ErrorKind.INVALID_INPUT)
+def _read(read: Callable[[object], AnswerT], answer: object) -> AnswerT:
+    try:
+        return read(answer)
+    except ValueError as exc:
+        raise ToolError(f"the client's answer is malformed: {exc}", kind=ErrorKind.INVALID_INPUT) from None

@@ -1,6 +1,6 @@
-"""What a server may ask of its client, as values: one set of callbacks, whatever the protocol's era.
+"""Callbacks for the requests of a server, whatever the protocol's era.
 
-Knows no wire: `asked.py` reads the requests and shapes the answers.
+Knows no wire: `asked.py` calls them, `protocol/client_requests.py` has the values that they take and return.
 """
 
 from __future__ import annotations
@@ -8,33 +8,21 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
-from toolweave.tools.asking import (
+from toolweave.protocol.client_requests import (
+    Askable,
+    ElicitationRequest,
     ElicitationResult,
-    LogLevel,
     Root,
     RootLike,
     SamplingMessage,
     SamplingResult,
-    check_level,
 )
+from toolweave.protocol.logs import LogLevel, LogMessage, check_level
 from toolweave.tools.spec import ToolSpec
 
-__all__ = [
-    "NO_CALLBACKS",
-    "Callbacks",
-    "ElicitationRequest",
-    "ElicitationResult",
-    "LogLevel",
-    "LogMessage",
-    "Root",
-    "RootLike",
-    "SamplingMessage",
-    "SamplingRequest",
-    "SamplingResult",
-    "check_level",
-]
+__all__ = ["NO_CALLBACKS", "Callbacks", "RootsAnswer", "SamplingRequest"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,41 +47,6 @@ class SamplingRequest:
     raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElicitationRequest:
-    """A server asks the user something (`elicitation/create`).
-
-    Attributes:
-        server: The name of the server that asks; show it, so that the user knows who wants the answer.
-        mode: `"form"`: fill in `schema`. `"url"`: let the user visit `url`, which nobody may open unasked.
-        schema: JSON Schema of the form: an object of primitive properties.
-        elicitation_id: Names the visit in `notifications/elicitation/complete` (2025-11-25).
-    """
-
-    server: str
-    mode: Literal["form", "url"]
-    message: str
-    schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    url: str | None = None
-    elicitation_id: str | None = None
-    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogMessage:
-    """One log message of a server (`notifications/message`); untrusted.
-
-    Attributes:
-        logger: The name of the server's logger, or None.
-        data: What is logged: a text or any other JSON value.
-    """
-
-    server: str
-    level: str
-    logger: str | None = None
-    data: Any = None  # any JSON value
-
-
 SamplingAnswer: TypeAlias = SamplingResult | str | None
 ElicitationAnswer: TypeAlias = ElicitationResult | Mapping[str, Any] | None
 RootsAnswer: TypeAlias = Sequence[RootLike]
@@ -101,7 +54,7 @@ RootsAnswer: TypeAlias = Sequence[RootLike]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callbacks:
-    """What this client does for a server that asks; what is None is not offered, and refused politely.
+    """Callables that answer the requests of a server; one that is None is not offered, and refused politely.
 
     Each callable may be sync or async. One that raises costs only the request it was called for.
     Nothing bounds how long a callback takes; the call on whose behalf it runs does not time out meanwhile.
@@ -136,7 +89,18 @@ class Callbacks:
     @property
     def may_answer(self) -> bool:
         """Whether there is any request of a server that is not refused."""
-        return self.sampling is not None or self.elicitation is not None or self.roots is not None
+        return bool(self.answers())
+
+    def answers(self) -> list[Askable]:
+        """Return the kinds of request that are not refused."""
+        offered: Mapping[Askable, bool] = {
+            "sampling": self.sampling is not None,
+            "sampling.tools": self.sampling is not None and self.sampling_tools,
+            "elicitation": self.elicitation is not None,
+            "elicitation.url": self.elicitation is not None,
+            "roots": self.roots is not None,
+        }
+        return [name for name, given in offered.items() if given]
 
 
 NO_CALLBACKS = Callbacks()

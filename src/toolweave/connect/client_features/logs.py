@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from toolweave.connect.client_features.callbacks import LogMessage
+from toolweave.protocol.logs import LogMessage
 
 __all__ = ["LogFeed"]
 

@@ -16,14 +16,19 @@ from toolweave.connect.session import Session
 from toolweave.connect.silence import Silence
 from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
+from toolweave.protocol.client_requests import CAPABILITY_OF, required_pages
 from toolweave.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND, MISSING_CAPABILITY, URL_ELICITATION_REQUIRED
-from toolweave.protocol.narrow import as_array, as_object, as_text
+from toolweave.protocol.input_required import (
+    INPUT_REQUIRED,
+    INPUT_RESPONSES,
+    REQUEST_STATE,
+    read_input_request,
+    read_input_required,
+)
 
 __all__ = ["MAX_ROUNDS", "exchange", "gather_input"]
 
 MAX_ROUNDS = 10
-"""The requests that may be answered by `input_required`."""
-
 _PAUSE_SECONDS = 0.05
 _MAX_PAUSE_SECONDS = 1.0
 
@@ -72,10 +77,9 @@ async def gather_input(requests: Mapping[str, Any], asked: Asked) -> dict[str, A
     failures: list[ProtocolError] = []
 
     async def answer(key: str, raw: Any) -> None:
-        request = as_object(raw) or {}
-        method = as_text(request.get("method")) or "a request without a method"
+        method, params = read_input_request(raw)
         try:
-            responses[key] = await asked.answer(method, as_object(request.get("params")) or {})
+            responses[key] = await asked.answer(method, params)
         except ProtocolError as exc:
             failures.append(exc if exc.code != METHOD_NOT_FOUND else _not_offered(method, asked))
             tasks.cancel_scope.cancel()
@@ -103,10 +107,10 @@ async def _send_first(send: Send, asked: Asked, silence: Silence) -> dict[str, A
 
 async def _visit(exc: ProtocolError, asked: Asked) -> bool:
     """Lead the user to each page that the server names; return whether the user consented to all."""
-    pages = [as_object(page) for page in as_array((as_object(exc.data) or {}).get("elicitations")) or ()]
+    pages = required_pages(exc.data)
     try:
         for page in pages:
-            answer = await asked.answer(methods.ELICITATION_CREATE, {**(page or {}), "mode": "url"})
+            answer = await asked.answer(methods.ELICITATION_CREATE, page)
             if answer["action"] != "accept":
                 return False
     except ProtocolError:  # not offered: the server's own error says best what is missing
@@ -119,42 +123,29 @@ async def _answer_rounds(
 ) -> dict[str, Any]:
     pause = _PAUSE_SECONDS
     for _ in range(MAX_ROUNDS):
-        if result.get("resultType") != "input_required":
+        if result.get("resultType") != INPUT_REQUIRED:
             return result
-        requests, state = _read_round(result, asked)
+        try:
+            requests, state = read_input_required(result)
+        except ValueError as exc:
+            raise asked.refusal(INTERNAL_ERROR, str(exc)) from None
         more: dict[str, Any] = {}
         with silence.held():
             if requests:
-                more["inputResponses"] = await gather_input(requests, asked)
+                more[INPUT_RESPONSES] = await gather_input(requests, asked)
                 pause = _PAUSE_SECONDS
             else:  # it only wants to be asked again
                 await anyio.sleep(pause)
                 pause = min(2 * pause, _MAX_PAUSE_SECONDS)
         if state is not None:
-            more["requestState"] = state
+            more[REQUEST_STATE] = state
         result = await send(more)
-    if result.get("resultType") != "input_required":
+    if result.get("resultType") != INPUT_REQUIRED:
         return result
     raise asked.refusal(INTERNAL_ERROR, f"{method} still asks for input after {MAX_ROUNDS} rounds: given up")
 
 
-def _read_round(result: Mapping[str, Any], asked: Asked) -> tuple[Mapping[str, Any], str | None]:
-    requests, state = as_object(result.get("inputRequests", {})), result.get("requestState")
-    if requests is None or not (state is None or isinstance(state, str)):
-        raise asked.refusal(INTERNAL_ERROR, "its request for input is malformed")
-    if not requests and state is None:
-        raise asked.refusal(INTERNAL_ERROR, "it asks for input without saying which")
-    return requests, state
-
-
 def _not_offered(method: str, asked: Asked) -> ProtocolError:
-    what = _CALLBACK_OF.get(method)
+    what = CAPABILITY_OF.get(method)  # the callbacks have the names of the capabilities
     hint = f"; pass callbacks=Callbacks({what}=...)" if what is not None else ""
     return asked.refusal(MISSING_CAPABILITY, f"it asks for input that this client did not offer: {method[:80]}{hint}")
-
-
-_CALLBACK_OF = {
-    methods.SAMPLING_CREATE_MESSAGE: "sampling",
-    methods.ELICITATION_CREATE: "elicitation",
-    methods.ROOTS_LIST: "roots",
-}

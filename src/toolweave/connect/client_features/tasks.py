@@ -19,6 +19,7 @@ from toolweave.connect.silence import Silence
 from toolweave.errors import ErrorKind, ServerError, ToolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED, INPUT_RESPONSES
 from toolweave.protocol.narrow import as_object, as_text
 from toolweave.tools.spec import ToolSpec
 
@@ -29,7 +30,7 @@ _POLL_SECONDS = 1.0
 _MIN_POLL_MS, _MAX_POLL_MS = 50, 60_000
 _COURTESY_SECONDS = 1.0
 _ENDED = ("completed", "failed", "cancelled")
-_STATUSES = ("working", "input_required", *_ENDED)
+_STATUSES = ("working", INPUT_REQUIRED, *_ENDED)
 
 Request = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 """Makes a request that is harmless to repeat."""
@@ -87,7 +88,7 @@ class Task:
         """Poll until the task stops."""
         task = self._checked(self._created)
         while True:
-            if task["status"] == "input_required":
+            if task["status"] == INPUT_REQUIRED:
                 await self._give_input(task)
             await self._pause(task)
             task = await self._get()
@@ -96,14 +97,14 @@ class Task:
 
     async def _give_input(self, task: Mapping[str, Any]) -> None:
         """Answer what is asked for the first time; it stays listed until the server has taken the answer."""
-        requests = as_object(task.get("inputRequests")) or {}
+        requests = as_object(task.get(INPUT_REQUESTS)) or {}
         new = {key: request for key, request in requests.items() if key not in self._given}
         if not new:
             return
         with self._silence.held():
             responses = await gather_input(new, self._asked)
         self._given.update(new)
-        await self._request(methods.TASKS_UPDATE, {"taskId": self._id, "inputResponses": responses})
+        await self._request(methods.TASKS_UPDATE, {"taskId": self._id, INPUT_RESPONSES: responses})
         self._silence.touch()
 
     async def _outcome(self, task: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,7 +154,7 @@ class LegacyTask(Task):
     """One task of revision 2025-11-25: its result is a request of its own, on which the server asks for input."""
 
     _INTERVAL = "pollInterval"
-    _STOPS = (*_ENDED, "input_required")
+    _STOPS = (*_ENDED, INPUT_REQUIRED)
 
     async def _give_input(self, task: Mapping[str, Any]) -> None:
         """Do nothing: the server asks while it is asked for the result."""
@@ -163,7 +164,7 @@ class LegacyTask(Task):
         result: dict[str, Any] | None = None
         failure: ServerError | None = None
         async with anyio.create_task_group() as tasks:
-            if task["status"] == "input_required":
+            if task["status"] == INPUT_REQUIRED:
                 tasks.start_soon(self._watch, task)
             try:
                 result = await self._request(methods.TASKS_RESULT, {"taskId": self._id})

@@ -12,6 +12,7 @@ import msgspec
 
 from toolweave.protocol import methods
 from toolweave.protocol.headers import decode_value
+from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve.envelope import is_whole
@@ -71,7 +72,7 @@ def recognised(headers: Headers, body: bytes) -> LaneCall | None:
     name = params.get("name")
     if not isinstance(name, str) or decode_value(headers.get(b"mcp-name")) != name:
         return None
-    arguments, answers, state = params.get("arguments"), params.get("inputResponses"), params.get("requestState")
+    arguments, answers, state = params.get("arguments"), params.get(INPUT_RESPONSES), params.get(REQUEST_STATE)
     if (arguments is not None or "arguments" in params) and not isinstance(arguments, dict):
         return None
     if answers is not None and not isinstance(answers, dict):

@@ -14,9 +14,10 @@ import anyio
 from toolweave.errors import RequestError, ToolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
+from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED, input_request
+from toolweave.protocol.logs import LogLevel
 from toolweave.serve.request import Json
 from toolweave.serve.rounds import check_can
-from toolweave.tools.asking import LogLevel
 from toolweave.tools.call import Progress
 from toolweave.tools.questions import Keys, Question
 
@@ -27,7 +28,7 @@ TOLD_BY = methods.NOTIFICATIONS_TASKS
 
 ENDED = frozenset({"completed", "failed", "cancelled"})
 """The statuses that are final."""
-_SHOWN_WHEN = {"result": "completed", "error": "failed", "inputRequests": "input_required"}
+_SHOWN_WHEN = {"result": "completed", "error": "failed", INPUT_REQUESTS: INPUT_REQUIRED}
 
 
 def created(name: str, *, ttl_ms: int, poll_ms: int, now: float) -> Json:
@@ -190,10 +191,10 @@ class Task:
     def _require(self) -> None:
         if self.questions:
             requests = {
-                key: {"method": question.method, "params": question.params(modern=True)}
+                key: input_request(question.method, question.params(modern=True))
                 for key, question in self.questions.items()
             }
-            self._update(status="input_required", statusMessage=None, inputRequests=requests)
+            self._update(status=INPUT_REQUIRED, statusMessage=None, **{INPUT_REQUESTS: requests})
         else:
             self._update(status="working", statusMessage=None)
 

@@ -1,0 +1,476 @@
+"""Requests that a server makes of its client, and their answers: elicitation, sampling, roots; to JSON and from JSON.
+
+A handshake-era server sends them itself, a stateless one puts them into its result (`input_required.py`); the JSON is
+the same but for one member. What a peer sends is untrusted: readers raise `ValueError`, whose text says what the
+specification wants; which error that becomes is the caller's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
+
+from toolweave.errors import SchemaError
+from toolweave.protocol import methods
+from toolweave.protocol.content import ContentBlock, block_json, content_block
+from toolweave.protocol.narrow import as_array, as_object, as_text
+
+__all__ = [
+    "ABILITIES",
+    "CAPABILITY_OF",
+    "REQUESTED_SCHEMA",
+    "Askable",
+    "ElicitationRequest",
+    "ElicitationResult",
+    "Elicited",
+    "Root",
+    "RootLike",
+    "SamplingMessage",
+    "SamplingResult",
+    "can_answer",
+    "capabilities_for",
+    "check_form",
+    "elicitation_request",
+    "elicitation_result_json",
+    "form_params",
+    "message_content_json",
+    "page_params",
+    "read_elicitation_result",
+    "read_roots",
+    "read_sampling_result",
+    "required_pages",
+    "roots_json",
+    "sampling_fields",
+    "sampling_message_json",
+    "sampling_params",
+    "sampling_result_json",
+    "wants_tools",
+]
+
+_Json = dict[str, Any]
+FormT = TypeVar("FormT")
+
+# Capabilities
+
+Askable = Literal["elicitation", "elicitation.url", "sampling", "sampling.tools", "sampling.context", "roots"]
+"""What a client may declare that it answers; `elicitation` is forms."""
+
+ABILITIES: Mapping[Askable, Mapping[str, Any]] = {
+    "elicitation": {"elicitation": {"form": {}}},
+    "elicitation.url": {"elicitation": {"url": {}}},
+    "sampling": {"sampling": {}},
+    "sampling.tools": {"sampling": {"tools": {}}},
+    "sampling.context": {"sampling": {"context": {}}},
+    "roots": {"roots": {}},
+}
+"""The client capabilities behind each of them."""
+
+CAPABILITY_OF: Mapping[str, str] = {
+    methods.SAMPLING_CREATE_MESSAGE: "sampling",
+    methods.ELICITATION_CREATE: "elicitation",
+    methods.ROOTS_LIST: "roots",
+}
+"""The capability of a client that answers a method."""
+
+
+def capabilities_for(askable: Iterable[Askable]) -> _Json:
+    """Return the capabilities of a client that answers all of these."""
+    made: _Json = {}
+    for one in askable:
+        for name, parts in ABILITIES[one].items():
+            made[name] = {**made.get(name, {}), **parts}
+    return made
+
+
+def can_answer(needs: Mapping[str, Any], declared: Mapping[str, Any]) -> bool:
+    """Whether a client with these capabilities may be asked what needs those."""
+    for name, parts in needs.items():
+        offered = as_object(declared.get(name))
+        if offered is None:
+            return False
+        if not offered and name == "elicitation":
+            offered = ABILITIES["elicitation"]["elicitation"]  # what `{}` has meant since 2025-06-18
+        if any(as_object(offered.get(part)) is None for part in parts):
+            return False
+    return True
+
+
+# Elicitation
+
+REQUESTED_SCHEMA = "requestedSchema"
+"""The parameter with the form."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElicitationRequest:
+    """A server asks the user something (`elicitation/create`).
+
+    Attributes:
+        server: The name of the server that asks; show it, so that the user knows who wants the answer.
+        mode: `"form"`: fill in `schema`. `"url"`: let the user visit `url`, which nobody may open unasked.
+        schema: JSON Schema of the form: an object of primitive properties.
+        elicitation_id: Names the visit in `notifications/elicitation/complete` (2025-11-25).
+    """
+
+    server: str
+    mode: Literal["form", "url"]
+    message: str
+    schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    url: str | None = None
+    elicitation_id: str | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElicitationResult:
+    """A decision of the user; `content` holds the values of an accepted form."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: Mapping[str, Any] | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the user said yes."""
+        return self.action == "accept"
+
+    @classmethod
+    def accept(cls, content: Mapping[str, Any] | None = None) -> ElicitationResult:
+        """Return the user's consent, with the values of the form if it is one."""
+        return cls(action="accept", content=content)
+
+    @classmethod
+    def decline(cls) -> ElicitationResult:
+        """Return the user's clear no."""
+        return cls(action="decline")
+
+    @classmethod
+    def cancel(cls) -> ElicitationResult:
+        """Return that the user put the question away without an answer."""
+        return cls(action="cancel")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elicited(ElicitationResult, Generic[FormT]):
+    """A decision of the user on a form made of a model; `value` is an instance of it when the form was accepted."""
+
+    value: FormT | None = None
+
+
+def form_params(message: str, schema: Mapping[str, Any]) -> _Json:
+    """Return the parameters of a request to fill in a form; without a mode, which older revisions do not know."""
+    return {"message": message, REQUESTED_SCHEMA: schema}
+
+
+def page_params(message: str, url: str, *, modern: bool) -> _Json:
+    """Return the parameters of a request to visit a page; the visit has a name of its own in 2025-11-25 only."""
+    page: _Json = {"mode": "url", "message": message, "url": url}
+    return page if modern else page | {"elicitationId": token_hex(16)}
+
+
+def elicitation_request(params: Mapping[str, Any], *, server: str) -> ElicitationRequest:
+    """Return the request that a server made.
+
+    Raises:
+        ValueError: It has no known mode, or its page is on no web address.
+    """
+    mode, url = params.get("mode", "form"), as_text(params.get("url"))
+    if mode not in ("form", "url") or (mode == "url" and not (url or "").startswith(("https://", "http://"))):
+        raise ValueError("an elicitation has mode 'form', or mode 'url' with a web address")
+    return ElicitationRequest(
+        server=server,
+        mode=mode,
+        message=as_text(params.get("message")) or "",
+        schema=as_object(params.get(REQUESTED_SCHEMA)) or {},
+        url=url if mode == "url" else None,
+        elicitation_id=as_text(params.get("elicitationId")),
+        raw=params,
+    )
+
+
+def required_pages(data: object) -> list[Mapping[str, Any]]:
+    """Return the requests to visit pages in the data of the error `URL_ELICITATION_REQUIRED` (2025-11-25)."""
+    pages = as_array((as_object(data) or {}).get("elicitations")) or ()
+    return [{**(as_object(page) or {}), "mode": "url"} for page in pages]
+
+
+def elicitation_result_json(result: ElicitationResult) -> _Json:
+    """Return the answer to a request, with the values of the form if there are any."""
+    made: _Json = {"action": result.action}
+    return made if result.content is None else made | {"content": dict(result.content)}
+
+
+def read_elicitation_result(answer: object, *, form: bool) -> ElicitationResult:
+    """Return the decision that a client sent.
+
+    Args:
+        answer: The result of the request.
+        form: Whether a form was asked for: the answer has content then if it was accepted, though it may be empty.
+
+    Raises:
+        ValueError: It is none.
+    """
+    result = _object(answer, "an elicitation result")
+    action, content = result.get("action"), result.get("content")
+    if action not in ("accept", "decline", "cancel"):
+        raise ValueError("an elicitation result has an action 'accept', 'decline' or 'cancel'")
+    if action != "accept" or not form:
+        return ElicitationResult(action=action)
+    return ElicitationResult.accept(_object({} if content is None else content, "the content of an accepted form"))
+
+
+_PRIMITIVES = frozenset({"string", "number", "integer", "boolean"})
+
+
+def check_form(schema: Mapping[str, Any], *, what: str = "a form") -> _Json:
+    """Return the schema of a form as it was given, with `properties`.
+
+    Args:
+        schema: JSON Schema in the words that the specification allows: an object of flat fields.
+        what: Names the form in an error.
+
+    Raises:
+        SchemaError: It has a field that no form can have, such as an object; names the field.
+    """
+    fields = as_object(schema.get("properties", {}))
+    if schema.get("type") != "object" or fields is None:
+        raise SchemaError(f"{what} must be a schema of type 'object' with 'properties'")
+    for name, described in fields.items():
+        if not _is_flat(as_object(described) or {}):
+            raise SchemaError(
+                f"{what} has a field {name!r} that no form can have; "
+                "fields are texts, numbers, booleans, or choices from a list of texts",
+                pointer=f"/properties/{name}",
+            )
+    return {"properties": {}, **schema}
+
+
+def _is_flat(described: Mapping[str, Any]) -> bool:
+    kind, items, choices = described.get("type"), as_object(described.get("items")), described.get("enum", [])
+    if kind == "array":
+        return items is not None and ("enum" in items or "anyOf" in items)
+    if not isinstance(kind, str) or not isinstance(choices, list):
+        return False
+    return kind in _PRIMITIVES and all(isinstance(choice, str) for choice in cast("list[Any]", choices))
+
+
+# Sampling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingMessage:
+    """One message of a conversation that a language model continues; untrusted when it came from a server.
+
+    Attributes:
+        role: `"user"` or `"assistant"`.
+        content: Its blocks; tool use and tool results are `UnknownContent` with the whole block in `raw`.
+    """
+
+    role: str
+    content: tuple[ContentBlock, ...]
+    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+    @property
+    def text(self) -> str:
+        """The blocks as text, one under the other."""
+        return "\n".join(block.render() for block in self.content)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingResult:
+    """An answer of the language model.
+
+    Attributes:
+        content: A text, a content block, a block as a JSON object, or a sequence of blocks; always a tuple of
+            blocks where a handler receives it.
+        model: The name of the model that gave it.
+        stop_reason: `"endTurn"`, `"stopSequence"`, `"maxTokens"`, `"toolUse"` or the provider's own word.
+    """
+
+    content: str | ContentBlock | Mapping[str, Any] | Sequence[ContentBlock | Mapping[str, Any]]
+    model: str = "unknown"
+    stop_reason: str | None = "endTurn"
+    role: str = "assistant"
+
+    @property
+    def text(self) -> str:
+        """The blocks as text, one under the other."""
+        written = message_content_json(self.content)
+        blocks = cast("list[Any]", written if isinstance(written, list) else [written])
+        return "\n".join(content_block(one).render() for one in blocks)
+
+
+def message_content_json(content: Any) -> Any:
+    """Return the content of a message: one block as an object, more of them as an array."""
+    if isinstance(content, str):
+        return {"type": "text", "text": content}
+    if isinstance(content, Sequence):
+        blocks = [message_content_json(item) for item in cast("Sequence[Any]", content)]
+        return blocks[0] if len(blocks) == 1 else blocks  # older revisions know no array
+    if isinstance(content, Mapping):
+        return dict(cast("Mapping[str, Any]", content))
+    return block_json(content)
+
+
+def sampling_message_json(message: str | SamplingMessage | Mapping[str, Any]) -> _Json:
+    """Return one message of the conversation; a bare text is the user's, an object goes out as it is."""
+    if isinstance(message, str):
+        return {"role": "user", "content": message_content_json(message)}
+    if isinstance(message, SamplingMessage):
+        return {"role": message.role, "content": message_content_json(message.content)}
+    return dict(message)
+
+
+def sampling_params(
+    messages: Iterable[str | SamplingMessage | Mapping[str, Any]],
+    max_tokens: int,
+    *,
+    system_prompt: str | None = None,
+    temperature: float | None = None,
+    stop_sequences: Sequence[str] = (),
+    tools: Sequence[Mapping[str, Any]] = (),
+    tool_choice: str | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> _Json:
+    """Return the parameters of a request.
+
+    Args:
+        messages: The conversation so far.
+        max_tokens: The most tokens to make.
+        system_prompt: As the specification has it.
+        temperature: As the specification has it.
+        stop_sequences: As the specification has it.
+        tools: Definitions of the tools that the model may use.
+        tool_choice: `"auto"`, `"required"` or `"none"`.
+        more: Other members, such as `modelPreferences`.
+    """
+    made: _Json = {**(more or {}), "messages": list(map(sampling_message_json, messages)), "maxTokens": max_tokens}
+    if system_prompt is not None:
+        made["systemPrompt"] = system_prompt
+    if temperature is not None:
+        made["temperature"] = temperature
+    if stop_sequences:
+        made["stopSequences"] = list(stop_sequences)
+    if tools:
+        made["tools"] = list(tools)
+    if tool_choice is not None:
+        made["toolChoice"] = {"mode": tool_choice}
+    return made
+
+
+def sampling_fields(params: Mapping[str, Any]) -> _Json:
+    """Return the members of a request that a server made, by the names of `SamplingRequest`, but for the tools.
+
+    Raises:
+        ValueError: It has no list of messages.
+    """
+    messages = as_array(params.get("messages"))
+    if messages is None:
+        raise ValueError("a sampling request needs a list of messages")
+    max_tokens, temperature = params.get("maxTokens"), params.get("temperature")
+    return {
+        "messages": tuple(_sampling_message(item) for item in map(as_object, messages) if item is not None),
+        "system_prompt": as_text(params.get("systemPrompt")),
+        "max_tokens": max_tokens if isinstance(max_tokens, int) else None,
+        "temperature": float(temperature) if isinstance(temperature, (int, float)) else None,
+        "tool_choice": as_text((as_object(params.get("toolChoice")) or {}).get("mode")) or "auto",
+        "raw": params,
+    }
+
+
+def wants_tools(params: Mapping[str, Any]) -> bool:
+    """Whether a request has a word about tools, which only a client with `sampling.tools` may be sent."""
+    return "tools" in params or "toolChoice" in params
+
+
+def _sampling_message(raw: Mapping[str, Any]) -> SamplingMessage:
+    content = raw.get("content")
+    items = as_array(content)
+    return SamplingMessage(
+        role=as_text(raw.get("role")) or "user",
+        content=tuple(content_block(item) for item in (items if items is not None else [content])),
+        raw=raw,
+    )
+
+
+def sampling_result_json(result: SamplingResult) -> _Json:
+    """Return the answer to a request."""
+    made: _Json = {"role": result.role, "content": message_content_json(result.content), "model": result.model}
+    return made if result.stop_reason is None else made | {"stopReason": result.stop_reason}
+
+
+def read_sampling_result(answer: object) -> SamplingResult:
+    """Return the answer that a client sent.
+
+    Raises:
+        ValueError: It is none.
+    """
+    result = _object(answer, "a sampling result")
+    content, model = result.get("content"), result.get("model")
+    if not isinstance(content, (dict, list)) or not content or not isinstance(model, str):
+        raise ValueError("a sampling result has 'content', a block or blocks, and 'model', a text")
+    blocks = cast("list[Any]", content if isinstance(content, list) else [content])
+    return SamplingResult(
+        content=tuple(map(content_block, blocks)),
+        model=model,
+        stop_reason=as_text(result.get("stopReason")),
+        role="user" if result.get("role") == "user" else "assistant",
+    )
+
+
+# Roots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Root:
+    """A directory or file that the server may work on; `uri` is a `file://` URI."""
+
+    uri: str
+    name: str | None = None
+
+    @classmethod
+    def of(cls, value: RootLike) -> Root:
+        """Return a root for a path or a URI; a `Root` as it is."""
+        if isinstance(value, Root):
+            return value
+        if isinstance(value, str) and "://" in value:
+            return cls(uri=value)
+        path = Path(value).absolute()
+        return cls(uri=path.as_uri(), name=path.name or None)
+
+
+RootLike: TypeAlias = Root | str | Path
+"""A root, a URI or a path."""
+
+
+def roots_json(roots: Iterable[Root]) -> _Json:
+    """Return the answer to a request."""
+    return {"roots": [{"uri": root.uri} | ({} if root.name is None else {"name": root.name}) for root in roots]}
+
+
+def read_roots(answer: object) -> tuple[Root, ...]:
+    """Return the roots that a client sent.
+
+    Raises:
+        ValueError: The answer is no list of roots.
+    """
+    roots = as_array(_object(answer, "a list of roots").get("roots"))
+    if roots is None:
+        raise ValueError("a list of roots has 'roots', an array")
+    return tuple(map(_root, roots))
+
+
+def _root(item: object) -> Root:
+    root = _object(item, "a root")
+    uri = root.get("uri")
+    if not isinstance(uri, str):
+        raise ValueError("a root has a 'uri', a text")
+    return Root(uri=uri, name=as_text(root.get("name")))
+
+
+def _object(value: object, what: str) -> _Json:
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} is a JSON object")
+    return cast("_Json", value)

@@ -1,0 +1,68 @@
+"""Results that ask for input before they are complete (SEP-2322), and the requests that bring it.
+
+A stateless server cannot send its client a request. Its result says what it wants to know, under keys that it chooses;
+the client makes the same request again with the answers under the same keys, and with the state that the server gave
+it, which it does not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolweave.protocol.narrow import as_object, as_text
+
+__all__ = [
+    "INPUT_REQUESTS",
+    "INPUT_REQUIRED",
+    "INPUT_RESPONSES",
+    "REQUEST_STATE",
+    "input_request",
+    "input_required",
+    "read_input_request",
+    "read_input_required",
+]
+
+INPUT_REQUIRED = "input_required"
+"""The `resultType` of such a result, and the status of a task that waits for input."""
+INPUT_REQUESTS = "inputRequests"
+"""The member of a result or a task with the requests, by key."""
+INPUT_RESPONSES = "inputResponses"
+"""The parameter with the answers, by key."""
+REQUEST_STATE = "requestState"
+"""The member of a result, and the parameter, that only the server reads."""
+
+
+def input_request(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one request for input."""
+    return {"method": method, "params": params}
+
+
+def input_required(requests: Mapping[str, Any], state: str) -> dict[str, Any]:
+    """Return a result that asks for input.
+
+    Args:
+        requests: What `input_request` made, by key.
+        state: What the server has to get back.
+    """
+    return {"resultType": INPUT_REQUIRED, INPUT_REQUESTS: requests, REQUEST_STATE: state}
+
+
+def read_input_request(raw: object) -> tuple[str, Mapping[str, Any]]:
+    """Return the method and the parameters of one request for input; of a malformed one a method that nobody has."""
+    request = as_object(raw) or {}
+    return as_text(request.get("method")) or "a request without a method", as_object(request.get("params")) or {}
+
+
+def read_input_required(result: Mapping[str, Any]) -> tuple[Mapping[str, Any], str | None]:
+    """Return the requests of a result that asks for input, by key, and the state to send back.
+
+    Raises:
+        ValueError: It is malformed, or asks for nothing.
+    """
+    requests, state = as_object(result.get(INPUT_REQUESTS, {})), result.get(REQUEST_STATE)
+    if requests is None or not (state is None or isinstance(state, str)):
+        raise ValueError("its request for input is malformed")
+    if not requests and state is None:
+        raise ValueError("it asks for input without saying which")
+    return requests, state

@@ -1,0 +1,54 @@
+"""Log messages of a server to its client: severities, and `notifications/message` to and from JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from toolweave.protocol.narrow import as_text
+
+__all__ = ["LEVELS", "LogLevel", "LogMessage", "check_level", "log_message", "log_params"]
+
+LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+"""Severities of RFC 5424, the least severe first."""
+LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
+"""The severities, the least severe first."""
+
+
+def check_level(level: str) -> None:
+    """Refuse what is no severity.
+
+    Raises:
+        ValueError: There is no such level.
+    """
+    if level not in LEVELS:
+        raise ValueError(f"no log level {level!r}; there are {', '.join(LEVELS)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogMessage:
+    """One log message of a server (`notifications/message`); untrusted.
+
+    Attributes:
+        server: The name of the server, as the client's config calls it.
+        logger: The name of the server's logger, or None.
+        data: A text or any other JSON value.
+    """
+
+    server: str
+    level: str
+    logger: str | None = None
+    data: Any = None  # any JSON value
+
+
+def log_message(params: Mapping[str, Any], server: str) -> LogMessage:
+    """Return the parameters of a notification as a value; a message without a level has `info`."""
+    level, logger = as_text(params.get("level")), as_text(params.get("logger"))
+    return LogMessage(server=server, level=level or "info", logger=logger, data=params.get("data"))
+
+
+def log_params(level: LogLevel, data: Any, logger: str | None) -> dict[str, Any]:
+    """Return the parameters of a notification; `data` is any JSON value."""
+    params: dict[str, Any] = {"level": level, "data": data}
+    return params if logger is None else params | {"logger": logger}
