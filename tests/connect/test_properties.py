@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
@@ -12,20 +13,24 @@ from hypothesis import strategies as st
 
 from toolweave import ProtocolError, ToolResult
 from toolweave.connect.fault import Fault
-from toolweave.connect.feed.listing import read_tools
+from toolweave.connect.feed.listing import read_entries, read_tools
 from toolweave.connect.http import HttpFaults
-from toolweave.connect.offers import (
-    completion,
-    prompt_result,
-    read_prompts,
-    read_resources,
-    read_templates,
-    resource_contents,
-)
 from toolweave.connect.results import tool_result
 from toolweave.connect.stdio.process import ServerProcess
-from toolweave.protocol.jsonrpc import decode_lenient, value_of
 from toolweave.protocol.content import content_block
+from toolweave.protocol.jsonrpc import decode_lenient, value_of
+from toolweave.protocol.server_features import (
+    Prompt,
+    Resource,
+    ResourceTemplate,
+    definition,
+    read_completion,
+    read_prompt,
+    read_prompt_result,
+    read_resource,
+    read_resource_contents,
+    read_template,
+)
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
 NAMES = (
@@ -75,14 +80,20 @@ def test_of_any_list_each_entry_is_a_tool_or_a_problem(entries: list[Any]) -> No
 
 
 @given(st.lists(JSON | OBJECTS, max_size=6), OBJECTS)
-def test_any_other_answer_is_read_or_a_protocol_error(entries: list[Any], answer: dict[str, Any]) -> None:
-    for read_list in (read_resources, read_templates, read_prompts):
-        judged = read_list(entries)
+def test_any_other_answer_is_read_or_a_value_error(entries: list[Any], answer: dict[str, Any]) -> None:
+    kinds: list[tuple[str, Callable[[Mapping[str, Any]], Resource | ResourceTemplate | Prompt]]] = [
+        ("uri", read_resource),
+        ("uriTemplate", read_template),
+        ("name", read_prompt),
+    ]
+    for key, read_entry in kinds:
+        judged = read_entries(entries, key, read_entry, noun="entry")
         assert len(judged.items) + len(judged.problems) == len(entries)
-    completion(answer)
-    for read in (resource_contents, prompt_result):
-        with suppress(ProtocolError):
-            read(answer, server="any")
+        assert all(definition(item) in entries for item in judged.items)
+    read_completion(answer)
+    for read in (read_resource_contents, read_prompt_result):
+        with suppress(ValueError):
+            read(answer)
 
 
 MESSAGES = st.lists(

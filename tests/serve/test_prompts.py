@@ -24,7 +24,7 @@ from toolweave import (
     TextContent,
     ToolError,
 )
-from toolweave.connect.offers import PromptMessage
+from toolweave.connect import PromptMessage
 from toolweave.errors import RequestError
 from toolweave.serve import McpServer, Message, PromptsChanged, create_mcp_server, prompt
 from toolweave.tools import CallContext, File

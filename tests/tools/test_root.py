@@ -12,6 +12,7 @@ import pytest
 import toolweave
 import toolweave.config
 import toolweave.connect
+from toolweave.protocol import server_features
 
 
 def test_every_public_name_is_there_and_found_in_the_room_it_comes_from() -> None:
@@ -46,4 +47,4 @@ def test_what_a_connection_takes_and_returns_can_be_named() -> None:
         assert getattr(toolweave, name) is getattr(toolweave.connect, name)
     for name in ("Prompt", "PromptArgument", "Resource"):  # at the top a prompt is what is sent
         assert name in toolweave.connect.__all__
-        assert getattr(toolweave.connect, name).__module__ == "toolweave.connect.offers"
+        assert getattr(toolweave.connect, name) is getattr(server_features, name)

@@ -17,15 +17,6 @@ if TYPE_CHECKING:
     from toolweave.connect.feed.live import ListChanged
     from toolweave.connect.feed.subscriptions import ResourceUpdated
     from toolweave.connect.health import Silent
-    from toolweave.connect.offers import (
-        Completion,
-        Prompt,
-        PromptArgument,
-        PromptMessage,
-        PromptResult,
-        Resource,
-        ResourceTemplate,
-    )
     from toolweave.connect.report import Report, Step
     from toolweave.connect.state import ConnectionState, StateChanged
     from toolweave.protocol.client_requests import (
@@ -36,6 +27,15 @@ if TYPE_CHECKING:
         SamplingResult,
     )
     from toolweave.protocol.logs import LogMessage
+    from toolweave.protocol.server_features import (
+        Completion,
+        Prompt,
+        PromptArgument,
+        PromptMessage,
+        PromptResult,
+        Resource,
+        ResourceTemplate,
+    )
 
 __all__ = [
     "Callbacks",
@@ -71,7 +71,7 @@ __all__ = [
 _HOMES = {
     "Callbacks": "client_features.callbacks",
     "Channel": "channel",
-    "Completion": "offers",
+    "Completion": ".protocol.server_features",
     "Connecting": "connection",
     "ConnectionState": "state",
     "ElicitationRequest": ".protocol.client_requests",
@@ -79,13 +79,13 @@ _HOMES = {
     "ListChanged": "feed.live",
     "LogMessage": ".protocol.logs",
     "McpConnection": "connection",
-    "Prompt": "offers",
-    "PromptArgument": "offers",
-    "PromptMessage": "offers",
-    "PromptResult": "offers",
+    "Prompt": ".protocol.server_features",
+    "PromptArgument": ".protocol.server_features",
+    "PromptMessage": ".protocol.server_features",
+    "PromptResult": ".protocol.server_features",
     "Report": "report",
-    "Resource": "offers",
-    "ResourceTemplate": "offers",
+    "Resource": ".protocol.server_features",
+    "ResourceTemplate": ".protocol.server_features",
     "ResourceUpdated": "feed.subscriptions",
     "Root": ".protocol.client_requests",
     "SamplingMessage": ".protocol.client_requests",

@@ -16,28 +16,30 @@ from toolweave.connect.calls import Caller
 from toolweave.connect.dial import Line
 from toolweave.connect.events import Events
 from toolweave.connect.feed.follow import CAPABILITIES, CHANGED_EVENTS, Follower
+from toolweave.connect.feed.listing import Judged, Refusal, read_entries
 from toolweave.connect.feed.live import ListChanged, LiveList
 from toolweave.connect.feed.subscriptions import ResourceUpdated
-from toolweave.connect.offers import (
+from toolweave.connect.results import made_of
+from toolweave.connect.wire.texts import request_text
+from toolweave.errors import ProtocolError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
+from toolweave.protocol.content import EmbeddedResource
+from toolweave.protocol.narrow import as_object
+from toolweave.protocol.server_features import (
     Completion,
     Prompt,
     PromptResult,
     Resource,
     ResourceTemplate,
-    completion,
-    prompt_result,
-    read_prompts,
-    read_resources,
-    read_templates,
-    resource_contents,
+    completion_params,
+    read_completion,
+    read_prompt,
+    read_prompt_result,
+    read_resource,
+    read_resource_contents,
+    read_template,
 )
-from toolweave.connect.results import made_of
-from toolweave.connect.wire.texts import request_text
-from toolweave.errors import ProtocolError
-from toolweave.protocol import methods
-from toolweave.protocol.codes import METHOD_NOT_FOUND
-from toolweave.protocol.content import EmbeddedResource
-from toolweave.protocol.narrow import as_object
 from toolweave.tools.toolset import Unsubscribe
 
 __all__ = ["ServerFeatures"]
@@ -60,21 +62,21 @@ class ServerFeatures:
             server,
             "prompts",
             identity=lambda prompt: prompt.name,
-            judge=lambda entries, _refusal: read_prompts(entries),
+            judge=_judge("name", read_prompt, "prompt"),
             tell=self._list_changed,
         )
         self._resources: LiveList[Resource] = LiveList(
             server,
             "resources",
             identity=lambda resource: resource.uri,
-            judge=lambda entries, _refusal: read_resources(entries),
+            judge=_judge("uri", read_resource, "resource"),
             tell=self._list_changed,
         )
         self._templates: LiveList[ResourceTemplate] = LiveList(
             server,
             "resourceTemplates",
             identity=lambda template: template.uri_template,
-            judge=lambda entries, _refusal: read_templates(entries),
+            judge=_judge("uriTemplate", read_template, "resource template"),
             tell=self._list_changed,
         )
         for live in (self._prompts, self._resources, self._templates):
@@ -129,8 +131,9 @@ class ServerFeatures:
         Raises:
             ProtocolError: The server does not know it (code -32602, or -32002 from older servers).
         """
-        raw = await self._caller.request(methods.RESOURCES_READ, {"uri": uri}, timeout)
-        return await made_of(raw.get("contents"), partial(resource_contents, raw, server=self.config.name))
+        method = methods.RESOURCES_READ
+        raw = await self._caller.request(method, {"uri": uri}, timeout)
+        return await self._made(method, raw.get("contents"), partial(read_resource_contents, raw))
 
     async def list_prompts(self, *, refresh: bool = False, timeout: float | None = None) -> tuple[Prompt, ...]:
         """Return all the server's prompts, every page of them; kept as `list_resources` says."""
@@ -140,9 +143,9 @@ class ServerFeatures:
         self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
     ) -> PromptResult:
         """Return a prompt filled in with string arguments."""
-        params = {"name": name, "arguments": dict(arguments or {})}
-        raw = await self._caller.request(methods.PROMPTS_GET, params, timeout)
-        return await made_of(raw.get("messages"), partial(prompt_result, raw, server=self.config.name))
+        method, params = methods.PROMPTS_GET, {"name": name, "arguments": dict(arguments or {})}
+        raw = await self._caller.request(method, params, timeout)
+        return await self._made(method, raw.get("messages"), partial(read_prompt_result, raw))
 
     async def complete(
         self,
@@ -157,10 +160,8 @@ class ServerFeatures:
 
         `ref` is `{"type": "ref/prompt", "name": ...}` or `{"type": "ref/resource", "uri": ...}`.
         """
-        params: dict[str, Any] = {"ref": dict(ref), "argument": {"name": argument, "value": value}}
-        if context:
-            params["context"] = {"arguments": dict(context)}
-        return completion(await self._caller.request(methods.COMPLETION_COMPLETE, params, timeout))
+        params = completion_params(ref, argument, value, context=context)
+        return read_completion(await self._caller.request(methods.COMPLETION_COMPLETE, params, timeout))
 
     async def request(
         self, method: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = None
@@ -179,6 +180,13 @@ class ServerFeatures:
         """Ask for a sign of life: `ping`, or `server/discover` where that is gone (2026-07-28)."""
         line = await self._caller.line()
         await self._caller.request(methods.SERVER_DISCOVER if line.session.agreement.modern else methods.PING, {})
+
+    async def _made(self, method: str, parts: object, make: Callable[[], ItemT]) -> ItemT:
+        try:
+            return await made_of(parts, make)
+        except ValueError as exc:
+            text = f"its answer to {method} {exc}"
+            raise ProtocolError(text, server=self.config.name, code=INTERNAL_ERROR) from None
 
     async def _list(self, live: LiveList[ItemT], refresh: bool, timeout: float | None) -> tuple[ItemT, ...]:
         await self._caller.line()
@@ -211,3 +219,10 @@ class ServerFeatures:
     def _offered(self) -> Mapping[str, Any]:
         line = self._caller.last_line
         return line.session.agreement.capabilities if line else {}
+
+
+def _judge(
+    key: str, read: Callable[[Mapping[str, Any]], ItemT], noun: str
+) -> Callable[[list[Any], Refusal | None], Judged[ItemT]]:
+    """Return what reads the entries of a list; those without a key are left out, each with its reason."""
+    return lambda entries, _: read_entries(entries, key, read, noun=noun)

@@ -9,11 +9,11 @@ import inspect
 import logging
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from toolweave.errors import RequestError, SchemaError, ToolError
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
+from toolweave.protocol.server_features import PromptArgument
 from toolweave.schema.annotations import (
     EMPTY,
     Parameter,
@@ -28,20 +28,11 @@ from toolweave.serve.request import Request
 from toolweave.tools.call import CallContext
 from toolweave.tools.running import Runner
 
-__all__ = ["Argument", "Handler", "failure"]
+__all__ = ["Handler", "failure"]
 
 _log = logging.getLogger("toolweave.serve")
 
 _TEXT = (str, Any, EMPTY, str | None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Argument:
-    """One string that a function takes."""
-
-    name: str
-    description: str = ""
-    required: bool = True
 
 
 class Handler:
@@ -125,11 +116,11 @@ def failure(what: str, exc: Exception, request: Request, *, expose: str | None) 
     return RequestError(f"{what} failed: {said}", code=INTERNAL_ERROR)
 
 
-def _argument(parameter: Parameter, description: str) -> Argument:
+def _argument(parameter: Parameter, description: str) -> PromptArgument:
     default = parameter.default
     required = default.is_required() if hasattr(default, "is_required") else default is EMPTY  # pydantic's `Field()`
     text = annotation_text(parameter.annotation) or getattr(default, "description", None)
-    return Argument(name=parameter.name, description=text or description, required=required)
+    return PromptArgument(name=parameter.name, description=text or description, required=required)
 
 
 def _converter(function: str, parameter: Parameter) -> Callable[[str], Any] | None:

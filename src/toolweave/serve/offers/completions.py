@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 from toolweave.errors import RequestError, SchemaError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
+from toolweave.protocol.server_features import MAX_COMPLETIONS, completion_json, read_reference
 from toolweave.schema.annotations import function_name, implementation, read_signature
 from toolweave.serve.calls import ExposeErrors
 from toolweave.serve.offers.arguments import failure
@@ -27,12 +28,8 @@ __all__ = ["Completed", "Completions"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_MOST = 100
-"""Values in one answer (MCP specification, completion)."""
 _COUNTED = 10_000
 """So many values of a function are counted at the most; it may go on for ever."""
-_KINDS = {"prompt": ("ref/prompt", "name"), "resource": ("ref/resource", "uri")}
-"""The kinds of reference in a decorator: the type on the wire, and the member that names the thing."""
 
 Known: TypeAlias = Callable[[str], Awaitable[bool]]
 """Tells of a name whether it is offered."""
@@ -86,7 +83,7 @@ class Completions:
             ValueError: The reference is of another form, or the argument is completed already.
         """
         kind, _, name = ref.partition(":")
-        if kind not in _KINDS or not name:
+        if kind not in self._known or not name:
             raise ValueError(f"completion for {ref!r}: write 'prompt:NAME' or 'resource:TEMPLATE'")
         if (kind, name, argument) in self._functions:
             raise ValueError(f"argument {argument!r} of {ref!r} is completed already")
@@ -104,7 +101,10 @@ class Completions:
     async def _complete(self, request: Request) -> Json:
         if not self._functions:
             raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
-        kind, name = _reference(request.object("ref"))
+        try:
+            kind, name = read_reference(request.object("ref"))
+        except ValueError as exc:
+            raise RequestError(f"completion/complete needs 'ref': {exc}", code=INVALID_PARAMS) from None
         argument = request.object("argument")
         target, text = argument.get("name"), argument.get("value")
         if not isinstance(target, str) or not isinstance(text, str):
@@ -155,18 +155,6 @@ class _Completer:
         return await self._runner.run(partial(self._function, text), named, abandon=True)
 
 
-def _reference(ref: Json) -> tuple[str, str]:
-    for kind, (wire, member) in _KINDS.items():
-        if ref.get("type") == wire:
-            name = ref.get(member)
-            if isinstance(name, str):
-                return kind, name
-    raise RequestError(
-        "completion/complete needs 'ref': a 'ref/prompt' with a name, or a 'ref/resource' with a uri",
-        code=INVALID_PARAMS,
-    )
-
-
 def _others(context: Json) -> Mapping[str, str]:
     arguments: Any = context.get("arguments", {})
     if not isinstance(arguments, dict):
@@ -182,8 +170,7 @@ def _result(found: Completed | Iterable[Any] | None) -> Json:
     else:
         values = [found] if isinstance(found, str) else list(islice(found or (), _COUNTED))
         total, more = (len(values) if len(values) < _COUNTED else None), None
-    shown = [str(value) for value in values[:_MOST]]
+    shown = [str(value) for value in values[:MAX_COMPLETIONS]]
     if more is None:
         more = max(len(values), total or 0) > len(shown)
-    completion: Json = {"values": shown, "hasMore": more}
-    return {"completion": completion if total is None else completion | {"total": total}}
+    return completion_json(shown, total=total, has_more=more)

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 from toolweave.protocol.content import (
     AudioContent,
-    ContentBlock,
     EmbeddedResource,
     ImageContent,
     TextContent,
     block_json,
+    resource_json,
 )
 from toolweave.serve.request import Json
 from toolweave.tools.media import Payload, is_binary, payload
@@ -43,8 +43,11 @@ class Message:
     role: Literal["user", "assistant"] = "user"
 
 
-def prompt_messages(value: Any) -> list[Json]:
-    """Return what a prompt's function returned as messages; what names no role is the user's."""
+def prompt_messages(value: Any) -> list[tuple[str, Json]]:
+    """Return the role and the content block of each message that a prompt's function returned.
+
+    What names no role is the user's.
+    """
     if isinstance(value, _LISTS):
         return [message for item in value for message in prompt_messages(item)]
     if isinstance(value, _OBJECTS) and "role" in value and "content" in value:
@@ -54,11 +57,10 @@ def prompt_messages(value: Any) -> list[Json]:
     return _said("user", value)
 
 
-def _said(role: str, content: Any) -> list[Json]:
+def _said(role: str, content: Any) -> list[tuple[str, Json]]:
     if isinstance(content, _OBJECTS) and "type" in content:  # a block as it travels
-        return [{"role": role, "content": dict(content)}]
-    result = ToolResult.of(content)
-    return [{"role": role, "content": block_json(one)} for one in result.content]
+        return [(role, dict(content))]
+    return [(role, block_json(one)) for one in ToolResult.of(content).content]
 
 
 def resource_contents(value: Any, *, uri: str, mime_type: str | None) -> list[Json]:
@@ -81,23 +83,23 @@ def _is_content(value: object) -> bool:
 
 
 def _content(value: Any, uri: str, mime_type: str | None) -> Json:
+    if isinstance(value, EmbeddedResource):
+        made: Json = block_json(value)["resource"]
+        return made | ({"_meta": value.meta} if value.meta else {})
+    return resource_json(_embedded(value, uri, mime_type))
+
+
+def _embedded(value: Any, uri: str, mime_type: str | None) -> EmbeddedResource:
     if isinstance(value, str):
-        return {"uri": uri, "mimeType": mime_type or _TEXT, "text": value}
+        return EmbeddedResource(uri=uri, mime_type=mime_type or _TEXT, text=value)
+    if isinstance(value, (ImageContent, AudioContent)):
+        return EmbeddedResource(uri=uri, mime_type=value.mime_type, blob=value.data)
     if isinstance(value, _BLOCKS):
-        return _of_block(value, uri, mime_type)
+        return EmbeddedResource(uri=uri, mime_type=mime_type or _TEXT, text=value.render())
     content = payload(value)
     if content is None:
-        return {"uri": uri, "mimeType": mime_type or _JSON, "text": ToolResult.of(value).text}
+        return EmbeddedResource(uri=uri, mime_type=mime_type or _JSON, text=ToolResult.of(value).text)
     content = Payload(data=content.data, mime_type=mime_type or content.mime_type)
-    made: Json = {"uri": uri, "mimeType": content.mime_type}
     text = content.text
-    return made | ({"blob": content.base64} if text is None else {"text": text})
-
-
-def _of_block(given: ContentBlock, uri: str, mime_type: str | None) -> Json:
-    if isinstance(given, EmbeddedResource):
-        made: Json = block_json(given)["resource"]
-        return made | ({"_meta": given.meta} if given.meta else {})
-    if isinstance(given, (ImageContent, AudioContent)):
-        return {"uri": uri, "mimeType": given.mime_type, "blob": given.data}
-    return {"uri": uri, "mimeType": mime_type or _TEXT, "text": given.render()}
+    blob = content.base64 if text is None else None
+    return EmbeddedResource(uri=uri, mime_type=content.mime_type, text=text, blob=blob)

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from toolweave.errors import ToolError
+from toolweave.protocol.server_features import Resource, ResourceTemplate, definition
 from toolweave.serve.offers.contents import resource_contents
 from toolweave.serve.offers.resources import ResourcesChanged
 from toolweave.serve.offers.templates import Template
@@ -74,8 +75,10 @@ class Directory:
 
     async def templates(self) -> Sequence[Json]:
         """Return the template that stands for all files."""
-        found: Json = {"uriTemplate": self._template.text, "name": self._root.name or "files"}
-        return (found | ({"description": self._description} if self._description else {}),)
+        name = self._root.name or "files"
+        return (
+            definition(ResourceTemplate(uri_template=self._template.text, name=name, description=self._description)),
+        )
 
     async def read(self, uri: str, ctx: CallContext) -> Json | None:
         """Return the content of a file; None for a URI of no file below the directory."""
@@ -92,14 +95,15 @@ class Directory:
     def _entry(self, file: Path, about: os.stat_result) -> Json:
         name = file.relative_to(self._root).as_posix()
         changed = datetime.fromtimestamp(about.st_mtime, UTC).isoformat(timespec="seconds")
-        entry: Json = {
-            "uri": f"{self._uri}{quote(name)}",
-            "name": name,
-            "size": about.st_size,
-            "annotations": {"lastModified": changed},
-        }
-        kind = mimetypes.guess_type(name)[0]
-        return entry | ({"mimeType": kind} if kind else {})
+        return definition(
+            Resource(
+                uri=f"{self._uri}{quote(name)}",
+                name=name,
+                mime_type=mimetypes.guess_type(name)[0],
+                size=about.st_size,
+                annotations={"lastModified": changed},
+            )
+        )
 
     def _files(self, folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
         """Return what can be read and has a URI; what vanishes or is forbidden meanwhile is left out."""

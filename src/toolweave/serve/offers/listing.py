@@ -133,29 +133,27 @@ class About(TypedDict, total=False):
 
 def described(
     handler: Handler,
-    members: Mapping[str, Any],
     *,
     name: str | None = None,
     title: str | None = None,
     description: str | None = None,
     icons: Sequence[Mapping[str, Any]] = (),
     meta: Mapping[str, Any] | None = None,
-) -> Json:
-    """Return a definition: what is said of it, and other members of it.
+) -> dict[str, Any]:
+    """Return the fields that the values of all definitions have, in `protocol/server_features.py`.
 
     Raises:
         SchemaError: The function has no name, and none is given.
     """
     if name is None and handler.name == "<lambda>":
         raise SchemaError("a lambda has no name to expose; give it one with name=...")
-    said = {
+    return {
         "name": name or handler.name,
-        "title": title,
+        "title": title or None,
         "description": handler.description if description is None else description,
-        "icons": list(icons) or None,
-        "_meta": meta,
+        "icons": tuple(icons),
+        "meta": meta or {},
     }
-    return {key: value for key, value in (said | dict(members)).items() if value is not None and value != ""}
 
 
 async def listing(

@@ -12,10 +12,10 @@ from operator import itemgetter
 from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, cast, overload, runtime_checkable
 
 from toolweave.errors import RequestError
-from toolweave.protocol import methods
+from toolweave.protocol import methods, server_features
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.serve.calls import ExposeErrors
-from toolweave.serve.offers.arguments import Argument, Handler, failure
+from toolweave.serve.offers.arguments import Handler, failure
 from toolweave.serve.offers.contents import prompt_messages
 from toolweave.serve.offers.listing import About, Listeners, Offers, described, listing
 from toolweave.serve.request import Json, Method, Request
@@ -79,9 +79,8 @@ class Prompt(Generic[P, R]):
             RequestError: -32602, the arguments are not those of the prompt.
         """
         bound = self.handler.bind(arguments, what=f"prompt {self.name!r}")
-        written: Json = {"messages": prompt_messages(await self.handler.call(bound, ctx))}
-        description = self.definition.get("description")
-        return written if description is None else {"description": description} | written
+        messages = prompt_messages(await self.handler.call(bound, ctx))
+        return server_features.prompt_result_json(messages, self.definition.get("description"))
 
 
 @overload
@@ -107,13 +106,9 @@ def prompt(function: Callable[..., Any] | None = None, /, **about: Unpack[About]
     if function is None:
         return partial(prompt, **about)
     handler = Handler(function)
-    definition = described(handler, {"arguments": [_argument(one) for one in handler.arguments]}, **about)
-    return Prompt(name=definition["name"], function=function, definition=definition, handler=handler)
-
-
-def _argument(argument: Argument) -> Json:
-    made: Json = {"name": argument.name, "required": argument.required}
-    return made | ({"description": argument.description} if argument.description else {})
+    listed = server_features.Prompt(arguments=handler.arguments, **described(handler, **about))
+    definition = server_features.definition(listed)
+    return Prompt(name=listed.name, function=function, definition=definition, handler=handler)
 
 
 class PromptRegistry:

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, runtime_checkable
 
 from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError
-from toolweave.protocol import methods
+from toolweave.protocol import methods, server_features
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from toolweave.serve.calls import ExposeErrors
 from toolweave.serve.offers.arguments import Handler, failure
@@ -143,13 +143,13 @@ def resource(
     def make(function: Callable[P, R]) -> Resource[P, R]:
         handler = Handler(function)
         _check(uri, template, handler)
-        members: Json = {
-            "uri" if template is None else "uriTemplate": uri,
-            "mimeType": mime_type,
-            "size": size,
-            "annotations": annotations,
-        }
-        definition = described(handler, members, **about)
+        said: dict[str, Any] = {**described(handler, **about), "mime_type": mime_type, "annotations": annotations}
+        listed = (
+            server_features.Resource(uri=uri, size=size, **said)
+            if template is None
+            else server_features.ResourceTemplate(uri_template=uri, **said)
+        )
+        definition = server_features.definition(listed)
         return Resource(uri=uri, function=function, definition=definition, handler=handler, template=template)
 
     return make

@@ -1,0 +1,288 @@
+"""Features of a server beside tools: resources, prompts and completions; to JSON and from JSON.
+
+What a server sends is untrusted: an odd member is as good as none, and where nothing can be read at all, readers raise
+`ValueError`. Entries of lists have been found to have their key, a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolweave.protocol.content import ContentBlock, EmbeddedResource, content_block
+from toolweave.protocol.narrow import as_array, as_object, as_text
+
+__all__ = [
+    "MAX_COMPLETIONS",
+    "Completion",
+    "Prompt",
+    "PromptArgument",
+    "PromptMessage",
+    "PromptResult",
+    "Resource",
+    "ResourceTemplate",
+    "completion_json",
+    "completion_params",
+    "definition",
+    "prompt_result_json",
+    "read_completion",
+    "read_prompt",
+    "read_prompt_result",
+    "read_reference",
+    "read_resource",
+    "read_resource_contents",
+    "read_template",
+]
+
+_Json = dict[str, Any]
+
+# Definitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """A resource that can be read; `size` in bytes, when the server says.
+
+    Attributes:
+        annotations: Hints of the specification, such as `audience` and `priority`.
+        icons: Icons as the specification has them.
+        meta: The definition's `_meta`.
+        raw: The definition as it came; empty for one that was made here.
+    """
+
+    uri: str
+    name: str = ""
+    title: str | None = None
+    description: str = ""
+    mime_type: str | None = None
+    size: int | None = None
+    annotations: Mapping[str, Any] | None = None
+    icons: tuple[Mapping[str, Any], ...] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceTemplate:
+    """A family of resources; `uri_template` is an RFC 6570 URI template, the other fields are those of `Resource`."""
+
+    uri_template: str
+    name: str = ""
+    title: str | None = None
+    description: str = ""
+    mime_type: str | None = None
+    annotations: Mapping[str, Any] | None = None
+    icons: tuple[Mapping[str, Any], ...] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptArgument:
+    """One argument of a prompt; its value is always a string."""
+
+    name: str
+    description: str = ""
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """A prompt template of the server; `icons`, `meta` and `raw` are as those of `Resource`."""
+
+    name: str
+    title: str | None = None
+    description: str = ""
+    arguments: tuple[PromptArgument, ...] = ()
+    icons: tuple[Mapping[str, Any], ...] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+
+def definition(item: Resource | ResourceTemplate | Prompt) -> _Json:
+    """Return the entry of a list; of one that came from a server the entry as it came."""
+    if item.raw:
+        return dict(item.raw)
+    made: _Json = {"name": item.name, "title": item.title, "description": item.description or None}
+    if isinstance(item, Prompt):
+        made["arguments"] = [_argument_json(argument) for argument in item.arguments]
+    else:
+        made |= {"mimeType": item.mime_type, "annotations": item.annotations}
+    if isinstance(item, Resource):
+        made |= {"uri": item.uri, "size": item.size}
+    elif isinstance(item, ResourceTemplate):
+        made["uriTemplate"] = item.uri_template
+    made |= {"icons": list(item.icons) or None, "_meta": item.meta or None}
+    return {name: value for name, value in made.items() if value is not None}
+
+
+def _argument_json(argument: PromptArgument) -> _Json:
+    made: _Json = {"name": argument.name, "required": argument.required}
+    return made | ({"description": argument.description} if argument.description else {})
+
+
+def read_resource(entry: Mapping[str, Any]) -> Resource:
+    """Return a resource of a list; its `uri` is a text."""
+    size = entry.get("size")
+    sized = isinstance(size, int) and not isinstance(size, bool)
+    return Resource(uri=entry["uri"], size=size if sized else None, **_readable(entry), **_described(entry))
+
+
+def read_template(entry: Mapping[str, Any]) -> ResourceTemplate:
+    """Return a resource template of a list; its `uriTemplate` is a text."""
+    return ResourceTemplate(uri_template=entry["uriTemplate"], **_readable(entry), **_described(entry))
+
+
+def read_prompt(entry: Mapping[str, Any]) -> Prompt:
+    """Return a prompt of a list; its `name` is a text."""
+    arguments = tuple(
+        PromptArgument(
+            name=item["name"],
+            description=as_text(item.get("description")) or "",
+            required=item.get("required") is True,
+        )
+        for item in _with(as_array(entry.get("arguments")) or [], "name")
+    )
+    return Prompt(arguments=arguments, **_described(entry))
+
+
+def _described(entry: Mapping[str, Any]) -> _Json:
+    icons = [as_object(icon) for icon in as_array(entry.get("icons")) or ()]
+    return {
+        "name": as_text(entry.get("name")) or "",
+        "title": as_text(entry.get("title")),
+        "description": as_text(entry.get("description")) or "",
+        "icons": tuple(icon for icon in icons if icon is not None),
+        "meta": as_object(entry.get("_meta")) or {},
+        "raw": entry,
+    }
+
+
+def _readable(entry: Mapping[str, Any]) -> _Json:
+    return {"mime_type": as_text(entry.get("mimeType")), "annotations": as_object(entry.get("annotations"))}
+
+
+def _with(entries: list[Any], key: str) -> list[Mapping[str, Any]]:
+    objects = [entry for entry in map(as_object, entries) if entry is not None]
+    return [entry for entry in objects if isinstance(entry.get(key), str)]
+
+
+# Results
+
+
+def read_resource_contents(result: Mapping[str, Any]) -> tuple[EmbeddedResource, ...]:
+    """Return the contents in a result of `resources/read`.
+
+    Raises:
+        ValueError: It has no list of contents.
+    """
+    contents = as_array(result.get("contents"))
+    if contents is None:
+        raise ValueError("has no list 'contents'")
+    blocks = [content_block({"type": "resource", "resource": item}) for item in contents]
+    return tuple(block for block in blocks if isinstance(block, EmbeddedResource))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptMessage:
+    """One message of a filled-in prompt; `role` is `"user"` or `"assistant"`."""
+
+    role: str
+    content: ContentBlock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptResult:
+    """A filled-in prompt."""
+
+    messages: tuple[PromptMessage, ...]
+    description: str = ""
+    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+
+def prompt_result_json(messages: Sequence[tuple[str, Mapping[str, Any]]], description: str | None) -> _Json:
+    """Return the result of `prompts/get`; each message is a role and a content block as JSON."""
+    made: _Json = {} if description is None else {"description": description}
+    return made | {"messages": [{"role": role, "content": content} for role, content in messages]}
+
+
+def read_prompt_result(result: Mapping[str, Any]) -> PromptResult:
+    """Return a result of `prompts/get`.
+
+    Raises:
+        ValueError: It has no list of messages.
+    """
+    messages = as_array(result.get("messages"))
+    if messages is None:
+        raise ValueError("has no list 'messages'")
+    return PromptResult(
+        description=as_text(result.get("description")) or "",
+        messages=tuple(
+            PromptMessage(role=item["role"], content=content_block(item.get("content")))
+            for item in _with(messages, "role")
+        ),
+        raw=result,
+    )
+
+
+# Completions
+
+MAX_COMPLETIONS = 100
+"""Values in one answer (MCP specification, completion)."""
+_REFERENCES = {"ref/prompt": ("prompt", "name"), "ref/resource": ("resource", "uri")}
+"""The types of a reference: the kind of thing, and the member that names it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """Values that complete an argument; `total` in all, when the server says."""
+
+    values: tuple[str, ...]
+    total: int | None = None
+    has_more: bool = False
+
+
+def completion_params(
+    ref: Mapping[str, str], argument: str, value: str, *, context: Mapping[str, str] | None = None
+) -> _Json:
+    """Return the parameters of `completion/complete`.
+
+    Args:
+        ref: `{"type": "ref/prompt", "name": ...}` or `{"type": "ref/resource", "uri": ...}`.
+        argument: The name of the argument or variable.
+        value: Its text so far.
+        context: The values of other arguments.
+    """
+    params: _Json = {"ref": dict(ref), "argument": {"name": argument, "value": value}}
+    return params | {"context": {"arguments": dict(context)}} if context else params
+
+
+def read_reference(ref: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the kind of thing that is referred to, `"prompt"` or `"resource"`, and its name or URI.
+
+    Raises:
+        ValueError: It is no reference.
+    """
+    found = _REFERENCES.get(as_text(ref.get("type")) or "")
+    name = None if found is None else as_text(ref.get(found[1]))
+    if found is None or name is None:
+        raise ValueError("a 'ref/prompt' with a name, or a 'ref/resource' with a uri")
+    return found[0], name
+
+
+def completion_json(values: Iterable[str], *, total: int | None, has_more: bool) -> _Json:
+    """Return the result of `completion/complete`."""
+    made: _Json = {"values": list(values), "hasMore": has_more}
+    return {"completion": made if total is None else made | {"total": total}}
+
+
+def read_completion(result: Mapping[str, Any]) -> Completion:
+    """Return a result of `completion/complete`; an odd one completes nothing."""
+    found = as_object(result.get("completion")) or {}
+    total = found.get("total")
+    return Completion(
+        values=tuple(value for value in as_array(found.get("values")) or () if isinstance(value, str)),
+        total=total if isinstance(total, int) else None,
+        has_more=found.get("hasMore") is True,
+    )
