@@ -15,7 +15,6 @@ from toolweave import ProtocolError, ToolResult
 from toolweave.connect.fault import Fault
 from toolweave.connect.feed.listing import read_entries, read_tools
 from toolweave.connect.http import HttpFaults
-from toolweave.connect.results import tool_result
 from toolweave.connect.stdio.process import ServerProcess
 from toolweave.protocol.content import content_block
 from toolweave.protocol.jsonrpc import decode_lenient, value_of
@@ -31,6 +30,7 @@ from toolweave.protocol.server_features import (
     read_resource_contents,
     read_template,
 )
+from toolweave.tools.mcp import tool_result
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
 NAMES = (

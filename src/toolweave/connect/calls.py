@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 
 from toolweave.config import ServerConfig
 from toolweave.connect.catalog import Callee, Catalog
@@ -19,7 +20,6 @@ from toolweave.connect.dial import Line
 from toolweave.connect.health import Wait
 from toolweave.connect.owner import Owner
 from toolweave.connect.progress import watched
-from toolweave.connect.results import made_of, tool_result
 from toolweave.connect.silence import Silence
 from toolweave.errors import (
     AuthRequiredError,
@@ -36,13 +36,15 @@ from toolweave.protocol.content import TextContent
 from toolweave.protocol.narrow import as_object
 from toolweave.schema.problems import describe
 from toolweave.tools.call import CallContext
+from toolweave.tools.mcp import tool_result
 from toolweave.tools.result import ToolResult, invalid_input, typed
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.toolset import ToolsChanged
 
-__all__ = ["Caller"]
+__all__ = ["Caller", "made_of"]
 
 _log = logging.getLogger("toolweave.connect")
+_MANY_PARTS = 1_000
 
 ResultT = TypeVar("ResultT")
 _Failed = tuple[BaseException, Deadline]
@@ -373,6 +375,16 @@ class Caller:
             meta=result.meta,
             raw=result.raw,
         )
+
+
+async def made_of(parts: object, make: Callable[[], ResultT]) -> ResultT:
+    """Return what `make` returns; where a server sent very many parts, from a thread, so that the event loop goes on.
+
+    `make` must do nothing but make: whoever is cancelled leaves it alone.
+    """
+    if isinstance(parts, list) and len(cast("list[Any]", parts)) > _MANY_PARTS:
+        return await anyio.to_thread.run_sync(make, abandon_on_cancel=True)
+    return make()
 
 
 def _repeatable(spec: ToolSpec | None) -> bool:

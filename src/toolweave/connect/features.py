@@ -12,14 +12,13 @@ from typing import Any, TypeVar
 import anyio
 
 from toolweave.config import ServerConfig
-from toolweave.connect.calls import Caller
+from toolweave.connect.calls import Caller, made_of
 from toolweave.connect.dial import Line
 from toolweave.connect.events import Events
 from toolweave.connect.feed.follow import CAPABILITIES, CHANGED_EVENTS, Follower
 from toolweave.connect.feed.listing import Judged, Refusal, read_entries
 from toolweave.connect.feed.live import ListChanged, LiveList
 from toolweave.connect.feed.subscriptions import ResourceUpdated
-from toolweave.connect.results import made_of
 from toolweave.connect.wire.texts import request_text
 from toolweave.errors import ProtocolError
 from toolweave.protocol import methods

@@ -17,15 +17,16 @@ import toolweave.tools.threads  # noqa: F401  # pyright: ignore[reportUnusedImpo
 from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
-from toolweave.schema import Validator
-from toolweave.serve.definitions import Definitions, check_definition
+from toolweave.protocol.headers import mirroring_problem
 from toolweave.protocol.jsonrpc import encode_value
+from toolweave.schema import Validator
 from toolweave.serve.offers.pages import page
 from toolweave.serve.request import Json, Method, Request
 from toolweave.serve.rounds import Rounds, Work
-from toolweave.serve.values import call_result
 from toolweave.tools import CallContext, ToolCall, ToolsChanged, Toolset, ToolSnapshot, ToolSpec
 from toolweave.tools.call import plain_call
+from toolweave.tools.function import check_schemas
+from toolweave.tools.mcp import call_result, tool_definition
 from toolweave.tools.result import ToolResult, invalid_input
 
 __all__ = ["ExposeErrors", "TaskStarter", "Tools"]
@@ -76,7 +77,7 @@ class Tools:
         self._tasks = tasks
         self._page_size = page_size
         self._expose = expose_errors
-        self._definitions = Definitions()
+        self._definitions = _Definitions()
         self._checked: dict[str, tuple[ToolSpec, _Checks | None]] = {}
         self._seen: ToolSnapshot | None = None
         self._found: dict[str, tuple[ToolSpec, _Checks]] = {}  # of those seen, by the names that were asked for
@@ -100,7 +101,7 @@ class Tools:
             SchemaError: One is no schema; names the tool, the schema and the JSON pointer (requirements R89, R96).
         """
         if spec.server is None:
-            self._checked[spec.name] = (spec, _Checks(*check_definition(spec)))
+            self._checked[spec.name] = (spec, _compiled(spec))
 
     def admit_all(self) -> None:
         """Compile the schemas of every tool of ours that is there now.
@@ -268,7 +269,43 @@ _FOREIGN = _Checks()
 
 def _checks(spec: ToolSpec) -> _Checks | None:
     try:
-        return _Checks(*check_definition(spec))
+        return _compiled(spec)
     except SchemaError as exc:
         _log.error("%s; the tool is not offered", exc)
         return None
+
+
+def _compiled(spec: ToolSpec) -> _Checks:
+    """Compile the schemas of a tool of ours.
+
+    Raises:
+        SchemaError: One is no schema; names the tool, the schema and the JSON pointer.
+    """
+    arguments, output = check_schemas(spec)
+    wrong = mirroring_problem(spec.input_schema)
+    if wrong is not None:
+        raise SchemaError(f"tool {spec.name!r}: inputSchema: {wrong[0]}", pointer=wrong[1])
+    return _Checks(arguments, output)
+
+
+class _Definitions:
+    """The definitions of the tools of one server, made when they are first listed and kept while they hold."""
+
+    def __init__(self) -> None:
+        self._made: dict[bool, dict[str, tuple[ToolSpec, Json]]] = {True: {}, False: {}}
+
+    def of(self, spec: ToolSpec, *, modern: bool) -> Json:
+        """Return the definition of a tool for an era; callers do not change it."""
+        made = self._made[modern]
+        known = made.get(spec.name)
+        if known is not None and known[0] is spec:
+            return known[1]
+        definition = tool_definition(spec, modern=modern)
+        made[spec.name] = (spec, definition)
+        return definition
+
+    def forget(self, names: tuple[str, ...]) -> None:
+        """Drop the definitions of tools that are gone."""
+        for made in self._made.values():
+            for name in names:
+                made.pop(name, None)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from toolweave.errors import ProtocolError
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
-from toolweave.protocol.narrow import as_array, as_object, as_text
-from toolweave.tools.names import aliases
+from toolweave.protocol.narrow import as_object, as_text
+from toolweave.tools.mcp import read_definition
 from toolweave.tools.spec import ToolSpec
 
 __all__ = ["MAX_ENTRIES", "Judged", "Listing", "Refusal", "Request", "list_all", "read_entries", "read_tools"]
@@ -121,9 +122,8 @@ def read_tools(
         except RecursionError:  # nested so deeply that it cannot be compared
             return None
 
-    return read_entries(
-        entries, "name", lambda tool: _spec(tool, server, prefix), noun="tool", problem=problem, same=same
-    )
+    read = partial(read_definition, server=server, prefix=prefix)
+    return read_entries(entries, "name", read, noun="tool", problem=problem, same=same)
 
 
 def read_entries(
@@ -177,25 +177,6 @@ def _refused(entry: Mapping[str, Any], refusal: Refusal) -> str | None:
     schema = as_object(entry.get("inputSchema"))
     reason = refusal(schema) if schema is not None else None
     return f"its x-mcp-header is invalid: {reason}" if reason is not None else None
-
-
-def _spec(tool: Mapping[str, Any], server: str, prefix: str) -> ToolSpec:
-    name, schema, output = tool["name"], as_object(tool.get("inputSchema")), tool.get("outputSchema")
-    icons = [as_object(icon) for icon in as_array(tool["icons"]) or ()] if "icons" in tool else ()
-    return ToolSpec(
-        name=prefix + name,
-        original_name=name,
-        server=server,
-        title=as_text(tool.get("title")),
-        description=as_text(tool.get("description")) or "",
-        input_schema=schema if schema is not None else {"type": "object", "properties": {}},
-        output_schema=output if isinstance(output, bool) else as_object(output),
-        annotations=as_object(tool.get("annotations")),
-        icons=tuple(icon for icon in icons if icon is not None) if icons else (),
-        meta=as_object(tool.get("_meta")) or {},
-        aliases=aliases(server, name),
-        raw=tool,
-    )
 
 
 def _note_ttl(listing: Listing, page: Mapping[str, Any]) -> None:
