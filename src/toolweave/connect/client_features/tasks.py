@@ -19,8 +19,9 @@ from toolweave.connect.silence import Silence
 from toolweave.errors import ErrorKind, ServerError, ToolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED, INPUT_RESPONSES
-from toolweave.protocol.narrow import as_object, as_text
+from toolweave.protocol.input_required import INPUT_REQUIRED, INPUT_RESPONSES
+from toolweave.protocol.narrow import as_text
+from toolweave.protocol.tasks import TASK_ID, TaskDocument, needs_task, read_task
 from toolweave.tools.spec import ToolSpec
 
 __all__ = ["LegacyTask", "Task", "wants_task"]
@@ -29,8 +30,6 @@ _log = logging.getLogger("toolweave.connect")
 _POLL_SECONDS = 1.0
 _MIN_POLL_MS, _MAX_POLL_MS = 50, 60_000
 _COURTESY_SECONDS = 1.0
-_ENDED = ("completed", "failed", "cancelled")
-_STATUSES = ("working", INPUT_REQUIRED, *_ENDED)
 
 Request = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 """Makes a request that is harmless to repeat."""
@@ -40,18 +39,13 @@ def wants_task(spec: ToolSpec | None, agreement: Agreement) -> bool:
     """Return whether a tool must be called as a task: it says so, in a revision whose core has tasks."""
     if spec is None or agreement.modern or "execution" not in spec.raw:
         return False
-    execution = as_object(spec.raw["execution"]) or {}
-    offered: Any = agreement.capabilities
-    for part in ("tasks", "requests", "tools", "call"):
-        offered = (as_object(offered) or {}).get(part)
-    return execution.get("taskSupport") == "required" and offered is not None
+    return needs_task(spec.raw, agreement.capabilities)
 
 
 class Task:
     """One task of the extension, from its creation to its result."""
 
-    _INTERVAL = "pollIntervalMs"
-    _STOPS = _ENDED
+    _MODERN = True
 
     def __init__(self, created: Mapping[str, Any], request: Request, asked: Asked, silence: Silence) -> None:
         self._created = created
@@ -60,7 +54,7 @@ class Task:
         self._silence = silence
         self._over = False
         self._given: set[str] = set()
-        self._id = as_text(created.get("taskId"))
+        self._id = as_text(created.get(TASK_ID))
         if not self._id:
             raise asked.refusal(INTERNAL_ERROR, "it created a task without an id")
 
@@ -75,69 +69,69 @@ class Task:
         """
         try:
             task = await self._follow()
-            if task["status"] == "cancelled":
-                why = as_text(task.get("statusMessage"))
-                raise ToolError(f"the server cancelled the task{f': {why}' if why else ''}", kind=ErrorKind.CANCELLED)
+            if task.status == "cancelled":
+                why = f": {task.message}" if task.message else ""
+                raise ToolError(f"the server cancelled the task{why}", kind=ErrorKind.CANCELLED)
             return await self._outcome(task)
         except BaseException:
             if not self._over:
                 await self._cancel()
             raise
 
-    async def _follow(self) -> Mapping[str, Any]:
+    async def _follow(self) -> TaskDocument:
         """Poll until the task stops."""
-        task = self._checked(self._created)
+        task = self._read(self._created)
         while True:
-            if task["status"] == INPUT_REQUIRED:
+            if task.status == INPUT_REQUIRED:
                 await self._give_input(task)
             await self._pause(task)
             task = await self._get()
-            if task["status"] in self._STOPS:
+            if self._stops(task):
                 return task
 
-    async def _give_input(self, task: Mapping[str, Any]) -> None:
+    def _stops(self, task: TaskDocument) -> bool:
+        return task.ended
+
+    async def _give_input(self, task: TaskDocument) -> None:
         """Answer what is asked for the first time; it stays listed until the server has taken the answer."""
-        requests = as_object(task.get(INPUT_REQUESTS)) or {}
-        new = {key: request for key, request in requests.items() if key not in self._given}
+        new = {key: request for key, request in task.requests.items() if key not in self._given}
         if not new:
             return
         with self._silence.held():
             responses = await gather_input(new, self._asked)
         self._given.update(new)
-        await self._request(methods.TASKS_UPDATE, {"taskId": self._id, INPUT_RESPONSES: responses})
+        await self._request(methods.TASKS_UPDATE, {TASK_ID: self._id, INPUT_RESPONSES: responses})
         self._silence.touch()
 
-    async def _outcome(self, task: Mapping[str, Any]) -> dict[str, Any]:
-        if task["status"] == "completed":
-            result = as_object(task.get("result"))
-            if result is None:
+    async def _outcome(self, task: TaskDocument) -> dict[str, Any]:
+        if task.status == "completed":
+            if task.result is None:
                 raise self._asked.refusal(INTERNAL_ERROR, "its task completed without a result")
-            return dict(result)
-        error = as_object(task.get("error")) or {}
+            return dict(task.result)
+        error = task.error or {}
         code = error.get("code")
-        message = as_text(error.get("message")) or as_text(task.get("statusMessage")) or "the task failed"
+        message = as_text(error.get("message")) or task.message or "the task failed"
         failure = self._asked.refusal(code if isinstance(code, int) else INTERNAL_ERROR, message)
         failure.data = error.get("data")
         raise failure
 
-    async def _get(self) -> Mapping[str, Any]:
-        task = self._checked(await self._request(methods.TASKS_GET, {"taskId": self._id}))
+    async def _get(self) -> TaskDocument:
+        task = self._read(await self._request(methods.TASKS_GET, {TASK_ID: self._id}))
         self._silence.touch()
-        self._over = task["status"] in _ENDED
+        self._over = task.ended
         return task
 
-    def _checked(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
-        status = task.get("status")
-        if status not in _STATUSES:
-            raise self._asked.refusal(INTERNAL_ERROR, f"its task has unknown status {str(status)[:80]!r}")
-        return task
+    def _read(self, raw: Mapping[str, Any]) -> TaskDocument:
+        try:
+            return read_task(raw, modern=self._MODERN)
+        except ValueError as exc:
+            raise self._asked.refusal(INTERNAL_ERROR, f"its task has {exc}") from None
 
-    async def _pause(self, task: Mapping[str, Any]) -> None:
-        wished = task.get(self._INTERVAL)
+    async def _pause(self, task: TaskDocument) -> None:
         seconds = _POLL_SECONDS
-        if isinstance(wished, (int, float)) and not isinstance(wished, bool):
+        if task.poll_ms is not None:
             # in this order it holds for NaN too, and before the division for numbers that no float can hold
-            seconds = min(max(_MIN_POLL_MS, wished), _MAX_POLL_MS) / 1000
+            seconds = min(max(_MIN_POLL_MS, task.poll_ms), _MAX_POLL_MS) / 1000
         with self._silence.held():
             await anyio.sleep(seconds)
 
@@ -145,7 +139,7 @@ class Task:
         """Tell the server that nobody waits any more; bounded, so that a slow one holds nobody."""
         with anyio.move_on_after(_COURTESY_SECONDS, shield=True):
             try:
-                await self._request(methods.TASKS_CANCEL, {"taskId": self._id})
+                await self._request(methods.TASKS_CANCEL, {TASK_ID: self._id})
             except ServerError as exc:
                 _log.debug("a task was not cancelled: %s", exc)
 
@@ -153,21 +147,23 @@ class Task:
 class LegacyTask(Task):
     """One task of revision 2025-11-25: its result is a request of its own, on which the server asks for input."""
 
-    _INTERVAL = "pollInterval"
-    _STOPS = (*_ENDED, INPUT_REQUIRED)
+    _MODERN = False
 
-    async def _give_input(self, task: Mapping[str, Any]) -> None:
+    def _stops(self, task: TaskDocument) -> bool:
+        return task.ended or task.status == INPUT_REQUIRED
+
+    async def _give_input(self, task: TaskDocument) -> None:
         """Do nothing: the server asks while it is asked for the result."""
 
-    async def _outcome(self, task: Mapping[str, Any]) -> dict[str, Any]:
+    async def _outcome(self, task: TaskDocument) -> dict[str, Any]:
         """Ask for the result, which comes when the task has ended; polling is its sign of life until then."""
         result: dict[str, Any] | None = None
         failure: ServerError | None = None
         async with anyio.create_task_group() as tasks:
-            if task["status"] == INPUT_REQUIRED:
+            if task.status == INPUT_REQUIRED:
                 tasks.start_soon(self._watch, task)
             try:
-                result = await self._request(methods.TASKS_RESULT, {"taskId": self._id})
+                result = await self._request(methods.TASKS_RESULT, {TASK_ID: self._id})
             except ServerError as exc:  # kept out of the task group, which would wrap it
                 failure = exc
             tasks.cancel_scope.cancel()
@@ -175,7 +171,7 @@ class LegacyTask(Task):
             raise failure or self._asked.refusal(INTERNAL_ERROR, "its task has no result")
         return result
 
-    async def _watch(self, task: Mapping[str, Any]) -> None:
+    async def _watch(self, task: TaskDocument) -> None:
         while not self._over:
             await self._pause(task)
             try:

@@ -13,11 +13,11 @@ from typing import Any
 
 from toolweave.errors import StoreError
 from toolweave.protocol import methods
+from toolweave.protocol.tasks import ENDED, TASK_ID, failed
 from toolweave.serve.request import Client, Json, Line, Request
 from toolweave.serve.rounds import kept_meta
 from toolweave.serve.tasks.home import KEPT_AT_LEAST, NewTask, full, too_long
 from toolweave.serve.tasks.places import MOST, Place, Places
-from toolweave.serve.tasks.task import ENDED, failed
 from toolweave.state import Store
 from toolweave.work.queue import Job
 
@@ -64,7 +64,7 @@ class Entry:
     @property
     def name(self) -> str:
         """The task's id."""
-        return self.task["taskId"]
+        return self.task[TASK_ID]
 
     @property
     def ended(self) -> bool:

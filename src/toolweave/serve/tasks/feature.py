@@ -18,12 +18,13 @@ import anyio.abc
 from toolweave.errors import RequestError, StoreError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS
-from toolweave.protocol.meta import RELATED_TASK, TASKS_EXTENSION
+from toolweave.protocol.input_required import INPUT_RESPONSES
+from toolweave.protocol.tasks import ENDED, TASK_ID, capabilities, created, in_core, related, task_result
 from toolweave.serve.request import Json, Method, Request
 from toolweave.serve.rounds import Rounds, Work
 from toolweave.serve.tasks.home import Found, Heard, Home, NewTask
 from toolweave.serve.tasks.rules import Rules, TaskRule, TaskSupport, declared, undeclared
-from toolweave.serve.tasks.task import ENDED, TOLD_BY, created
+from toolweave.serve.tasks.task import TOLD_BY
 from toolweave.tools.spec import ToolSpec
 
 __all__ = ["Tasks"]
@@ -94,7 +95,7 @@ class Tasks:
         shown = created(secrets.token_urlsafe(24), ttl_ms=ttl_ms, poll_ms=self._poll_ms, now=now)
         new = NewTask(request=request, work=work, given=given, shown=shown, expires_at=now + ttl_ms / 1000)
         await self._home.start(new)
-        return {"resultType": "task", **shown} if request.modern else {"task": _in_core(shown)}
+        return task_result(shown, modern=request.modern)
 
     def support(self, spec: ToolSpec, *, modern: bool) -> Json:
         """Return what a definition says about tasks, as members of it."""
@@ -116,11 +117,7 @@ class Tasks:
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return the extension, or the capability `tasks` of revision 2025-11-25."""
-        if not self.rules:
-            return {}
-        if modern:
-            return {"extensions": {TASKS_EXTENSION: {}}}
-        return {"tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}}}
+        return capabilities(modern=modern) if self.rules else {}
 
     async def current(self, request: Request, names: Sequence[str]) -> Mapping[str, Json]:
         """Return, for those ids whose tasks are this client's, the tasks as they are now.
@@ -138,13 +135,13 @@ class Tasks:
 
     async def _get(self, request: Request) -> Json:
         found = await self._find(request)
-        return found.shown if request.modern else _in_core(found.shown)
+        return found.shown if request.modern else in_core(found.shown)
 
     async def _update(self, request: Request) -> Json:
         found = await self._find(request)
-        if "inputResponses" not in request.params:
-            raise RequestError("tasks/update needs the object 'inputResponses'", code=INVALID_PARAMS)
-        await _reached(found.answer(request.object("inputResponses")))
+        if INPUT_RESPONSES not in request.params:
+            raise RequestError(f"tasks/update needs the object {INPUT_RESPONSES!r}", code=INVALID_PARAMS)
+        await _reached(found.answer(request.object(INPUT_RESPONSES)))
         return {}
 
     async def _cancel(self, request: Request) -> Json:
@@ -153,7 +150,7 @@ class Tasks:
         if not cancelled and not request.modern:
             status = found.shown["status"]
             raise RequestError(f"the task has ended already, it is {status}", code=INVALID_PARAMS)
-        return {} if request.modern else _in_core(found.shown)
+        return {} if request.modern else in_core(found.shown)
 
     async def _result(self, request: Request) -> Json:
         """Return the result of a task once it has ended, and ask until then what it wants to know."""
@@ -164,7 +161,7 @@ class Tasks:
         if bound.cancelled_caught and shown["status"] not in ENDED:
             raise RequestError("the task was not over when it had to be; look again later", code=INTERNAL_ERROR)
         if "result" in shown:
-            meta = {**cast("Json", shown["result"].get("_meta") or {}), RELATED_TASK: {"taskId": shown["taskId"]}}
+            meta = cast("Json", shown["result"].get("_meta") or {}) | related(shown[TASK_ID])
             return {**shown["result"], "_meta": meta}
         error: Json = shown.get("error") or {"code": INVALID_PARAMS, "message": f"the task is {shown['status']}"}
         raise RequestError(error["message"], code=error["code"], data=error.get("data"))
@@ -178,7 +175,7 @@ class Tasks:
     async def _put_questions(self, request: Request, found: Found) -> None:
         """Ask what waits in a task, on the stream of the request for its result."""
         for key, question in tuple(found.questions.items()):
-            params = {**question.params(modern=False), "_meta": {RELATED_TASK: {"taskId": found.shown["taskId"]}}}
+            params = {**question.params(modern=False), "_meta": related(found.shown[TASK_ID])}
             try:
                 with anyio.fail_after(self._rounds.patience):
                     answer = await request.line.ask(question.method, params)
@@ -192,7 +189,7 @@ class Tasks:
     async def _find(self, request: Request) -> Found:
         """Return the task that a request names, if it is this client's."""
         _require(request)
-        name = request.text("taskId")
+        name = request.text(TASK_ID)
         if request.modern and request.headers and request.headers.get("mcp-name", "").strip() != name:
             raise RequestError("the header Mcp-Name must be what params.taskId is", code=HEADER_MISMATCH)
         found = await _reached(self._home.find(name, request.client.principal))
@@ -218,10 +215,3 @@ async def _reached(asked: Awaitable[T]) -> T:
 def _require(request: Request) -> None:
     if request.modern and not declared(request):
         raise undeclared()
-
-
-def _in_core(shown: Json) -> Json:
-    """Return a task as revision 2025-11-25 writes it."""
-    kept = ("taskId", "status", "statusMessage", "createdAt", "lastUpdatedAt")
-    task = {name: shown[name] for name in kept if name in shown}
-    return task | {"ttl": shown["ttlMs"], "pollInterval": shown["pollIntervalMs"]}

@@ -17,10 +17,11 @@ import anyio.abc
 
 from toolweave.errors import RequestError, StoreError, ToolError
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
+from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED
+from toolweave.protocol.tasks import updated
 from toolweave.serve.request import Json
 from toolweave.serve.tasks.board import Board, Entry
 from toolweave.serve.tasks.home import MARK_SECONDS, Found, Heard, NewTask
-from toolweave.serve.tasks.task import updated
 from toolweave.serve.tasks.watching import Watching
 from toolweave.tools.questions import Question, question_of
 from toolweave.work.pause import Pause, Sleep
@@ -168,11 +169,11 @@ class _Shared:
         rest = {key: one for key, one in asked.items() if key not in keys}
         if len(rest) == len(asked):
             return False
-        status = "input_required" if rest else "working"
+        status = INPUT_REQUIRED if rest else "working"
         now = self._board.clock()
-        entry.task = updated(entry.task, now, status=status, statusMessage=None, inputRequests=rest or None)
+        entry.task = updated(entry.task, now, status=status, statusMessage=None, **{INPUT_REQUESTS: rest or None})
         return True
 
     @staticmethod
     def _asked(entry: Entry) -> Json:
-        return cast("Json", entry.task.get("inputRequests", {}))
+        return cast("Json", entry.task.get(INPUT_REQUESTS, {}))

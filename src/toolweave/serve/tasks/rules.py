@@ -11,7 +11,9 @@ from typing import Literal, TypeAlias, get_args
 
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import METHOD_NOT_FOUND, MISSING_CAPABILITY
+from toolweave.protocol.input_required import INPUT_RESPONSES
 from toolweave.protocol.meta import TASKS_EXTENSION
+from toolweave.protocol.tasks import capabilities, declares_tasks, support
 from toolweave.protocol.versions import TASKS_VERSION
 from toolweave.serve.request import Json, Request
 from toolweave.tools.call import RESUMABLE
@@ -85,7 +87,7 @@ class Rules:
                 )
             return asked
         if declared(request):
-            return not rule.ask_first or "inputResponses" in request.params
+            return not rule.ask_first or INPUT_RESPONSES in request.params
         if rule.support == "required":
             raise undeclared()
         return False
@@ -93,7 +95,7 @@ class Rules:
     def support(self, spec: ToolSpec, *, modern: bool) -> Json:
         """Return what a definition says about tasks, as members of it; the extension says nothing there."""
         rule = self._rules.get(spec.name)
-        return {} if modern or rule is None else {"execution": {"taskSupport": rule.support}}
+        return {} if modern or rule is None else support(rule.support)
 
     def reruns(self, spec: ToolSpec) -> bool:
         """Whether a tool runs again when the worker that ran it died."""
@@ -106,14 +108,13 @@ class Rules:
 
 def declared(request: Request) -> bool:
     """Whether a stateless client declared the extension."""
-    extensions = request.client.capabilities.get("extensions")
-    return isinstance(extensions, dict) and TASKS_EXTENSION in extensions
+    return declares_tasks(request.client.capabilities)
 
 
 def undeclared() -> RequestError:
-    """Return what a client is told that should have."""
+    """Return the refusal of a client that did not."""
     return RequestError(
         f"Missing required client capability: extension {TASKS_EXTENSION}",
         code=MISSING_CAPABILITY,
-        data={"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}},
+        data={"requiredCapabilities": capabilities(modern=True)},
     )

@@ -6,7 +6,6 @@ Knows neither the work nor who may see it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import anyio
@@ -16,50 +15,16 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED, input_request
 from toolweave.protocol.logs import LogLevel
+from toolweave.protocol.tasks import ENDED, TASK_ID, failed, updated
 from toolweave.serve.request import Json
 from toolweave.serve.rounds import check_can
 from toolweave.tools.call import Progress
 from toolweave.tools.questions import Keys, Question
 
-__all__ = ["ENDED", "TOLD_BY", "Task", "TaskCaller", "created", "failed", "updated"]
+__all__ = ["TOLD_BY", "Task", "TaskCaller"]
 
 TOLD_BY = methods.NOTIFICATIONS_TASKS
 """The notification by which a client hears of its tasks."""
-
-ENDED = frozenset({"completed", "failed", "cancelled"})
-"""The statuses that are final."""
-_SHOWN_WHEN = {"result": "completed", "error": "failed", INPUT_REQUESTS: INPUT_REQUIRED}
-
-
-def created(name: str, *, ttl_ms: int, poll_ms: int, now: float) -> Json:
-    """Return a task that begins, as the extension writes it.
-
-    Args:
-        name: Its id; nobody can guess it.
-        ttl_ms: Milliseconds until it is forgotten.
-        poll_ms: How often clients should look, in milliseconds.
-        now: Seconds since the epoch.
-    """
-    made = _stamp(now)
-    shown: Json = {"taskId": name, "status": "working", "createdAt": made, "lastUpdatedAt": made}
-    return shown | {"ttlMs": ttl_ms, "pollIntervalMs": poll_ms}
-
-
-def updated(shown: Json, now: float, **members: Any) -> Json:
-    """Return a task with other members; None takes one away, and so does a status that has none of it."""
-    changed = {**shown, **members, "lastUpdatedAt": _stamp(now)}
-    return {
-        name: value
-        for name, value in changed.items()
-        if value is not None and _SHOWN_WHEN.get(name, changed["status"]) == changed["status"]
-    }
-
-
-def failed(shown: Json, now: float, error: RequestError) -> Json:
-    """Return a task that failed with a JSON-RPC error."""
-    made = {"code": error.code, "message": error.message}
-    made |= {} if error.data is None else {"data": error.data}
-    return updated(shown, now, status="failed", statusMessage=error.message, error=made)
 
 
 class Task:
@@ -75,7 +40,7 @@ class Task:
     def __init__(
         self, shown: Json, *, expires_at: float, now: Callable[[], float], changed: Callable[[Task], None]
     ) -> None:
-        self.id: str = shown["taskId"]
+        self.id: str = shown[TASK_ID]
         self.scope = anyio.CancelScope()
         self.questions: dict[str, Question] = {}
         self.expires_at = expires_at
@@ -250,7 +215,3 @@ class TaskCaller:
 
     async def release(self) -> None:
         """Do nothing: a task has no stream."""
-
-
-def _stamp(now: float) -> str:
-    return datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

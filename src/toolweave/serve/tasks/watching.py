@@ -16,7 +16,6 @@ from toolweave.errors import StoreError
 from toolweave.serve.request import Json
 from toolweave.serve.tasks.board import Board
 from toolweave.serve.tasks.home import Heard
-from toolweave.serve.tasks.task import ENDED
 from toolweave.work.pause import FIRST_SECONDS, Sleep, longer
 
 __all__ = ["Watching"]

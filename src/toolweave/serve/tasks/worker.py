@@ -16,12 +16,13 @@ import anyio
 
 from toolweave.errors import ErrorKind, RequestError, StoreError, ToolError
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_REQUEST
+from toolweave.protocol.tasks import failed, updated
 from toolweave.serve.request import Json, Request
 from toolweave.serve.rounds import Rounds, Work
 from toolweave.serve.tasks.board import LEASES, Board, Entry
 from toolweave.serve.tasks.home import MARK_SECONDS, perform, too_long
 from toolweave.serve.tasks.rules import Rules
-from toolweave.serve.tasks.task import Task, TaskCaller, failed, updated
+from toolweave.serve.tasks.task import Task, TaskCaller
 from toolweave.tools.call import IDEMPOTENCY_KEY
 from toolweave.tools.spec import ToolSpec
 from toolweave.work.lease import LEASE_SECONDS, Lease

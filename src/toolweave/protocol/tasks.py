@@ -1,0 +1,179 @@
+"""Tasks: calls that outlast their request, as the extension of stateless revisions (SEP-2663) and 2025-11-25 have them.
+
+A server keeps a task in the form of the extension, `DetailedTask`, which says more; `in_core` is the older form of it.
+A client reads either form as a `TaskDocument`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from toolweave.errors import RequestError
+from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED
+from toolweave.protocol.meta import RELATED_TASK, TASKS_EXTENSION
+from toolweave.protocol.narrow import as_object, as_text
+
+__all__ = [
+    "ENDED",
+    "TASK_ID",
+    "TaskDocument",
+    "capabilities",
+    "created",
+    "declares_tasks",
+    "failed",
+    "in_core",
+    "needs_task",
+    "read_task",
+    "related",
+    "support",
+    "task_result",
+    "updated",
+]
+
+_Json = dict[str, Any]
+
+TASK_ID = "taskId"
+"""The member and the parameter that name a task."""
+ENDED = frozenset({"completed", "failed", "cancelled"})
+"""The statuses that are final."""
+_STATUSES = ENDED | {"working", INPUT_REQUIRED}
+_SHOWN_WHEN = {"result": "completed", "error": "failed", INPUT_REQUESTS: INPUT_REQUIRED}
+_IN_CORE = (TASK_ID, "status", "statusMessage", "createdAt", "lastUpdatedAt")
+
+
+# Who has tasks
+
+
+def capabilities(*, modern: bool) -> _Json:
+    """Return the capabilities of a server some of whose tools become tasks."""
+    if modern:
+        return {"extensions": {TASKS_EXTENSION: {}}}
+    return {"tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}}}
+
+
+def declares_tasks(declared: Mapping[str, Any]) -> bool:
+    """Whether the capabilities of a stateless client have the extension."""
+    return TASKS_EXTENSION in (as_object(declared.get("extensions")) or {})
+
+
+def support(word: str) -> _Json:
+    """Return the members of a tool's definition that say `"optional"` or `"required"` to clients of 2025-11-25."""
+    return {"execution": {"taskSupport": word}}
+
+
+def needs_task(definition: Mapping[str, Any], declared: Mapping[str, Any]) -> bool:
+    """Whether a tool must be called as a task, and the server's capabilities of 2025-11-25 have tasks for calls."""
+    execution = as_object(definition.get("execution")) or {}
+    offered: Any = declared
+    for part in ("tasks", "requests", "tools", "call"):
+        offered = (as_object(offered) or {}).get(part)
+    return execution.get("taskSupport") == "required" and offered is not None
+
+
+# As a server keeps and shows them
+
+
+def created(name: str, *, ttl_ms: int, poll_ms: int, now: float) -> _Json:
+    """Return a task that begins, as the extension writes it.
+
+    Args:
+        name: Its id; nobody can guess it.
+        ttl_ms: Milliseconds until it is forgotten.
+        poll_ms: How often clients should look, in milliseconds.
+        now: Seconds since the epoch.
+    """
+    made = _stamp(now)
+    shown: _Json = {TASK_ID: name, "status": "working", "createdAt": made, "lastUpdatedAt": made}
+    return shown | {"ttlMs": ttl_ms, "pollIntervalMs": poll_ms}
+
+
+def updated(shown: _Json, now: float, **members: Any) -> _Json:
+    """Return a task with other members; None takes one away, and so does a status that has none of it."""
+    changed = {**shown, **members, "lastUpdatedAt": _stamp(now)}
+    return {
+        name: value
+        for name, value in changed.items()
+        if value is not None and _SHOWN_WHEN.get(name, changed["status"]) == changed["status"]
+    }
+
+
+def failed(shown: _Json, now: float, error: RequestError) -> _Json:
+    """Return a task that failed with a JSON-RPC error."""
+    made = {"code": error.code, "message": error.message}
+    made |= {} if error.data is None else {"data": error.data}
+    return updated(shown, now, status="failed", statusMessage=error.message, error=made)
+
+
+def in_core(shown: Mapping[str, Any]) -> _Json:
+    """Return a task as revision 2025-11-25 writes it."""
+    task = {name: shown[name] for name in _IN_CORE if name in shown}
+    return task | {"ttl": shown["ttlMs"], "pollInterval": shown["pollIntervalMs"]}
+
+
+def task_result(shown: Mapping[str, Any], *, modern: bool) -> _Json:
+    """Return the result of a call that became a task."""
+    return {"resultType": "task", **shown} if modern else {"task": in_core(shown)}
+
+
+def related(task_id: str) -> _Json:
+    """Return the member of `_meta` by which a message of 2025-11-25 says which task it belongs to."""
+    return {RELATED_TASK: {TASK_ID: task_id}}
+
+
+def _stamp(now: float) -> str:
+    return datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+# As a client reads them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskDocument:
+    """A task as its server describes it now; untrusted.
+
+    Attributes:
+        id: Its name, or None where the server does not repeat it.
+        status: `working`, `input_required`, `completed`, `failed` or `cancelled`.
+        message: What the server says of its status, or None.
+        poll_ms: How often to look, in milliseconds, or None.
+        requests: Requests for input, by key.
+        result: The result of the call, once the task has completed; None in 2025-11-25, where it is asked for.
+        error: The JSON-RPC error of a task that failed, likewise.
+    """
+
+    id: str | None
+    status: str
+    message: str | None = None
+    poll_ms: float | None = None
+    requests: Mapping[str, Any]
+    result: Mapping[str, Any] | None = None
+    error: Mapping[str, Any] | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the status is final."""
+        return self.status in ENDED
+
+
+def read_task(raw: Mapping[str, Any], *, modern: bool) -> TaskDocument:
+    """Return a task that a server describes.
+
+    Raises:
+        ValueError: It has a status that there is not.
+    """
+    status = raw.get("status")
+    if not isinstance(status, str) or status not in _STATUSES:
+        raise ValueError(f"unknown status {str(status)[:80]!r}")
+    poll_ms = raw.get("pollIntervalMs" if modern else "pollInterval")
+    return TaskDocument(
+        id=as_text(raw.get(TASK_ID)),
+        status=status,
+        message=as_text(raw.get("statusMessage")),
+        poll_ms=poll_ms if isinstance(poll_ms, (int, float)) and not isinstance(poll_ms, bool) else None,
+        requests=as_object(raw.get(INPUT_REQUESTS)) or {},
+        result=as_object(raw.get("result")),
+        error=as_object(raw.get("error")),
+    )
