@@ -1,4 +1,7 @@
-"""The words that the protocol reserves are spelled in one room: revisions, methods, error codes, keys of `_meta`."""
+"""The words that the protocol reserves are spelled in one room: revisions, methods, error codes, keys of `_meta`.
+
+So are the members of requests to a client, of results that ask for input, and of tasks.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,13 @@ REVISIONS = {*versions.HANDSHAKE_VERSIONS, *versions.MODERN_VERSIONS}
 KEY = "io.modelcontextprotocol/"
 METHODS = {value for name, value in vars(methods).items() if name in methods.__all__}
 CODES = {value for name, value in vars(codes).items() if name in codes.__all__}
+MEMBERS = {
+    *("requestedSchema", "elicitationId", "elicitations"),
+    *("maxTokens", "systemPrompt", "stopSequences", "toolChoice", "stopReason"),
+    *("input_required", "inputRequests", "inputResponses", "requestState"),
+    *("taskId", "statusMessage", "lastUpdatedAt", "pollInterval", "pollIntervalMs", "taskSupport"),
+    *("ref/prompt", "ref/resource", "hasMore"),
+}
 NEITHER = {
     "toolweave.testing.servers": "servers that misbehave on purpose share no line with the product",
     "toolweave.protocol": "the one place",
@@ -47,7 +57,7 @@ def spelled(module: Module) -> Iterator[str]:
 def is_word(value: object) -> bool:
     """Whether a constant is a text that the protocol reserves."""
     text = value.decode("latin-1") if isinstance(value, bytes) else value
-    return isinstance(text, str) and (text in METHODS or text in REVISIONS or KEY in text)
+    return isinstance(text, str) and (text in METHODS or text in REVISIONS or text in MEMBERS or KEY in text)
 
 
 def negatives(module: Module) -> Iterator[str]:
@@ -59,7 +69,7 @@ def negatives(module: Module) -> Iterator[str]:
                 yield f"{module.name}:{node.lineno} {-value}"
 
 
-def test_no_other_room_spells_a_method_a_revision_a_key_or_an_error_code() -> None:
+def test_no_other_room_spells_a_method_a_revision_a_key_a_member_or_an_error_code() -> None:
     strays = [word for module in modules() if is_held(module) for word in (*spelled(module), *negatives(module))]
 
     assert not strays, "take them from toolweave.protocol: " + ", ".join(strays)
@@ -67,7 +77,10 @@ def test_no_other_room_spells_a_method_a_revision_a_key_or_an_error_code() -> No
 
 @pytest.mark.parametrize(
     "source",
-    ['x = "tools/call"', 'x = b"2026-07-28"', 'x = f"io.modelcontextprotocol/{y}"', "x = -32601", 'x = ["ping"]'],
+    [
+        *('x = "tools/call"', 'x = b"2026-07-28"', 'x = f"io.modelcontextprotocol/{y}"', "x = -32601", 'x = ["ping"]'),
+        'x = {"requestedSchema": y}',
+    ],
 )
 def test_a_spelled_word_is_found(source: str) -> None:
     module = Module("toolweave.serve.x", modules()[0].path, source, ast.parse(source))

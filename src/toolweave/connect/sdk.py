@@ -35,13 +35,14 @@ from toolweave.connect.channel import Channel
 from toolweave.connect.fault import HttpSettings, http_error, too_large
 from toolweave.connect.http import HttpFaults, http_client, status_fault, transport_fault
 from toolweave.connect.session import UNCANCELLABLE, Loss, Peer, Wire
-from toolweave.protocol.jsonrpc import answer_id, own_id
 from toolweave.errors import (
     ConnectionLostError,
     ProtocolError,
     ServerError,
 )
 from toolweave.protocol import methods
+from toolweave.protocol.headers import NAME_PARAMETERS
+from toolweave.protocol.jsonrpc import answer_id, own_id
 from toolweave.protocol.meta import PROTOCOL_VERSION
 from toolweave.protocol.narrow import as_array, as_object, as_text
 
@@ -292,7 +293,7 @@ class SdkWire:
             return {inbound.MCP_PROTOCOL_VERSION_HEADER: self._revision} if self._revision is not None else {}
         self.stateless = True
         headers = {inbound.MCP_PROTOCOL_VERSION_HEADER: revision, inbound.MCP_METHOD_HEADER: method}
-        name = params.get("taskId" if method.startswith("tasks/") else inbound.NAME_BEARING_METHODS.get(method, ""))
+        name = params.get(NAME_PARAMETERS.get(method, ""))
         if isinstance(name, str):
             headers[inbound.MCP_NAME_HEADER] = inbound.encode_header_value(name)
         if schema is not None:

@@ -1,4 +1,4 @@
-"""The Model Context Protocol as values: revisions, methods, error codes, keys of `_meta`, content blocks, headers.
+"""The Model Context Protocol as values: its words, and each of its shapes to JSON and from JSON.
 
 Pure: knows no transport, no server and no client. It is the one place that spells what the specification reserves;
 client, server, test doubles and the command take it from here.

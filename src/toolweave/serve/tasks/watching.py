@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from toolweave.errors import StoreError
+from toolweave.protocol.tasks import ENDED
 from toolweave.serve.request import Json
 from toolweave.serve.tasks.board import Board
 from toolweave.serve.tasks.home import Heard
