@@ -17,16 +17,19 @@ from pathlib import Path
 from typing import Any, cast
 
 from toolweave.cli.exits import CommandError, ExitCode
+from toolweave.schema.keywords import types_of, views
 
 __all__ = [
     "Given",
+    "allowed_types",
     "as_utf8",
+    "choices_of",
     "coerce",
     "fit_arguments",
     "missing_arguments",
     "parse_object",
+    "property_schema",
     "read_arguments",
-    "types_of",
 ]
 
 _PAIR = re.compile(r"(?P<key>[^=]*?)(?P<sign>:=|=)(?P<value>.*)", re.DOTALL)
@@ -111,10 +114,10 @@ def fit_arguments(given: Given, schema: Mapping[str, Any]) -> dict[str, Any]:
     """
     arguments = dict(given.whole or {})
     for key, word in given.words.items():
-        path = _path(key, schema)
+        path = _path(key, schema, schema)
         _set(arguments, path, coerce(word, _at(schema, path), root=schema, key=key))
     for key, value in given.values.items():
-        _set(arguments, _path(key, schema), value)
+        _set(arguments, _path(key, schema, schema), value)
     return arguments
 
 
@@ -133,11 +136,10 @@ def coerce(word: str, schema: Mapping[str, Any], *, root: Mapping[str, Any], key
     Raises:
         CommandError: The word is no value of any type the schema allows (exit code 1).
     """
-    schema = _resolve(schema, root)
-    for choice in cast("list[Any]", schema.get("enum") or []):
+    for choice in choices_of(schema, root):
         if word == (choice if isinstance(choice, str) else json.dumps(choice)):
             return choice
-    types = types_of(schema, root)
+    types = allowed_types(schema, root)
     if not types or "string" in types:
         return word
     for name in ("null", "boolean", "integer", "number", "array", "object"):
@@ -150,29 +152,26 @@ def coerce(word: str, schema: Mapping[str, Any], *, root: Mapping[str, Any], key
     raise CommandError(f"argument {key!r}: expected {expected}, got {word!r}", code=ExitCode.TOOL_ERROR, hint=hint)
 
 
-def types_of(schema: Mapping[str, Any], root: Mapping[str, Any], *, depth: int = 8) -> frozenset[str]:
+def allowed_types(schema: Mapping[str, Any], root: Mapping[str, Any]) -> frozenset[str]:
     """Return the JSON types a parameter's schema allows, as far as they are said; empty when they are not."""
-    schema = _resolve(schema, root)
-    declared = schema.get("type")
-    if isinstance(declared, str):
-        return frozenset({declared})
-    if isinstance(declared, list):
-        return frozenset(name for name in cast("list[Any]", declared) if isinstance(name, str))
-    found: set[str] = set()
-    for keyword in ("anyOf", "oneOf", "allOf"):
-        branches = schema.get(keyword)
-        if depth and isinstance(branches, list):
-            for branch in cast("list[Any]", branches):
-                if isinstance(branch, Mapping):
-                    found |= types_of(cast("Mapping[str, Any]", branch), root, depth=depth - 1)
-    return frozenset(found)
+    found = (name for view in views(schema, root) for name in types_of(view))
+    return frozenset(name for name in found if isinstance(name, str))  # pyright: ignore[reportUnnecessaryIsInstance]
 
 
-def property_schema(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return the schema of one parameter, empty when there is none."""
-    properties = schema.get("properties")
-    found = cast("Mapping[str, Any]", properties).get(name) if isinstance(properties, Mapping) else None
-    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+def choices_of(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[Any]:
+    """Return the values that a parameter's schema lists; none when it does not."""
+    lists = (view.get("enum") for view in views(schema, root))
+    return [choice for listed in lists if isinstance(listed, list) for choice in cast("list[Any]", listed)]
+
+
+def property_schema(schema: Mapping[str, Any], name: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of one member of an object, empty when there is none."""
+    for view in views(schema, root):
+        properties = view.get("properties")
+        found = cast("Mapping[str, Any]", properties).get(name) if isinstance(properties, Mapping) else None
+        if isinstance(found, Mapping):
+            return cast("Mapping[str, Any]", found)
+    return {}
 
 
 def _read_pair(token: str, words: dict[str, str], values: dict[str, Any]) -> None:
@@ -237,36 +236,18 @@ def _kind(value: Any) -> str:
     return names.get(cast("type[Any]", type(value)), "a number")
 
 
-def _resolve(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    for _ in range(8):  # a chain of references; a loop ends here
-        pointer = schema.get("$ref")
-        if not isinstance(pointer, str) or not pointer.startswith("#"):
-            return schema
-        target: Any = root
-        for part in pointer[1:].split("/")[1:]:
-            target = (
-                cast("Any", target).get(part.replace("~1", "/").replace("~0", "~"))
-                if isinstance(target, Mapping)
-                else None
-            )
-        if not isinstance(target, Mapping):
-            return {}
-        schema = cast("Mapping[str, Any]", target)
-    return {}
-
-
-def _path(key: str, schema: Mapping[str, Any]) -> tuple[str, ...]:
+def _path(key: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[str, ...]:
     first, dot, rest = key.partition(".")
-    if not dot or not first or not rest or property_schema(schema, key):
+    if not dot or not first or not rest or property_schema(schema, key, root):
         return (key,)
-    owner = property_schema(schema, first)
-    return (first, *_path(rest, _resolve(owner, schema))) if "object" in types_of(owner, schema) else (key,)
+    owner = property_schema(schema, first, root)
+    return (first, *_path(rest, owner, root)) if "object" in allowed_types(owner, root) else (key,)
 
 
 def _at(schema: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
     root = schema
     for name in path:
-        schema = property_schema(_resolve(schema, root), name)
+        schema = property_schema(schema, name, root)
     return schema
 
 

@@ -8,11 +8,11 @@ import os
 import stat
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import anyio
 
-from toolweave.cli.arguments import coerce, property_schema, types_of
+from toolweave.cli.arguments import allowed_types, choices_of, coerce, property_schema
 from toolweave.cli.exits import CommandError, ExitCode
 from toolweave.cli.render.text import clip, safe_text
 from toolweave.cli.screen import complain, note, wide
@@ -37,7 +37,7 @@ async def ask_for(names: Sequence[str], schema: Mapping[str, Any]) -> dict[str, 
     """
     answers: dict[str, Any] = {}
     for name in names:
-        answers[name] = await _ask(name, property_schema(schema, name), schema)
+        answers[name] = await _ask(name, property_schema(schema, name, schema), schema)
     return answers
 
 
@@ -45,9 +45,8 @@ async def _ask(name: str, parameter: Mapping[str, Any], root: Mapping[str, Any])
     description = parameter.get("description")
     if isinstance(description, str) and description:
         note(f"  {clip(safe_text(description), 100)}")
-    kinds = "/".join(sorted(types_of(parameter, root)))
-    enum = parameter.get("enum")
-    choices = ", ".join(map(str, cast("list[Any]", enum))) if isinstance(enum, list) else ""
+    kinds = "/".join(sorted(allowed_types(parameter, root)))
+    choices = ", ".join(map(str, choices_of(parameter, root)))
     default = f" [{json.dumps(parameter['default'])}]" if "default" in parameter else ""
     prompt = f"{name}{f' ({choices or kinds})' if choices or kinds else ''}{default}: "
     for _ in range(_TRIES):

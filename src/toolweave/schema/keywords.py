@@ -6,14 +6,18 @@ malformed is dropped, and both are reported. Only the level's own keywords: who 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
-__all__ = ["DEFINITIONS", "MANY_SCHEMAS", "NAMED_SCHEMAS", "ONE_SCHEMA", "Note", "modern", "types_of"]
+from toolweave.schema.limits import local_target
+
+__all__ = ["DEFINITIONS", "MANY_SCHEMAS", "NAMED_SCHEMAS", "ONE_SCHEMA", "Note", "modern", "types_of", "views"]
 
 Note: TypeAlias = Callable[[str], None]
 """Takes what was changed, as one phrase."""
 
+_MAX_HOPS = 16
+"""References and alternatives that are followed one into the other."""
 DEFINITIONS = ("$defs", "definitions")
 ONE_SCHEMA = frozenset(
     {
@@ -67,6 +71,20 @@ def types_of(node: Mapping[str, Any]) -> tuple[str, ...]:
     if isinstance(kind, str):
         return (kind,)
     return tuple(cast("list[str]", kind)) if isinstance(kind, list) else ()
+
+
+def views(schema: Any, root: Any, hops: int = 0) -> Iterator[Mapping[str, Any]]:  # any JSON values
+    """Yield a schema and every other that applies to the same value: behind references of `root`, and alternatives."""
+    if hops > _MAX_HOPS or not isinstance(schema, Mapping):
+        return
+    node = cast("Mapping[str, Any]", schema)
+    yield node
+    if "$ref" in node:
+        yield from views(local_target(root, node["$ref"]), root, hops + 1)
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        branches = node.get(keyword)
+        for branch in cast("list[Any]", branches) if isinstance(branches, list) else ():
+            yield from views(branch, root, hops + 1)
 
 
 def _bounds(node: dict[str, Any]) -> None:

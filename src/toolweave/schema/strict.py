@@ -10,15 +10,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from toolweave.errors import SchemaError
-from toolweave.schema.keywords import types_of
-from toolweave.schema.limits import local_target
+from toolweave.schema.keywords import types_of, views
 
 __all__ = ["check_no_circle", "check_strict", "close", "drop_fillers", "shut"]
 
 _MAX_PROPERTIES = 5000
 _MAX_DEPTH = 10
 _MAX_ENUM = 1000
-_MAX_HOPS = 16
 _MAX_VALUE_DEPTH = 64
 _TYPES = ((bool, "boolean"), (str, "string"), (int, "integer"), (float, "number"), (type(None), "null"))
 
@@ -116,31 +114,17 @@ def drop_fillers(value: Any, schema: Any) -> Any:
 def _dropped(value: Any, schemas: list[Any], root: Any, depth: int) -> Any:
     if depth > _MAX_VALUE_DEPTH or not isinstance(value, (dict, list)):
         return value  # pyright: ignore[reportUnknownVariableType] - any JSON value
-    views = [view for schema in schemas for view in _views(schema, root, 0)]
+    applying = [view for schema in schemas for view in views(schema, root)]
     if isinstance(value, list):
-        items = [view["items"] for view in views if isinstance(view.get("items"), Mapping)]
+        items = [view["items"] for view in applying if isinstance(view.get("items"), Mapping)]
         return [_dropped(one, items, root, depth + 1) for one in cast("list[Any]", value)]
     out: dict[str, Any] = {}
     for name, member in cast("dict[str, Any]", value).items():
-        parts = [view["properties"][name] for view in views if name in view.get("properties", ())]
+        parts = [view["properties"][name] for view in applying if name in view.get("properties", ())]
         if member is None and parts and not any(_accepts_null(part, root) for part in parts):
             continue
         out[name] = _dropped(member, parts, root, depth + 1)
     return out
-
-
-def _views(schema: Any, root: Any, hops: int) -> Iterator[Mapping[str, Any]]:
-    """Yield a schema and every one that applies to the same value."""
-    if hops > _MAX_HOPS or not isinstance(schema, Mapping):
-        return
-    node = cast("Mapping[str, Any]", schema)
-    yield node
-    if "$ref" in node:
-        yield from _views(local_target(root, node["$ref"]), root, hops + 1)
-    for keyword in ("allOf", "anyOf", "oneOf"):
-        branches = node.get(keyword)
-        for branch in cast("list[Any]", branches) if isinstance(branches, list) else ():
-            yield from _views(branch, root, hops + 1)
 
 
 def _accepts_null(schema: Any, root: Any) -> bool:
@@ -150,7 +134,7 @@ def _accepts_null(schema: Any, root: Any) -> bool:
     if node.get("nullable") is True:
         return True
     if "$ref" in node or "anyOf" in node or "oneOf" in node or "allOf" in node:
-        return any(_takes_null(view) for view in _views(node, root, 0))
+        return any(_takes_null(view) for view in views(node, root))
     return _takes_null(node) or not node.keys() & {"type", "enum", "const"}
 
 
