@@ -7,12 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from benchmarks.measure import Figure, Sample, children_cpu, compare
 from benchmarks.settings import Settings
 
 __all__ = ["imports"]
 
+ECHO = Path(__file__).with_name("echo_server.py")
 PROGRAMS: dict[str, tuple[str, ...]] = {
     "python -c pass": ("-c", "pass"),
     "import msgspec": ("-c", "import msgspec"),
@@ -20,6 +22,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "from toolweave import connect_mcp": ("-c", "from toolweave import connect_mcp"),
     "toolweave --version": ("-m", "toolweave", "--version"),
     "toolweave --help": ("-m", "toolweave", "--help"),
+    "toolweave call": ("-m", "toolweave", "call", "payload", "size=1", "--", sys.executable, "-S", "-E", str(ECHO)),
     "import mcp": ("-c", "import mcp"),
 }
 

@@ -64,7 +64,7 @@ EACH_IN_TURN = """
 import builtins, importlib
 
 # What the libraries below do at their own import is not ours to answer for, so they are loaded before.
-import asyncio, anyio, mcp, mcp.client, pydantic, rich.console, typer
+import asyncio, anyio, mcp, mcp.client, pydantic, rich.console, shellingham
 
 real, half = builtins.__import__, []
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.cli.command import Done, toolweave, write_config
 from toolweave import connect_mcp, load_config
-from toolweave.cli.serving.editors import Editor, file_of, section_of
+from toolweave.cli.serve.editor_config import Editor, file_of, section_of
 
 Cli = Callable[..., Done]
 
@@ -283,7 +283,7 @@ async def test_an_entry_runs_nothing_of_the_directory_that_an_editor_starts_it_i
 ) -> None:
     assert toolweave("serve", "package:tools", "--install", "cursor", cwd=code.parent).code == 0
     strange = tmp_path_factory.mktemp("project")
-    for name in ("toolweave.py", "typer.py", "package.py", "notes.py"):
+    for name in ("toolweave.py", "msgspec.py", "package.py", "notes.py"):
         (strange / name).write_text("raise SystemExit('a stranger was run')\n")
 
     (entry,) = load_config(placed(home, "cursor")).servers.values()

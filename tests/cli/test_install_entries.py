@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolweave.cli.exits import CommandError
-from toolweave.cli.serving.entries import read_object, with_member
+from toolweave.cli.serve.json_edit import read_object, with_member
 from toolweave.config.jsonc import parse_json
 
 PATH = ("mcpServers", "mine")

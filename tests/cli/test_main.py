@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -63,16 +64,55 @@ def test_wrong_usage_is_exit_code_2(cli: Cli, args: list[str]) -> None:
     assert cli(*args).code == 2
 
 
-def test_help_imports_neither_rich_nor_asyncio() -> None:
-    program = (
-        "import sys\n"
-        "from toolweave.cli.main import main\n"
-        "main(['tools', '--help'])\n"
-        "print(sorted({'rich', 'asyncio', 'anyio', 'yaml', 'toolweave.config', 'toolweave.hub'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+LOADED = """
+import sys
+before = set(sys.modules)
+from toolweave.cli.main import main
+code = main(sys.argv[1:])
+names = sorted(set(sys.modules) - before)
+import json
+print(json.dumps([code, names]), file=sys.stderr)
+"""
+COMPLETING = {"_TOOLWEAVE_COMPLETE": "complete_bash", "COMP_WORDS": "toolweave tools --serv", "COMP_CWORD": "2"}
 
-    assert done.stdout.splitlines()[-1] == "[]"
+
+def loaded(*args: str, env: Mapping[str, str] | None = None) -> list[str]:
+    """Return the modules that a command line imports."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *args],
+        env={**os.environ, **(env or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    code, names = json.loads(done.stderr.splitlines()[-1])
+    assert code == 0, done.stderr
+    return names
+
+
+def packages(names: Iterable[str]) -> set[str]:
+    return {name.partition(".")[0] for name in names}
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--help"]])
+def test_version_and_help_import_a_dozen_modules_and_nothing_foreign(words: list[str]) -> None:
+    names = loaded(*words)
+
+    assert len([name for name in names if name.startswith("toolweave")]) <= 9, names
+    assert len(names) <= 40, names
+    assert packages(names).isdisjoint({"asyncio", "dataclasses", "inspect", "json", "logging", "msgspec", "rich"})
+
+
+@pytest.mark.parametrize("words, env", [(["tools", "--help"], {}), ([], COMPLETING)], ids=["help", "tab"])
+def test_the_help_of_a_command_and_a_shells_tab_import_neither_rich_nor_asyncio(
+    words: list[str], env: dict[str, str]
+) -> None:
+    names = loaded(*words, env=env)
+
+    assert packages(names).isdisjoint({"anyio", "asyncio", "logging", "msgspec", "rich", "yaml"})
+    assert not [name for name in names if re.match(r"toolweave\.(config|connect|hub|tools|schema|protocol)\b", name)]
 
 
 def test_a_reader_that_leaves_early_is_no_error(folder: Path) -> None:
@@ -146,6 +186,83 @@ def test_a_shell_completes_servers_and_the_tools_that_were_seen(cli: Cli, folder
 
     assert cli("tools").code == 0
     assert sorted(complete("toolweave call echo_a", folder)) == ["echo_add", "echo_args", "echo_audio"]
+
+
+OFFERED = {
+    "bash": "status\n",
+    "zsh": "status:Show which servers answer, and how fast.\n",
+    "fish": "status\tShow which servers answer, and how fast.\n",
+    "powershell": "status:::Show which servers answer, and how fast.\n",
+    "tcsh": "",
+}
+
+
+@pytest.mark.parametrize("shell", OFFERED)
+def test_each_shell_gets_words_as_its_script_reads_them(shell: str, folder: Path) -> None:
+    env = {"_TOOLWEAVE_COMPLETE": f"complete_{shell}", "COMP_WORDS": "toolweave stat"}
+
+    assert toolweave(env=env, cwd=folder).out == OFFERED[shell]
+
+
+@pytest.mark.parametrize(
+    "words, offered",
+    [
+        ("toolweave --vers", ["--version"]),
+        ("toolweave ru", ["runs"]),
+        ("toolweave runs s", ["spawn", "show"]),
+        ("toolweave runs list --st", ["--status", "--store"]),
+        ("toolweave runs list --status ", ["all", "active", "interrupted"]),
+        ("toolweave runs list --status=act", ["active"]),
+        ("toolweave runs list --status = act", ["active"]),
+        ("toolweave runs gone --st", []),
+        ("toolweave gone --st", []),
+        ("toolweave tools --bogus x", []),
+        ("toolweave tools --he", ["--header", "--help"]),
+        ("toolweave tools -- npx --", []),
+        ("toolweave init --from 'cur", ["cursor"]),
+        ("toolweave add mcp-s", ["mcp-server"]),
+        ("toolweave add mcp-server mcp-s", []),
+        ("toolweave chat --run", []),
+    ],
+)
+def test_a_shell_completes_commands_options_and_their_values(words: str, offered: list[str], folder: Path) -> None:
+    assert complete(words, folder) == offered
+
+
+def in_bash(program: str) -> str:
+    """Run a program of bash that finds the command."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", program],
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_bash_completes_by_the_script_that_is_shown(folder: Path) -> None:
+    program = (
+        'eval "$(toolweave --show-completion)"\n'
+        "COMP_WORDS=(toolweave stat)\n"
+        "COMP_CWORD=1\n"
+        "_toolweave_completion toolweave\n"
+        'echo "${COMPREPLY[@]}"\n'
+    )
+
+    assert in_bash(program) == "status\n"
+
+
+def test_completion_is_installed_once(home: Path, folder: Path) -> None:
+    said = in_bash("toolweave --install-completion\ntoolweave --install-completion\ntrue\n")
+
+    script = home / ".bash_completions" / "toolweave.sh"
+    assert said.count(f"bash completion is in {script}") == 2
+    assert (home / ".bashrc").read_text() == f"source '{script}'\n"
+    assert in_bash(f"source '{script}'\ncomplete -p toolweave").strip().endswith("toolweave")
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"a": 5, "b": ["x y", "; rm -rf", 5]}', "\udcff"])

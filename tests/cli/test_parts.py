@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from toolweave.cli.advice import advise
 from toolweave.cli.demo.notes import notes_server
 from toolweave.cli.exits import CommandError, ExitCode
-from toolweave.cli.live import call_progress
+from toolweave.cli.files import save_blobs
+from toolweave.cli.hints import advise
 from toolweave.cli.main import main
+from toolweave.cli.progress import call_progress
 from toolweave.cli.render.views import seconds_text
 from toolweave.cli.runner import run
-from toolweave.cli.save import save_blobs
 from toolweave.errors import AuthRequiredError, ConfigError, ConnectError, ProtocolError, RequestTimeoutError
 from toolweave.tools import (
     AudioContent,

@@ -26,8 +26,8 @@ from toolweave import (
     ToolsChanged,
     connect_mcp,
 )
-from toolweave.cli.serving.relay import Relay
-from toolweave.cli.serving.reload import Sources
+from toolweave.cli.serve.relay import Relay
+from toolweave.cli.serve.reload import Sources
 
 pytestmark = pytest.mark.anyio
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import re
-import tomllib
 
 import pytest
 
 import toolweave
 from tests.docs.pages import CHECKOUT, filled, pages, tables
 from toolweave.config import ServerConfig, known_transports, server_config
+from toolweave.version import VERSION
 
 ROOMS = [
     "toolweave",
@@ -109,8 +109,6 @@ def test_pages_are_what_scripts_docs_would_write() -> None:
     assert not stale, "run scripts/docs"
 
 
-def test_the_version_of_the_package_is_the_one_in_pyproject() -> None:
-    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-
-    assert importlib.metadata.version("toolweave") == project["version"]
+def test_the_version_of_the_package_is_the_one_that_the_build_reads() -> None:
+    assert importlib.metadata.version("toolweave") == VERSION
     assert toolweave.__doc__

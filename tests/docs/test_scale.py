@@ -11,7 +11,7 @@ from tests.docs.pages import CHECKOUT, SNIPPETS, printed_by, tables
 from tests.docs.test_pages import code_spans
 from toolweave.agent.durable import KEEP_SECONDS, WORKER_LEASE_SECONDS
 from toolweave.cli.exits import ExitCode
-from toolweave.cli.working.ending import GRACE_SECONDS
+from toolweave.cli.worker.signals import GRACE_SECONDS
 from toolweave.work.liveness import SILENT_SECONDS
 
 TEXT = " ".join((CHECKOUT / "docs" / "scale.md").read_text(encoding="utf-8").split())

@@ -13,7 +13,7 @@ import pytest
 
 HALVES = Path(__file__).parent / "halves"
 SERVER_ONLY = ("mcp", "mcp_types", "starlette", "uvicorn", "sse_starlette", "jwt")
-CLIENT_ONLY = ("httptools", "yaml", "platformdirs", "rich", "typer", "mcp", "mcp_types", "starlette", "uvicorn")
+CLIENT_ONLY = ("httptools", "yaml", "platformdirs", "rich", "shellingham", "mcp", "mcp_types", "starlette", "uvicorn")
 
 WITHOUT = """
 import runpy, sys

@@ -15,7 +15,7 @@ from toolweave.errors import (
     as_tool_error,
 )
 
-__all__ = ["CommandError", "ExitCode", "error_json", "exit_code_of", "is_expected", "is_usage", "show_usage"]
+__all__ = ["CommandError", "ExitCode", "error_json", "exit_code_of", "is_expected"]
 
 
 class ExitCode(IntEnum):
@@ -67,7 +67,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
         return error.code
     if isinstance(error, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
-    if isinstance(error, ConfigError) or is_usage(error):
+    if isinstance(error, ConfigError):
         return ExitCode.USAGE
     if isinstance(error, ToolError):
         return _BY_KIND.get(error.kind, ExitCode.TOOL_ERROR)
@@ -76,21 +76,6 @@ def exit_code_of(error: BaseException) -> ExitCode:
     if isinstance(error, (ServerError, TimeoutError)):
         return ExitCode.UNREACHABLE
     return ExitCode.USAGE if isinstance(error, OSError) else ExitCode.TOOL_ERROR
-
-
-def is_usage(error: BaseException) -> bool:
-    """Whether the command line itself was wrong, as the parser of options says; typer brings its own copy of click."""
-    return callable(getattr(error, "show", None)) and isinstance(getattr(error, "exit_code", None), int)
-
-
-def show_usage(error: Any) -> None:  # click's exception, or that of typer's own copy of it
-    """Tell what was wrong with the command line, with those options that may have been meant."""
-    import difflib  # only a slip needs it
-
-    possible: list[str] | None = getattr(error, "possibilities", None)
-    if possible:
-        error.possibilities = difflib.get_close_matches(str(error.option_name), possible, n=2, cutoff=0.75)
-    error.show()
 
 
 def error_json(error: BaseException, code: ExitCode) -> dict[str, Any]:

@@ -1,26 +1,17 @@
-"""The options every command shares: which config, which servers, or one server named on the spot.
+"""The options that several commands share: which config, which servers, or one server named on the spot.
 
-Only reads them; `targets.py` turns them into server entries.
+Only declares them; `targets.py` turns them into server entries.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated
 
-import typer
+from toolweave.cli.command import Option, Remainder
 
-from toolweave.cli.exits import ExitCode
-
-__all__ = ["TARGET_DEFAULTS", "JsonOption", "StrictOption", "Target", "takes", "takes_target"]
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a view for people.")]
-StrictOption = Annotated[bool, typer.Option("--strict", help="Exit with 3 when any server fails.")]
-
-_PANEL = "Servers"
+__all__ = ["ConfigOption", "JsonOption", "ServerOption", "StrictOption", "Target", "VerboseOption", "given_options"]
 
 
 def _server_names(incomplete: str) -> list[str]:
@@ -29,53 +20,45 @@ def _server_names(incomplete: str) -> list[str]:
     return server_names(incomplete)
 
 
+ConfigOption = Annotated[
+    tuple[Path, ...], Option("--config", "-c", metavar="FILE", help="A config file; may be given several times.")
+]
+ServerOption = Annotated[
+    tuple[str, ...],
+    Option("--server", "-s", metavar="NAME", help="Only this server; may be repeated.", complete=_server_names),
+]
+JsonOption = Annotated[bool, Option("--json", help="Print JSON instead of a view for people.")]
+StrictOption = Annotated[bool, Option("--strict", help="Exit with 3 when any server fails.")]
+VerboseOption = Annotated[bool, Option("--verbose", "-v", help="Tell more on standard error.")]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Which servers a command is about.
+    """Which servers a command is about; each attribute is an option, and `command` what follows `--`."""
 
-    Attributes:
-        config: Config files; empty means the default places.
-        server: Only these servers of the config.
-        url: One HTTP server instead of a config.
-        header: `Name: value` lines for `url`.
-        bearer_env: The environment variable that holds the bearer token for `url`.
-        trust: Start the servers of the project's config files without a question, this time.
-        timeout: Seconds for connecting, and without a sign of life for each request.
-        verbose: Tell more on standard error.
-        command: One stdio server instead of a config: the words after `--`.
-    """
-
-    config: Annotated[
-        list[Path], typer.Option("--config", "-c", metavar="FILE", help="A config file; may be given several times.")
-    ]
-    server: Annotated[
-        list[str],
-        typer.Option(
-            "--server", "-s", metavar="NAME", help="Only this server; may be repeated.", autocompletion=_server_names
-        ),
-    ]
-    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="One HTTP server instead of a config.")]
+    config: ConfigOption = ()
+    server: ServerOption = ()
+    url: Annotated[str | None, Option("--url", metavar="URL", help="One HTTP server instead of a config.")] = None
     header: Annotated[
-        list[str], typer.Option("--header", "-H", metavar="'K: V'", help="An HTTP header for --url; may be repeated.")
-    ]
+        tuple[str, ...], Option("--header", "-H", metavar="'K: V'", help="An HTTP header for --url; may be repeated.")
+    ] = ()
     bearer_env: Annotated[
-        str | None,
-        typer.Option("--bearer-env", metavar="VAR", help="The variable that holds the bearer token for --url."),
-    ]
+        str | None, Option("--bearer-env", metavar="VAR", help="The variable that holds the bearer token for --url.")
+    ] = None
     trust: Annotated[
-        bool, typer.Option("--trust", help="Start the servers of this folder's config files without asking, this once.")
-    ]
+        bool, Option("--trust", help="Start the servers of this folder's config files without asking, this once.")
+    ] = False
     timeout: Annotated[
         float | None,
-        typer.Option(
+        Option(
             "--timeout",
             metavar="SECONDS",
-            min=0.001,
+            minimum=0.001,
             help="How long to wait for a connection, and for a sign of life of each request.",
         ),
-    ]
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell more on standard error.")]
-    command: tuple[str, ...] = ()
+    ] = None
+    verbose: VerboseOption = False
+    command: Annotated[tuple[str, ...], Remainder("COMMAND ARGS...")] = ()
 
     @property
     def ad_hoc(self) -> bool:
@@ -83,46 +66,13 @@ class Target:
         return bool(self.url or self.command)
 
 
-TARGET_DEFAULTS: dict[str, Any] = {  # what each option is when it is not given
-    "config": [],
-    "server": [],
-    "url": None,
-    "header": [],
-    "bearer_env": None,
-    "trust": False,
-    "timeout": None,
-    "verbose": False,
-}
+def given_options(options: Target, group: type[Target] = Target, *, but: tuple[str, ...] = ()) -> list[str]:
+    """Return those options of a group, except some by name, that are not what they are by default: as they are typed.
 
-
-def takes_target(function: Callable[..., ExitCode]) -> Callable[..., None]:
-    """Give a command the shared options; it receives them as `target` and returns its exit code."""
-    return takes(function, "target", Target, TARGET_DEFAULTS)
-
-
-def takes(
-    function: Callable[..., ExitCode], name: str, group: Callable[..., Any], defaults: Mapping[str, Any]
-) -> Callable[..., None]:
-    """Give a command the options that are a dataclass's fields; it receives them as one value, by `name`.
-
-    `defaults` are what the options are when they are not given; the field `command` gets the words after `--`.
+    Args:
+        options: The values.
+        group: Whose attributes are looked at.
+        but: The names of attributes that are not.
     """
-    hints = get_type_hints(group, include_extras=True)
-    own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != name]
-    shared = [
-        inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[option])
-        for option, default in defaults.items()
-    ]
-    context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    parameters = [context, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), *shared]
-
-    def command(**values: Any) -> None:  # any option's value
-        ctx: typer.Context = values.pop("ctx")
-        options = {option: values.pop(option) for option in defaults}
-        value = group(**options, command=tuple(ctx.obj or ()))
-        raise typer.Exit(int(function(**{name: value}, **values)))
-
-    command.__name__, command.__doc__ = function.__name__, function.__doc__
-    command.__annotations__ = {p.name: p.annotation for p in parameters}
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
-    return command
+    given = [one.name for one in fields(group) if one.name not in but and getattr(options, one.name) != one.default]
+    return ["--" if name == "command" else f"--{name.replace('_', '-')}" for name in given]

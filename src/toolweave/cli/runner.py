@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from toolweave.cli.exits import ExitCode
-from toolweave.cli.screen import errors_to_screen, note
+from toolweave.cli.screen import note
 
 if TYPE_CHECKING:
     from anyio import CancelScope
@@ -31,7 +31,9 @@ def run(
     """
     import anyio  # --help imports this module
 
-    with errors_to_screen(verbose=verbose):
+    from toolweave.cli.log import log_to_screen
+
+    with log_to_screen(verbose=verbose):
         try:
             return anyio.run(_supervise, body, interrupt)
         except ExceptionGroup as group:

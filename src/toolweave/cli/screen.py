@@ -5,16 +5,13 @@ The only module that writes to the terminal. Whatever may come from a server pas
 
 from __future__ import annotations
 
-import logging
 import os
-import shutil
 import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from toolweave.cli.exits import CommandError
 from toolweave.cli.render.text import safe_json, safe_text
+from toolweave.cli.streams import is_terminal, quietly, write
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -25,7 +22,6 @@ __all__ = [
     "answer_bytes",
     "answer_json",
     "complain",
-    "errors_to_screen",
     "note",
     "show",
     "stderr_console",
@@ -40,23 +36,23 @@ _PIPED_WIDTH = 300
 
 def answer(text: str) -> None:
     """Write text to standard output, made safe; a reader that left is no error."""
-    _write(sys.stdout, safe_text(text, multiline=True).rstrip("\n") + "\n")
+    write(sys.stdout, safe_text(text, multiline=True).rstrip("\n") + "\n")
 
 
 def stream(text: str) -> None:
     """Write a piece of an answer to standard output as it comes; `SafeStream` made it safe."""
-    _write(sys.stdout, text)
+    write(sys.stdout, text)
 
 
 def answer_json(value: Any) -> None:  # any JSON value
     """Write a JSON value to standard output; what its encoding does not have becomes JSON escapes."""
-    _write(sys.stdout, safe_json(value, ascii_only=not _takes_unicode(sys.stdout)) + "\n")
+    write(sys.stdout, safe_json(value, ascii_only=not _takes_unicode(sys.stdout)) + "\n")
 
 
 def answer_bytes(data: bytes) -> None:
     """Write bytes to standard output as they are; only ever done when that is no terminal."""
     sys.stdout.flush()
-    _quietly(sys.stdout, lambda: (sys.stdout.buffer.write(data), sys.stdout.buffer.flush()))
+    quietly(sys.stdout, lambda: (sys.stdout.buffer.write(data), sys.stdout.buffer.flush()))
 
 
 def show(*views: RenderableType) -> None:
@@ -65,12 +61,12 @@ def show(*views: RenderableType) -> None:
     with console.capture() as capture:
         for view in views:
             console.print(view)
-    _write(sys.stdout, "".join(line.rstrip(" ") + "\n" for line in capture.get().splitlines()))
+    write(sys.stdout, "".join(line.rstrip(" ") + "\n" for line in capture.get().splitlines()))
 
 
 def note(text: str) -> None:
     """Write a line for people to standard error, made safe."""
-    _write(sys.stderr, safe_text(text, multiline=True) + "\n")
+    write(sys.stderr, safe_text(text, multiline=True) + "\n")
 
 
 def announce(name: str, *details: str) -> None:
@@ -80,7 +76,7 @@ def announce(name: str, *details: str) -> None:
     console = _console(sys.stderr)
     with console.capture() as capture:
         console.print(heading(name, *details))
-    _write(sys.stderr, capture.get().strip("\n") + "\n")
+    write(sys.stderr, capture.get().strip("\n") + "\n")
 
 
 def complain(error: Exception, *, label: str = "error") -> None:
@@ -97,8 +93,10 @@ def wrapped(text: str, *, indent: int = 2, stream: TextIO | None = None) -> str:
     What goes on in the next line is indented by so much more; a word that is longer than a line stays whole.
     """
     out = stream or sys.stdout
-    if not _is_terminal(out) and "COLUMNS" not in os.environ:
+    if not is_terminal(out) and "COLUMNS" not in os.environ:
         return text
+    import shutil  # takes long to import, and few commands are wider than their terminal
+
     columns = max(shutil.get_terminal_size().columns, 20)
     return "\n".join(_wrapped_line(line, columns, indent) for line in text.split("\n"))
 
@@ -123,77 +121,22 @@ def _wrapped_line(line: str, columns: int, indent: int) -> str:
 
 def stderr_console() -> Console | None:
     """Return a console on standard error when it is a terminal, for what moves; else None."""
-    return _console(sys.stderr) if _is_terminal(sys.stderr) else None
+    return _console(sys.stderr) if is_terminal(sys.stderr) else None
 
 
 def wide(stream: TextIO | None = None) -> bool:
     """Whether there is a terminal to lay a view out for."""
-    return _is_terminal(stream or sys.stdout)
-
-
-@contextmanager
-def errors_to_screen(*, verbose: bool, failures: bool = False) -> Generator[None]:
-    """Show the log on standard error while the block runs: warnings, or everything worth telling.
-
-    Servers that failed are left to the views, unless `failures`.
-    """
-    handler = _ScreenHandler(failures=failures)
-    logger = logging.getLogger("toolweave")
-    before = logger.level
-    logging.root.addHandler(handler)  # other libraries warn too, and their words are no safer
-    logger.setLevel(logging.INFO if verbose else logging.WARNING)
-    try:
-        yield
-    finally:
-        logging.root.removeHandler(handler)
-        logger.setLevel(before)
-
-
-class _ScreenHandler(logging.Handler):
-    def __init__(self, *, failures: bool) -> None:
-        super().__init__()
-        self._failures = failures
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        # servers that failed are shown by the views, with what to do about it
-        failure = not self._failures and record.name == "toolweave.hub" and isinstance(record.args, tuple)
-        return not (failure and any(isinstance(value, Exception) for value in record.args or ()))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = safe_text(f"{record.levelname.lower()}: {record.getMessage()}", multiline=True)
-        note(wrapped(text, stream=sys.stderr))
+    return is_terminal(stream or sys.stdout)
 
 
 def _console(stream: TextIO) -> Console:
+    import shutil
+
     from rich.console import Console  # as slow to import as the rest of the command: only for views
 
-    width = None if _is_terminal(stream) else shutil.get_terminal_size((_PIPED_WIDTH, 24)).columns
+    width = None if is_terminal(stream) else shutil.get_terminal_size((_PIPED_WIDTH, 24)).columns
     return Console(file=stream, highlight=False, markup=False, emoji=False, width=width, soft_wrap=False)
-
-
-def _is_terminal(stream: TextIO) -> bool:
-    try:
-        return stream.isatty()
-    except (ValueError, AttributeError):
-        return False  # closed, or none at all
 
 
 def _takes_unicode(stream: TextIO) -> bool:
     return (stream.encoding or "utf-8").lower().replace("-", "").startswith("utf")
-
-
-def _write(stream: TextIO | None, text: str) -> None:
-    if stream is None:
-        return
-    encoding = stream.encoding or "utf-8"
-    text = text.encode(encoding, "backslashreplace").decode(encoding)
-    _quietly(stream, lambda: (stream.write(text), stream.flush()))
-
-
-def _quietly(stream: TextIO, write: Callable[[], object]) -> None:
-    try:
-        write()
-    except BrokenPipeError:  # the reader left: the rest goes nowhere, and the exit's flush must not complain
-        descriptor = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(descriptor, stream.fileno())
-        os.close(descriptor)

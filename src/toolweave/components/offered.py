@@ -8,10 +8,10 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from importlib.resources import files
 
 from toolweave.errors import ConfigError
+from toolweave.version import VERSION
 
 __all__ = ["Component", "component", "component_names"]
 
@@ -63,7 +63,7 @@ def component(name: str) -> Component:
         name=name,
         folder=folder,
         description=about["description"],
-        version=version("toolweave"),
+        version=VERSION,
         usage=tuple(about["usage"]),
         reads=about.get("reads"),
         files={path: (source / path).read_text("utf-8") for path in about["files"]},

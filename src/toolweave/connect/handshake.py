@@ -10,7 +10,6 @@ import logging
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import anyio
@@ -23,6 +22,7 @@ from toolweave.protocol.codes import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.protocol.narrow import as_array, as_object, as_text
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_VERSION, MODERN_VERSIONS
+from toolweave.version import VERSION
 
 __all__ = ["ProbeRefused", "shake_hands"]
 
@@ -356,7 +356,4 @@ def _common(data: Any) -> list[str]:
 
 @cache
 def _client_info() -> dict[str, str]:
-    try:
-        return {"name": "toolweave", "version": version("toolweave")}
-    except PackageNotFoundError:  # run from a tree that is not installed
-        return {"name": "toolweave", "version": "0"}
+    return {"name": "toolweave", "version": VERSION}

@@ -5,16 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from toolweave.cli.command import Command, Option, Positional
 from toolweave.cli.commands.components import DryRunOption, job_json, offered, show_jobs
 from toolweave.cli.exits import CommandError, ExitCode
 from toolweave.cli.options import JsonOption
 from toolweave.cli.screen import answer_json, note
 
-__all__ = ["EXAMPLES", "add"]
+__all__ = ["COMMAND", "add"]
 
-EXAMPLES = """
+_EXAMPLES = """
 toolweave add mcp-server
 toolweave add mcp-client --dir src/app/mcp
 toolweave add agent --dry-run
@@ -22,12 +21,12 @@ toolweave add agent --dry-run
 
 
 def add(
-    name: Annotated[str, typer.Argument(metavar="COMPONENT", help="What to copy.", autocompletion=offered)],
+    name: Annotated[str, Positional("COMPONENT", help="What to copy.", complete=offered)],
     folder: Annotated[
-        Path | None, typer.Option("--dir", metavar="DIR", help="The folder it gets; its own name by default.")
+        Path | None, Option("--dir", metavar="DIR", help="The folder it gets; its own name by default.")
     ] = None,
     dry_run: DryRunOption = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there and differ.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace files that are there and differ.")] = False,
     as_json: JsonOption = False,
 ) -> ExitCode:
     """Copy a component's source code into this project.
@@ -65,3 +64,6 @@ def add(
 
 def _files(count: int) -> str:
     return "a file differs" if count == 1 else f"{count} files differ"
+
+
+COMMAND = Command(add, examples=_EXAMPLES)

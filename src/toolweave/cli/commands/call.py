@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from toolweave.cli.command import Command, Option, Positional
 from toolweave.cli.exits import CommandError, ExitCode, exit_code_of, is_expected
 from toolweave.cli.options import JsonOption, Target
 from toolweave.cli.runner import run
@@ -17,13 +16,13 @@ from toolweave.errors import ConfigError, ErrorKind, ToolError, as_tool_error
 
 if TYPE_CHECKING:
     from toolweave.cli.arguments import Given
-    from toolweave.cli.fleet import Fleet
+    from toolweave.cli.servers import Fleet
     from toolweave.config import LoadedConfig
     from toolweave.tools import Tool, ToolResult
 
-__all__ = ["EXAMPLES", "call"]
+__all__ = ["COMMAND", "call"]
 
-EXAMPLES = """
+_EXAMPLES = """
 toolweave call time_get_current_time timezone=Europe/Oslo
 toolweave call github:search_issues query="is:open" limit:=5 --json
 toolweave call read_text_file path=notes.txt -- npx -y @modelcontextprotocol/server-filesystem .
@@ -43,20 +42,17 @@ def _tool_names(incomplete: str) -> list[str]:
 def call(
     target: Target,
     name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME", help="server_tool, server:tool, or a tool's own name.", autocompletion=_tool_names
-        ),
+        str, Positional("NAME", help="server_tool, server:tool, or a tool's own name.", complete=_tool_names)
     ],
     arguments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ARGUMENTS", help="key=value, key:=JSON, key=@FILE, @FILE, or - for standard input."),
-    ] = None,
+        tuple[str, ...],
+        Positional("ARGUMENTS", help="key=value, key:=JSON, key=@FILE, @FILE, or - for standard input."),
+    ] = (),
     json_args: Annotated[
-        str | None, typer.Option("--json-args", metavar="JSON", help="All arguments as one JSON object.")
+        str | None, Option("--json-args", metavar="JSON", help="All arguments as one JSON object.")
     ] = None,
     save: Annotated[
-        Path | None, typer.Option("--save", metavar="DIR", help="Write images, sounds and other binary content here.")
+        Path | None, Option("--save", metavar="DIR", help="Write images, sounds and other binary content here.")
     ] = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
@@ -68,7 +64,7 @@ def call(
     from toolweave.cli.arguments import read_arguments  # imports are late: --help imports this module
     from toolweave.cli.stdin import read_all
 
-    given = read_arguments(arguments or (), json_args=json_args, stdin=read_all)
+    given = read_arguments(arguments, json_args=json_args, stdin=read_all)
 
     async def body() -> ExitCode:
         started = time.monotonic()
@@ -99,8 +95,8 @@ def _exit_code(result: ToolResult) -> ExitCode:
 
 
 async def _call(target: Target, name: str, given: Given) -> tuple[Tool, ToolResult, float]:
-    from toolweave.cli.fleet import open_fleet  # late, as above
-    from toolweave.cli.live import call_progress
+    from toolweave.cli.progress import call_progress
+    from toolweave.cli.servers import open_fleet  # late, as above
     from toolweave.cli.targets import select
     from toolweave.tools import CallContext
 
@@ -212,7 +208,10 @@ def _print(result: ToolResult) -> None:
 
 
 def _save(result: ToolResult, folder: Path, stem: str) -> None:
-    from toolweave.cli.save import save_blobs  # late, as above
+    from toolweave.cli.files import save_blobs  # late, as above
 
     for block, path in save_blobs(result.content, folder, stem=stem):
         note(f"saved {path}" if path is not None else f"not saved, its base64 is broken: {block.render()}")
+
+
+COMMAND = Command(call, examples=_EXAMPLES)

@@ -6,9 +6,8 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from toolweave.cli.chatting.options import ChatOptions
+from toolweave.cli.chat.options import ChatOptions
+from toolweave.cli.command import Command, Option
 from toolweave.cli.exits import CommandError, ExitCode
 from toolweave.cli.options import JsonOption
 from toolweave.cli.runner import run
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolweave.agent import Run, RunResult, ToolFinished
-    from toolweave.cli.chatting.talk import Talk
+    from toolweave.cli.chat.repl import Talk
 
-__all__ = ["EXAMPLES", "chat"]
+__all__ = ["COMMAND", "chat"]
 
-EXAMPLES = """
+_EXAMPLES = """
 toolweave chat
 toolweave chat -m "What changed in this repository today?"
 toolweave chat --model ollama:qwen3 -- uvx mcp-server-time
@@ -35,9 +34,9 @@ git diff | toolweave chat --config mcp.json --confirm always
 def chat(
     options: ChatOptions,
     message: Annotated[
-        str | None, typer.Option("--message", "-m", metavar="TEXT", help="Send this, print the answer, and end.")
+        str | None, Option("--message", "-m", metavar="TEXT", help="Send this, print the answer, and end.")
     ] = None,
-    run_id: Annotated[str | None, typer.Option("--run-id", hidden=True)] = None,
+    run_id: Annotated[str | None, Option("--run-id", hidden=True)] = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
     """Talk to a model that uses the servers' tools.
@@ -64,8 +63,8 @@ def chat(
 
 
 async def _once(options: ChatOptions, message: str, *, as_json: bool) -> ExitCode:
-    from toolweave.cli.chatting.opened import opened  # late, as above
-    from toolweave.cli.chatting.watch import Watch
+    from toolweave.cli.chat.render import Watch
+    from toolweave.cli.chat.startup import opened  # late, as above
     from toolweave.cli.stdin import can_ask
 
     async with opened(options) as here:
@@ -93,10 +92,12 @@ def _converse(options: ChatOptions) -> ExitCode:
 
     async def body() -> ExitCode:
         nonlocal talk
-        from toolweave.cli.chatting.choice import OFFLINE  # late, as above
-        from toolweave.cli.chatting.kept import Kept
-        from toolweave.cli.chatting.opened import opened
-        from toolweave.cli.chatting.talk import Talk
+        from toolweave.cli.chat.history import Kept
+        from toolweave.cli.chat.repl import Talk
+        from toolweave.cli.chat.startup import (
+            OFFLINE,  # late, as above
+            opened,
+        )
 
         async with opened(options) as here:
             kept = Kept(here.store, here.agent.name)
@@ -110,8 +111,8 @@ def _converse(options: ChatOptions) -> ExitCode:
 
 
 async def _spawned(options: ChatOptions, run_id: str) -> ExitCode:
-    from toolweave.cli.chatting.opened import opened  # late, as above
-    from toolweave.cli.chatting.spawned import failing
+    from toolweave.cli.chat.spawn import failing
+    from toolweave.cli.chat.startup import opened  # late, as above
 
     async with failing(options.store, run_id), opened(options, attended=False) as here:
         await here.agent.begin(run_id=run_id)
@@ -127,3 +128,6 @@ def _result_json(sent: Run, result: RunResult) -> dict[str, Any]:
         "steps": result.steps,
         "usage": asdict(result.usage),
     }
+
+
+COMMAND = Command(chat, examples=_EXAMPLES)

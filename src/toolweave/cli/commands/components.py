@@ -8,8 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from toolweave.cli.command import Command, CommandGroup, Option, Positional
 from toolweave.cli.exits import CommandError, ExitCode
 from toolweave.cli.options import JsonOption
 from toolweave.cli.screen import answer, answer_json, note, show, wide
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from toolweave.components import FileState, Job, Project
 
 __all__ = [
-    "EXAMPLES",
-    "HELP",
+    "COMMAND",
     "Conflicts",
     "DryRunOption",
     "diff",
@@ -31,7 +29,7 @@ __all__ = [
     "update",
 ]
 
-EXAMPLES = {
+_EXAMPLES = {
     "list": """
 toolweave components list
 toolweave components list --json
@@ -68,11 +66,8 @@ def _present(incomplete: str) -> list[str]:
         return []
 
 
-_Names = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="COMPONENT", help="Which; all by default.", autocompletion=_present, show_default=False),
-]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would happen, and change nothing.")]
+_Names = Annotated[tuple[str, ...], Positional("COMPONENT", help="Which; all by default.", complete=_present)]
+DryRunOption = Annotated[bool, Option("--dry-run", help="Show what would happen, and change nothing.")]
 
 
 class Conflicts(StrEnum):
@@ -104,7 +99,7 @@ def list_components(as_json: JsonOption = False) -> ExitCode:
     return ExitCode.OK
 
 
-def diff(names: _Names = None, as_json: JsonOption = False) -> ExitCode:
+def diff(names: _Names = (), as_json: JsonOption = False) -> ExitCode:
     """Show your edits, and what is new in the catalog."""
     project, chosen = _chosen(names)
     found = {name: project.files(name) for name in chosen}
@@ -123,13 +118,14 @@ def diff(names: _Names = None, as_json: JsonOption = False) -> ExitCode:
 
 
 def update(
-    names: _Names = None,
+    names: _Names = (),
     dry_run: DryRunOption = False,
     on_conflict: Annotated[
         Conflicts,
-        typer.Option(
+        Option(
+            "--on-conflict",
             help="Where you and the catalog changed the same lines: change nothing at all, mark both in the file, or "
-            "keep yours and write the catalog's file beside it, with .new behind its name."
+            "keep yours and write the catalog's file beside it, with .new behind its name.",
         ),
     ] = Conflicts.REFUSE,
     as_json: JsonOption = False,
@@ -160,10 +156,8 @@ def update(
 
 
 def remove(
-    names: Annotated[
-        list[str], typer.Argument(metavar="COMPONENT", help="Which.", autocompletion=_present, show_default=False)
-    ],
-    force: Annotated[bool, typer.Option("--force", help="Delete the files that you changed too.")] = False,
+    names: Annotated[tuple[str, ...], Positional("COMPONENT", help="Which.", complete=_present)],
+    force: Annotated[bool, Option("--force", help="Delete the files that you changed too.")] = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> ExitCode:
@@ -188,7 +182,7 @@ def remove(
     return code
 
 
-HELP = "See, update and remove what `toolweave add` copied."
+_HELP = "See, update and remove what `toolweave add` copied."
 
 
 def show_jobs(jobs: Iterable[Job]) -> None:
@@ -211,7 +205,7 @@ def job_json(job: Job, *, dry_run: bool, refused: bool = False) -> dict[str, Any
     }
 
 
-def _chosen(names: Sequence[str] | None) -> tuple[Project, list[str]]:
+def _chosen(names: Sequence[str]) -> tuple[Project, list[str]]:
     """Return the project and the components that are meant, each once."""
     from toolweave.components import Project
 
@@ -285,3 +279,14 @@ def _show_diff(title: str, lines: Sequence[str]) -> None:
     from toolweave.cli.render.views import difference, heading
 
     show(heading(title), *(difference(line) for line in lines))
+
+
+COMMAND = CommandGroup(
+    _HELP,
+    {
+        "list": Command(list_components, examples=_EXAMPLES["list"]),
+        "diff": Command(diff, examples=_EXAMPLES["diff"]),
+        "update": Command(update, examples=_EXAMPLES["update"]),
+        "remove": Command(remove, examples=_EXAMPLES["remove"]),
+    },
+)

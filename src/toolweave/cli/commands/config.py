@@ -5,22 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from toolweave.cli.command import Command, CommandGroup
 from toolweave.cli.exits import CommandError, ExitCode
-from toolweave.cli.options import JsonOption
+from toolweave.cli.options import ConfigOption, JsonOption, ServerOption
 from toolweave.cli.screen import answer, answer_json, show
 
 if TYPE_CHECKING:
     from toolweave.config import ConfigEntry, LoadedConfig, ServerConfig
 
-__all__ = ["EXAMPLES", "HELP", "show_config"]
+__all__ = ["COMMAND", "show_config"]
 
-HELP = "See what the config files say."
-EXAMPLES = {
+_HELP = "See what the config files say."
+_EXAMPLES = {
     "show": """
 toolweave config show
 toolweave config show --json
@@ -31,23 +29,9 @@ toolweave config show --config ~/.gemini/settings.json
 _MARKS = {"ready": "✓", "wrong": "✗", "disabled": "–", "excluded": "–", "skipped": "–", "shadowed": "–"}
 
 
-def _server_names(incomplete: str) -> list[str]:
-    from toolweave.cli.completion import server_names  # only when a shell asks
-
-    return server_names(incomplete)
-
-
 def show_config(
-    config: Annotated[
-        list[Path] | None,
-        typer.Option("--config", "-c", metavar="FILE", help="A config file; may be given several times."),
-    ] = None,
-    server: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--server", "-s", metavar="NAME", help="Only this server; may be repeated.", autocompletion=_server_names
-        ),
-    ] = None,
+    config: ConfigOption = (),
+    server: ServerOption = (),
     as_json: JsonOption = False,
 ) -> ExitCode:
     """Show what was read, and what each server would do; nothing is started.
@@ -172,3 +156,6 @@ def _lines(row: Mapping[str, Any]) -> list[str]:
             if value:
                 lines.append(f"    {name}: {', '.join(value) if isinstance(value, list) else value}")
     return lines + [f"    ignored or read in its own way: {note}" for note in row["ignored"]]
+
+
+COMMAND = CommandGroup(_HELP, {"show": Command(show_config, examples=_EXAMPLES["show"])})

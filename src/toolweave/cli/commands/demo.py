@@ -7,19 +7,18 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from toolweave.cli.command import Command, Option
 from toolweave.cli.exits import ExitCode
 from toolweave.cli.runner import run
 from toolweave.cli.screen import answer, answer_json, show
 
 if TYPE_CHECKING:
-    from toolweave.cli.fleet import Fleet
+    from toolweave.cli.servers import Fleet
     from toolweave.tools import ToolResult
 
-__all__ = ["EXAMPLES", "demo"]
+__all__ = ["COMMAND", "demo"]
 
-EXAMPLES = """
+_EXAMPLES = """
 toolweave demo
 toolweave demo --config > mcp.json
 """
@@ -55,7 +54,7 @@ What to type next:
 
 def demo(
     config: Annotated[
-        bool, typer.Option("--config", help="Print a config with two of the demo servers, and do nothing else.")
+        bool, Option("--config", help="Print a config with two of the demo servers, and do nothing else.")
     ] = False,
 ) -> ExitCode:
     """Show everything once, offline.
@@ -88,7 +87,7 @@ async def _demo() -> ExitCode:
     from toolweave.cli.demo.http import serving_http  # imports are late: --help imports this module
     from toolweave.cli.demo.numbers import numbers_server
     from toolweave.cli.demo.words import in_process, words_server
-    from toolweave.cli.fleet import open_fleet
+    from toolweave.cli.servers import open_fleet
     from toolweave.config import LoadedConfig, server_config
 
     started = time.monotonic()
@@ -133,7 +132,7 @@ def _show_servers(fleet: Fleet) -> None:
 async def _call_several(fleet: Fleet) -> None:
     import anyio  # late, as above
 
-    from toolweave.cli.live import call_progress
+    from toolweave.cli.progress import call_progress
     from toolweave.cli.render.views import table
     from toolweave.tools import CallContext, ProgressCallback
 
@@ -171,3 +170,6 @@ def _brief(result: ToolResult) -> str:
     from toolweave.cli.render.text import clip  # late, as above
 
     return clip(result.text, 100)
+
+
+COMMAND = Command(demo, examples=_EXAMPLES)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from toolweave.cli.commands.conformance import conformance
+from toolweave.cli.command import Command, Option
+from toolweave.cli.conformance.report import conformance
 from toolweave.cli.exits import CommandError, ExitCode, exit_code_of
 from toolweave.cli.options import JsonOption, StrictOption, Target
 from toolweave.cli.runner import run
@@ -15,9 +14,9 @@ from toolweave.cli.screen import answer, answer_json, show
 if TYPE_CHECKING:
     from toolweave.config import LoadedConfig, ServerConfig
 
-__all__ = ["EXAMPLES", "doctor"]
+__all__ = ["COMMAND", "doctor"]
 
-EXAMPLES = """
+_EXAMPLES = """
 toolweave doctor
 toolweave doctor --config mcp.json --server github
 toolweave doctor --json -- uvx mcp-server-time
@@ -32,10 +31,10 @@ def doctor(
     as_json: JsonOption = False,
     strict: StrictOption = False,
     boxes: Annotated[
-        bool, typer.Option("--conformance", help="Check how each server keeps to the protocol: 17 boxes.")
+        bool, Option("--conformance", help="Check how each server keeps to the protocol: 17 boxes.")
     ] = False,
     bold: Annotated[
-        bool, typer.Option("--call", help="With --conformance: call tools that are not marked read-only, too.")
+        bool, Option("--call", help="With --conformance: call tools that are not marked read-only, too.")
     ] = False,
 ) -> ExitCode:
     """Find out why a server does not answer, or what it does wrong.
@@ -55,7 +54,7 @@ def doctor(
             raise CommandError("--call goes with --conformance")
         import anyio  # imports are late: --help imports this module
 
-        from toolweave.cli.live import starting
+        from toolweave.cli.progress import starting
         from toolweave.cli.targets import names_in, select
 
         selection = await select(target)
@@ -100,8 +99,8 @@ def _of_entry(selection: LoadedConfig, name: str) -> dict[str, Any]:
 
 
 async def _examine(config: ServerConfig) -> dict[str, Any]:
-    from toolweave.cli.advice import advise  # late, as above
-    from toolweave.cli.fleet import program_of
+    from toolweave.cli.hints import advise  # late, as above
+    from toolweave.cli.servers import program_of
     from toolweave.connect import McpConnection
     from toolweave.errors import ToolweaveError
 
@@ -176,3 +175,6 @@ def _lines(finding: dict[str, Any]) -> list[str]:
     if finding["advice"]:
         lines.append(f"  next      {finding['advice']}")
     return lines
+
+
+COMMAND = Command(doctor, examples=_EXAMPLES)

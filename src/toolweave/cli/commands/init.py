@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from toolweave.cli.command import Command, Option, Positional
 from toolweave.cli.exits import CommandError, ExitCode
 from toolweave.cli.render.text import safe_json
 from toolweave.cli.screen import note
+from toolweave.cli.serve.editor_config import Editor
 
-__all__ = ["EXAMPLES", "Editor", "init"]
+__all__ = ["COMMAND", "init"]
 
-EXAMPLES = """
+_EXAMPLES = """
 toolweave init
 toolweave init --from cursor
 toolweave init servers.json --force
@@ -29,18 +28,10 @@ _STARTER: dict[str, Any] = {
 }
 
 
-class Editor(StrEnum):
-    """Where servers can be taken from."""
-
-    CLAUDE = "claude"
-    CURSOR = "cursor"
-    VSCODE = "vscode"
-
-
 def init(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("mcp.json"),
-    editor: Annotated[Editor | None, typer.Option("--from", help="Take the servers of this editor.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    file: Annotated[Path, Positional("FILE", help="The file to write.")] = Path("mcp.json"),
+    editor: Annotated[Editor | None, Option("--from", help="Take the servers of this editor.")] = None,
+    force: Annotated[bool, Option("--force", help="Replace a file that exists.")] = False,
 ) -> ExitCode:
     """Write a first config file.
 
@@ -93,3 +84,6 @@ def _write(file: Path, text: str) -> None:
     except OSError as exc:
         raise CommandError(f"cannot write {str(file)!r}: {exc.strerror or exc}") from None
     trust_file(LoadedFile(path=file, digest=content_digest(json.loads(text))))
+
+
+COMMAND = Command(init, examples=_EXAMPLES)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from toolweave.cli.command import Command, Option, Positional
 from toolweave.cli.exits import CommandError, ExitCode
 from toolweave.cli.options import JsonOption, StrictOption, Target
 from toolweave.cli.runner import run
 from toolweave.cli.screen import answer, answer_json, show
 
 if TYPE_CHECKING:
-    from toolweave.cli.fleet import Fleet
+    from toolweave.cli.servers import Fleet
     from toolweave.connect import McpConnection
 
-__all__ = ["EXAMPLES", "prompts"]
+__all__ = ["COMMAND", "prompts"]
 
-EXAMPLES = """
+_EXAMPLES = """
 toolweave prompts
 toolweave prompts --server notes --json
 toolweave prompts --get review topic=plants
@@ -26,20 +26,18 @@ toolweave prompts --get review topic=plants
 
 def prompts(
     target: Target,
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="ARGUMENTS", help="key=value for --get; values are text.")
-    ] = None,
-    get: Annotated[str | None, typer.Option("--get", metavar="NAME", help="Fill this prompt in and print it.")] = None,
+    arguments: Annotated[tuple[str, ...], Positional("ARGUMENTS", help="key=value for --get; values are text.")] = (),
+    get: Annotated[str | None, Option("--get", metavar="NAME", help="Fill this prompt in and print it.")] = None,
     as_json: JsonOption = False,
     strict: StrictOption = False,
 ) -> ExitCode:
     """List the prompts of every server, or fill one in."""
     if arguments and get is None:
         raise CommandError("arguments go with --get NAME")
-    values = _values(arguments or [])
+    values = _values(arguments)
 
     async def body() -> ExitCode:
-        from toolweave.cli.fleet import open_fleet  # imports are late: --help imports this module
+        from toolweave.cli.servers import open_fleet  # imports are late: --help imports this module
         from toolweave.cli.targets import select
 
         async with open_fleet(await select(target)) as fleet:
@@ -57,7 +55,7 @@ def prompts(
     return run(body, verbose=target.verbose)
 
 
-def _values(tokens: list[str]) -> dict[str, str]:
+def _values(tokens: Sequence[str]) -> dict[str, str]:
     values: dict[str, str] = {}
     for token in tokens:
         key, equals, value = token.partition("=")
@@ -130,3 +128,6 @@ def _find(fleet: Fleet, lists: dict[str, list[dict[str, Any]]], name: str) -> tu
         raise CommandError("no server could be reached", code=fleet.exit_code())
     there = ", ".join(sorted(row["name"] for _, row in rows)) or "none"
     raise CommandError(f"no prompt {name!r}; there are {there}")
+
+
+COMMAND = Command(prompts, examples=_EXAMPLES)

@@ -6,21 +6,20 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from toolweave.cli.command import Command, Option
 from toolweave.cli.exits import CommandError, ExitCode
 from toolweave.cli.options import JsonOption, StrictOption, Target
 from toolweave.cli.runner import run
 from toolweave.cli.screen import answer, answer_bytes, answer_json, show, wide
 
 if TYPE_CHECKING:
-    from toolweave.cli.fleet import Fleet
+    from toolweave.cli.servers import Fleet
     from toolweave.connect import McpConnection
     from toolweave.tools import EmbeddedResource
 
-__all__ = ["EXAMPLES", "resources"]
+__all__ = ["COMMAND", "resources"]
 
-EXAMPLES = """
+_EXAMPLES = """
 toolweave resources
 toolweave resources --server everything --json
 toolweave resources --read demo://resource/static/document/features.md
@@ -30,7 +29,7 @@ toolweave resources --server files --read file:///logo.png > logo.png
 
 def resources(
     target: Target,
-    read: Annotated[str | None, typer.Option("--read", metavar="URI", help="Print this resource.")] = None,
+    read: Annotated[str | None, Option("--read", metavar="URI", help="Print this resource.")] = None,
     as_json: JsonOption = False,
     strict: StrictOption = False,
 ) -> ExitCode:
@@ -40,7 +39,7 @@ def resources(
     """
 
     async def body() -> ExitCode:
-        from toolweave.cli.fleet import open_fleet  # imports are late: --help imports this module
+        from toolweave.cli.servers import open_fleet  # imports are late: --help imports this module
         from toolweave.cli.targets import select
 
         async with open_fleet(await select(target)) as fleet:
@@ -153,3 +152,6 @@ def _print(contents: Sequence[EmbeddedResource]) -> None:
             answer_bytes(block.decode())
         except ValueError:
             raise CommandError(f"resource {block.uri!r}: its base64 is broken", code=ExitCode.TOOL_ERROR) from None
+
+
+COMMAND = Command(resources, examples=_EXAMPLES)

@@ -8,12 +8,11 @@ from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from toolweave.cli.chatting.options import AGENT, CHAT_DEFAULTS, ChatOptions, StoreOption
-from toolweave.cli.chatting.places import backend_named
+from toolweave.cli.chat.options import AGENT, ChatOptions, StoreOption
+from toolweave.cli.chat.stores import backend_named
+from toolweave.cli.command import Command, CommandGroup, Option, Positional
 from toolweave.cli.exits import CommandError, ExitCode
-from toolweave.cli.options import JsonOption
+from toolweave.cli.options import JsonOption, given_options
 from toolweave.cli.runner import run
 from toolweave.cli.screen import answer, answer_json, note, show
 
@@ -21,10 +20,10 @@ if TYPE_CHECKING:
     from toolweave.agent.status import RunInfo, RunStatuses
     from toolweave.state import Store
 
-__all__ = ["EXAMPLES", "HELP", "Filter", "cancel", "list_runs", "show_run", "spawn"]
+__all__ = ["COMMAND", "Filter", "cancel", "list_runs", "show_run", "spawn"]
 
-HELP = "List, show, begin and stop runs of agents."
-EXAMPLES = {
+_HELP = "List, show, begin and stop runs of agents."
+_EXAMPLES = {
     "spawn": """
 toolweave runs spawn "Summarise the notes" --config mcp.json
 toolweave runs spawn '/call time_get_current_time {"timezone": "UTC"}' --model command
@@ -45,7 +44,7 @@ toolweave runs cancel 496e77
 
 _SHORT = 8
 _PROMPT = 60
-RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or how it begins.")]
+RunId = Annotated[str, Positional("RUN", help="The run's id, or how it begins.")]
 
 
 class Filter(StrEnum):
@@ -58,19 +57,17 @@ class Filter(StrEnum):
 
 def spawn(
     options: ChatOptions,
-    message: Annotated[str, typer.Argument(metavar="MESSAGE", help="What the model is to do.")],
+    message: Annotated[str, Positional("MESSAGE", help="What the model is to do.")],
     backend: Annotated[
         str | None,
-        typer.Option(
-            "--backend", metavar="URL", help="Give it to the workers there; else to those of TOOLWEAVE_BACKEND."
-        ),
+        Option("--backend", metavar="URL", help="Give it to the workers there; else to those of TOOLWEAVE_BACKEND."),
     ] = None,
     agent: Annotated[
-        str | None, typer.Option("--agent", metavar="NAME", help="With --backend: whose run; else the chat agent's.")
+        str | None, Option("--agent", metavar="NAME", help="With --backend: whose run; else the chat agent's.")
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option("--key", metavar="KEY", help="With --backend: the same key is the same run, begun once."),
+        Option("--key", metavar="KEY", help="With --backend: the same key is the same run, begun once."),
     ] = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
@@ -91,10 +88,12 @@ def spawn(
         raise CommandError("--store memory:// is gone with its process: nobody would find the run")
 
     async def body() -> ExitCode:
-        from toolweave.cli.chatting.choice import choose_model  # imports are late: --help imports this module
-        from toolweave.cli.chatting.opened import servers_of
-        from toolweave.cli.chatting.spawned import spawn as begin
-        from toolweave.cli.chatting.spawned import submit
+        from toolweave.cli.chat.spawn import spawn as begin
+        from toolweave.cli.chat.spawn import submit
+        from toolweave.cli.chat.startup import (
+            choose_model,  # imports are late: --help imports this module
+            servers_of,
+        )
 
         if url is not None:
             run_id = await submit(url, agent or AGENT, message, session=options.resume, key=key)
@@ -116,9 +115,7 @@ def _check_submitted(options: ChatOptions) -> None:
     """Refuse what a worker cannot be told: it has its own."""
     if options.store is not None:
         raise CommandError("--store and --backend exclude each other: a backend keeps what is done there")
-    free = ("resume", "verbose", "store")
-    given = [name for name, default in CHAT_DEFAULTS.items() if name not in free and getattr(options, name) != default]
-    given = [f"--{name.replace('_', '-')}" for name in given] + ["--"] * bool(options.command)
+    given = given_options(options, ChatOptions, but=("resume", "verbose", "store"))
     if given:
         raise CommandError(
             f"{given[0]} does not go to workers: each has its own model and servers",
@@ -127,8 +124,8 @@ def _check_submitted(options: ChatOptions) -> None:
 
 
 def list_runs(
-    which: Annotated[Filter, typer.Option("--status", help="Which runs.")] = Filter.ALL,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many, the newest.")] = 20,
+    which: Annotated[Filter, Option("--status", help="Which runs.")] = Filter.ALL,
+    limit: Annotated[int, Option("--limit", "-n", minimum=1, help="At most so many, the newest.")] = 20,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
@@ -206,7 +203,7 @@ def cancel(run_id: RunId, store: StoreOption = None, as_json: JsonOption = False
 def _with_store(place: str | None, body: Callable[[Store, RunStatuses], Awaitable[ExitCode]]) -> ExitCode:
     async def opened() -> ExitCode:
         from toolweave.agent.status import RunStatuses  # late, as above
-        from toolweave.cli.chatting.places import opened_store
+        from toolweave.cli.chat.stores import opened_store
 
         async with opened_store(place) as store:
             return await body(store, RunStatuses(store))
@@ -241,3 +238,14 @@ def _one_line(text: str) -> str:
     from toolweave.cli.render.text import clip  # late, as above
 
     return clip(" ".join(text.split()), _PROMPT)
+
+
+COMMAND = CommandGroup(
+    _HELP,
+    {
+        "spawn": Command(spawn, examples=_EXAMPLES["spawn"]),
+        "list": Command(list_runs, examples=_EXAMPLES["list"]),
+        "show": Command(show_run, examples=_EXAMPLES["show"]),
+        "cancel": Command(cancel, examples=_EXAMPLES["cancel"]),
+    },
+)

@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from toolweave.cli.command import Command, Option, Positional
 from toolweave.cli.exits import CommandError, ExitCode
-from toolweave.cli.options import JsonOption
-from toolweave.cli.serving.editors import Editor
+from toolweave.cli.options import JsonOption, VerboseOption
+from toolweave.cli.serve.editor_config import Editor
 
 if TYPE_CHECKING:
     from toolweave.config import LoadedConfig
     from toolweave.serve import McpServer
 
-__all__ = ["DEFAULTS", "EXAMPLES", "ServeOptions", "serve"]
+__all__ = ["COMMAND", "serve"]
 
-EXAMPLES = """
+_EXAMPLES = """
 toolweave serve notes.py
 toolweave serve notes.py:server --http 8000
 toolweave serve mypackage.tools:registry --http 0.0.0.0:8000 --token-env TOKEN --allow-host tools.example
@@ -30,103 +29,58 @@ toolweave serve notes.py --install claude
 """
 
 _LEAST_KEY_BYTES = 32
-_OVER_HTTP = "HTTP"
-_OF_CONFIG = "Servers of a config"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """What `toolweave serve` was asked for.
+    """What is served, and how; each attribute is an option."""
 
-    Attributes:
-        target: The Python object to serve.
-        config: Config files whose servers are served instead.
-        server: Only these servers of the config.
-        wait: Seconds that clients wait for slow servers of the config; None waits for those that show life.
-        http: `[HOST:]PORT`; None serves over stdio.
-        path: The path of the endpoint.
-        stateless: Handshake-era clients get no session.
-        token_env: The environment variable with the bearer token that requests need.
-        state_keys_env: The environment variable with the keys that replicas share, by spaces, the newest first.
-        allow_host: Host names that are ours beside the bound address.
-        name: The server's name, or that of the editor's entry.
-        reload: Start anew when the source changes.
-        install: The editor whose config gets an entry.
-        show: Show the entry instead of writing it.
-        as_json: Tell where it serves, or what was installed, as JSON.
-        verbose: Tell more on standard error.
-        command: Nothing is served by a command.
-    """
-
-    target: Annotated[
-        str | None, typer.Argument(metavar="TARGET", help="FILE.py[:OBJECT] or MODULE:OBJECT.", show_default=False)
-    ]
+    target: Annotated[str | None, Positional("TARGET", help="FILE.py[:OBJECT] or MODULE:OBJECT.")] = None
     config: Annotated[
-        list[Path],
-        typer.Option("--config", "-c", metavar="FILE", help="Serve the servers of this config; may be repeated."),
-    ]
+        tuple[Path, ...],
+        Option("--config", "-c", metavar="FILE", help="Serve the servers of this config; may be repeated."),
+    ] = ()
     server: Annotated[
-        list[str], typer.Option("--server", "-s", metavar="NAME", help="Only this server of it; may be repeated.")
-    ]
+        tuple[str, ...], Option("--server", "-s", metavar="NAME", help="Only this server of it; may be repeated.")
+    ] = ()
     wait: Annotated[
         float | None,
-        typer.Option(
+        Option(
             "--wait",
             metavar="SECONDS",
-            min=0,
+            minimum=0,
             help="How long clients wait at most for slow servers of it; by default, for those that show life.",
         ),
-    ]
-    http: Annotated[str | None, typer.Option("--http", metavar="[HOST:]PORT", help="Serve over HTTP; port 0: any.")]
-    path: Annotated[str, typer.Option("--path", metavar="PATH", help="The path of the endpoint, over HTTP.")]
+    ] = None
+    http: Annotated[str | None, Option("--http", metavar="[HOST:]PORT", help="Serve over HTTP; port 0: any.")] = None
+    path: Annotated[str, Option("--path", metavar="PATH", help="The path of the endpoint, over HTTP.")] = "/mcp"
     stateless: Annotated[
-        bool, typer.Option("--stateless", help="No sessions for older clients, for replicas behind a balancer.")
-    ]
+        bool, Option("--stateless", help="No sessions for older clients, for replicas behind a balancer.")
+    ] = False
     token_env: Annotated[
         str | None,
-        typer.Option("--token-env", metavar="VAR", help="The variable with the bearer token that requests must bring."),
-    ]
+        Option("--token-env", metavar="VAR", help="The variable with the bearer token that requests must bring."),
+    ] = None
     state_keys_env: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--state-keys-env",
             metavar="VAR",
             help="The variable with the keys that replicas share, for questions to clients.",
         ),
-    ]
+    ] = None
     allow_host: Annotated[
-        list[str],
-        typer.Option("--allow-host", metavar="HOST", help="A name the server is reached by; may be repeated."),
-    ]
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="The server's name.")]
-    reload: Annotated[bool, typer.Option("--reload", help="Start anew when the source changes.")]
+        tuple[str, ...],
+        Option("--allow-host", metavar="HOST", help="A name the server is reached by; may be repeated."),
+    ] = ()
+    name: Annotated[str | None, Option("--name", metavar="NAME", help="The server's name.")] = None
+    reload: Annotated[bool, Option("--reload", help="Start anew when the source changes.")] = False
     install: Annotated[
-        Editor | None, typer.Option("--install", help="Let this editor start the server, instead of serving now.")
-    ]
-    show: Annotated[bool, typer.Option("--print", help="With --install: show the entry, write nothing.")]
-    as_json: JsonOption
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell more on standard error.")]
-    command: tuple[str, ...] = ()
-
-
-DEFAULTS: dict[str, Any] = {  # what each option is when it is not given
-    "target": None,
-    "config": [],
-    "server": [],
-    "wait": None,
-    "http": None,
-    "path": "/mcp",
-    "stateless": False,
-    "token_env": None,
-    "state_keys_env": None,
-    "allow_host": [],
-    "name": None,
-    "reload": False,
-    "install": None,
-    "show": False,
-    "as_json": False,
-    "verbose": False,
-}
+        Editor | None, Option("--install", help="Let this editor start the server, instead of serving now.")
+    ] = None
+    show: Annotated[bool, Option("--print", help="With --install: show the entry, write nothing.")] = False
+    as_json: JsonOption = False
+    verbose: VerboseOption = False
 
 
 def serve(options: ServeOptions) -> ExitCode:
@@ -140,13 +94,13 @@ def serve(options: ServeOptions) -> ExitCode:
     if options.install is not None:
         return _install(options, options.install)
     if options.reload:
-        from toolweave.cli.serving.reload import supervise  # imports are late: --help imports this module
+        from toolweave.cli.serve.reload import supervise  # imports are late: --help imports this module
 
         address = None if options.http is None else listening(options.http)
         return supervise(options.target, options.config, address=address, verbose=options.verbose)
-    from toolweave.cli.screen import errors_to_screen
+    from toolweave.cli.log import log_to_screen
 
-    with errors_to_screen(verbose=options.verbose, failures=True):
+    with log_to_screen(verbose=options.verbose, failures=True):
         server = _server(options)
         if options.http is None:
             server.run_stdio()
@@ -161,7 +115,6 @@ def _check(options: ServeOptions) -> None:
     several = "one thing to serve is expected, a TARGET or --config: toolweave serve FILE.py, or --config mcp.json"
     protocol = "over stdio, standard output carries the protocol; --json goes with --http and --install"
     rules = (
-        (bool(options.command), "serve takes no command after --; a server that is a command stands in a config"),
         ((options.target is None) == (not options.config), several),
         (bool(options.server) and not options.config, "--server goes with --config"),
         (options.stateless and not over_http, "--stateless goes with --http"),
@@ -179,8 +132,8 @@ def _check(options: ServeOptions) -> None:
 
 
 def _server(options: ServeOptions) -> McpServer:
-    from toolweave.cli.serving.finding import find, parse_place  # late, as above
-    from toolweave.cli.serving.making import hub_server, only_protocol_on_stdout, server_of
+    from toolweave.cli.serve.build import hub_server, only_protocol_on_stdout, server_of
+    from toolweave.cli.serve.locate import find, parse_place  # late, as above
 
     keys = None if options.state_keys_env is None else _state_keys(options.state_keys_env)
     with only_protocol_on_stdout():
@@ -207,7 +160,7 @@ def _run_http(server: McpServer, options: ServeOptions, where: str) -> None:
     settings: dict[str, Any] = {
         "path": options.path,
         "stateless": options.stateless,
-        "allowed_hosts": options.allow_host,
+        "allowed_hosts": list(options.allow_host),
     }
     if options.token_env is not None:
         settings["auth"] = _auth(options.token_env)
@@ -274,7 +227,7 @@ def _tell(server: McpServer, url: str, *, as_json: bool) -> None:
 
 def _install(options: ServeOptions, editor: Editor) -> ExitCode:
     from toolweave.cli.screen import answer_json, note  # late, as above
-    from toolweave.cli.serving.editors import entry_of, file_of, install, section_of
+    from toolweave.cli.serve.editor_config import entry_of, file_of, install, section_of
 
     server = _server(options)
     name = options.name or server.name
@@ -300,7 +253,7 @@ def _arguments(options: ServeOptions) -> list[str]:
     if options.target is None:
         configs = [word for path in options.config for word in ("--config", str(path.resolve()))]
         return [*configs, *(word for name in options.server for word in ("--server", name)), *named]
-    from toolweave.cli.serving.finding import parse_place  # late, as above
+    from toolweave.cli.serve.locate import parse_place  # late, as above
 
     return [str(parse_place(options.target))]
 
@@ -309,7 +262,7 @@ def _environment(options: ServeOptions) -> dict[str, str]:
     """Return the variables of the entry: a module of this directory is found through its path."""
     from importlib.util import find_spec  # late, as above
 
-    from toolweave.cli.serving.finding import parse_place
+    from toolweave.cli.serve.locate import parse_place
 
     place = parse_place(options.target) if options.target is not None else None
     if place is None or place.file is not None:
@@ -317,3 +270,6 @@ def _environment(options: ServeOptions) -> dict[str, str]:
     spec = find_spec(place.module)
     local = spec is not None and spec.origin is not None and Path(spec.origin).is_relative_to(Path.cwd())
     return {"PYTHONPATH": str(Path.cwd())} if local else {}
+
+
+COMMAND = Command(serve, examples=_EXAMPLES)

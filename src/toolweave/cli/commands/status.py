@@ -6,18 +6,19 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from toolweave.cli.command import Command
 from toolweave.cli.exits import ExitCode
 from toolweave.cli.options import JsonOption, StrictOption, Target
 from toolweave.cli.runner import run
 from toolweave.cli.screen import answer_json, show
 
 if TYPE_CHECKING:
-    from toolweave.cli.fleet import Fleet
+    from toolweave.cli.servers import Fleet
     from toolweave.connect import McpConnection
 
-__all__ = ["EXAMPLES", "status"]
+__all__ = ["COMMAND", "status"]
 
-EXAMPLES = """
+_EXAMPLES = """
 toolweave status
 toolweave status --config mcp.json --strict
 toolweave status --json --url https://example.org/mcp
@@ -33,7 +34,7 @@ def status(target: Target, as_json: JsonOption = False, strict: StrictOption = F
     async def body() -> ExitCode:
         import anyio  # imports are late: --help imports this module
 
-        from toolweave.cli.fleet import open_fleet
+        from toolweave.cli.servers import open_fleet
         from toolweave.cli.targets import names_in, select
 
         async with open_fleet(await select(target)) as fleet:
@@ -92,3 +93,6 @@ def _show(rows: dict[str, dict[str, Any]]) -> None:
         for name, row in rows.items()
     ]
     show(table(columns, cells, right=("answers in", "started in", "tools", "restarts")))
+
+
+COMMAND = Command(status, examples=_EXAMPLES)

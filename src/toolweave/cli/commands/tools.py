@@ -6,20 +6,19 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from toolweave.cli.command import Command, Option
 from toolweave.cli.exits import ExitCode
 from toolweave.cli.options import JsonOption, StrictOption, Target
 from toolweave.cli.runner import run
 from toolweave.cli.screen import answer_json, show
 
 if TYPE_CHECKING:
-    from toolweave.cli.fleet import Fleet
+    from toolweave.cli.servers import Fleet
     from toolweave.tools import ToolSpec
 
-__all__ = ["EXAMPLES", "approximate_tokens", "tools"]
+__all__ = ["COMMAND", "approximate_tokens", "tools"]
 
-EXAMPLES = """
+_EXAMPLES = """
 toolweave tools
 toolweave tools --config mcp.json --json
 toolweave tools --server github --schema
@@ -32,7 +31,7 @@ def tools(
     target: Target,
     as_json: JsonOption = False,
     strict: StrictOption = False,
-    schema: Annotated[bool, typer.Option("--schema", help="Show each tool's input schema too.")] = False,
+    schema: Annotated[bool, Option("--schema", help="Show each tool's input schema too.")] = False,
 ) -> ExitCode:
     """List the tools of every server.
 
@@ -41,7 +40,7 @@ def tools(
 
     async def body() -> ExitCode:
         from toolweave.cli.completion import remember_tools  # imports are late: --help imports this module
-        from toolweave.cli.fleet import open_fleet
+        from toolweave.cli.servers import open_fleet
         from toolweave.cli.targets import select
 
         async with open_fleet(await select(target)) as fleet:
@@ -100,3 +99,6 @@ def _show(fleet: Fleet, schema: bool) -> None:
     if len(fleet.answered) > 1:
         cost = size_text(approximate_tokens(fleet.specs))
         show(heading("total", f"{len(fleet.answered)} servers", f"{len(fleet.specs)} tools", cost))
+
+
+COMMAND = Command(tools, examples=_EXAMPLES)

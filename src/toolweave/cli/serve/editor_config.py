@@ -1,6 +1,6 @@
 """Writes the entry that makes an editor start a server: where, in which form, with a backup, whole or not at all.
 
-Where the editors keep their files `config` knows; how a file is changed without harm, `entries.py`.
+Where the editors keep their files `config` knows; how a file is changed without harm, `json_edit.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Editor", "Installed", "entry_of", "file_of", "install", "section_of"
 
 
 class Editor(StrEnum):
-    """The editors whose config is written."""
+    """Editors whose config is written, and from which servers are taken."""
 
     CLAUDE = "claude"
     CURSOR = "cursor"
@@ -67,7 +67,7 @@ def install(editor: Editor, name: str, entry: Mapping[str, Any], *, home: Path |
     Raises:
         CommandError: The file is broken or cannot be written, or another server has the name; nothing was changed.
     """
-    from toolweave.cli.serving.entries import read_object, with_member  # --help imports this module
+    from toolweave.cli.serve.json_edit import read_object, with_member  # --help imports this module
 
     path, section = file_of(editor, home=home), section_of(editor)
     text, encoding = _read(path)

@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
-from toolweave.cli.serving.finding import Served
+from toolweave.cli.serve.locate import Served
 from toolweave.errors import ToolweaveError
 
 if TYPE_CHECKING:
@@ -56,13 +56,12 @@ def hub_server(
     `wait` is for how many seconds clients wait at most for servers that are slow to start; None waits for those that
     show life. The others come later as a change. A server that fails costs the others nothing.
     """
-    from importlib.metadata import version  # as above
-
     from toolweave.compose import hub_server as composed
     from toolweave.hub import Hub
+    from toolweave.version import VERSION
 
     hub = Hub(selection) if wait is None else Hub(selection, wait=wait)
-    return composed(hub, name=name or "toolweave", version=version("toolweave"), request_state_keys=state_keys)
+    return composed(hub, name=name or "toolweave", version=VERSION, request_state_keys=state_keys)
 
 
 @contextmanager

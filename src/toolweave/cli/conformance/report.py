@@ -22,7 +22,7 @@ async def conformance(target: Target, *, as_json: bool, strict: bool, bold: bool
     """Probe every chosen server and show how it keeps to the protocol."""
     import anyio  # imports are late: --help imports this module
 
-    from toolweave.cli.live import starting
+    from toolweave.cli.progress import starting
     from toolweave.cli.targets import names_in, select
 
     selection = await select(target)

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import anyio
 
-from toolweave.cli.advice import advise
 from toolweave.cli.exits import ExitCode
-from toolweave.cli.live import starting
+from toolweave.cli.hints import advise
+from toolweave.cli.progress import starting
 from toolweave.cli.render.text import safe_text
 from toolweave.cli.screen import complain, note, wrapped
 from toolweave.cli.targets import names_in

@@ -1,12 +1,13 @@
 """One run as a person sees it: the answer on standard output as it comes, the tools' calls on standard error.
 
-Also asks for what has to be allowed. Knows events, and neither models nor servers.
+Asks for what has to be allowed, and shows bars while calls run. Knows events, and neither models nor servers.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from typing import TYPE_CHECKING
 
 from toolweave.agent import (
     ApprovalRequested,
@@ -21,15 +22,20 @@ from toolweave.agent import (
     TurnRestarted,
 )
 from toolweave.cli.asking import ask_about, ask_line
-from toolweave.cli.chatting.bars import RunningCalls
 from toolweave.cli.render.text import SafeStream, clip, safe_text
-from toolweave.cli.screen import note, stream
+from toolweave.cli.screen import note, stderr_console, stream
 from toolweave.models import ToolCallPart
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from toolweave.tools import Progress
 
 __all__ = ["Watch"]
 
 _LABEL = 100
 _ERROR = 300
+_MESSAGE = 60
 
 
 class Watch:
@@ -149,3 +155,52 @@ def _label(call: ToolCallPart) -> str:
 def _written(call: ToolCallPart) -> str:
     arguments = json.dumps(call.arguments, ensure_ascii=False, default=str) if call.arguments else ""
     return f"{call.name} {arguments}".strip()
+
+
+class RunningCalls:
+    """The calls that run now, a line each, with a bar where there is progress; nothing without a terminal."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, TaskID] = {}
+        self._bars = None
+        console = stderr_console()
+        if console is None:
+            return
+        from rich.progress import BarColumn, SpinnerColumn, TextColumn  # rich is slow to import
+        from rich.progress import Progress as Bars
+
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.fields[label]}", markup=False),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[message]}", markup=False),
+        )
+        self._bars = Bars(*columns, console=console, transient=True)
+
+    def started(self, call_id: str, label: str) -> None:
+        """Show one more call."""
+        if self._bars is not None:
+            self._tasks[call_id] = self._bars.add_task("", total=None, label=safe_text(label), message="")
+            self.show()
+
+    def progress(self, call_id: str, progress: Progress) -> None:
+        """Show how far a call is."""
+        if self._bars is not None and call_id in self._tasks:
+            message = clip(safe_text(progress.message or ""), _MESSAGE)
+            self._bars.update(self._tasks[call_id], completed=progress.progress, total=progress.total, message=message)
+
+    def finished(self, call_id: str) -> None:
+        """Show a call no more."""
+        task = self._tasks.pop(call_id, None)
+        if self._bars is not None and task is not None:
+            self._bars.remove_task(task)
+
+    def hide(self) -> None:
+        """Make room for something else; `show` brings them back."""
+        if self._bars is not None:
+            self._bars.stop()
+
+    def show(self) -> None:
+        """Show the calls that run, if any do."""
+        if self._bars is not None and self._tasks:
+            self._bars.start()

@@ -22,7 +22,7 @@ import anyio.abc
 from toolweave.cli.exits import ExitCode
 from toolweave.cli.runner import run
 from toolweave.cli.screen import note
-from toolweave.cli.serving.relay import Relay
+from toolweave.cli.serve.relay import Relay
 
 __all__ = ["Sources", "supervise"]
 
@@ -84,7 +84,7 @@ def supervise(
 
 
 def _sources(target: str | None, configs: Sequence[Path]) -> Sources:
-    from toolweave.cli.serving.finding import parse_place  # late: only here
+    from toolweave.cli.serve.locate import parse_place  # late: only here
 
     if target is None:
         return Sources((), [path.resolve() for path in configs])

@@ -9,13 +9,13 @@ import anyio
 from toolweave.agent import Agent, Run
 from toolweave.cli.arguments import parse_object
 from toolweave.cli.asking import ask_line
-from toolweave.cli.chatting.kept import Kept
-from toolweave.cli.chatting.watch import Watch
+from toolweave.cli.chat.history import Kept
+from toolweave.cli.chat.render import Watch
 from toolweave.cli.exits import CommandError
-from toolweave.cli.fleet import Fleet
-from toolweave.cli.live import call_progress
+from toolweave.cli.progress import call_progress
 from toolweave.cli.render.views import summary, table
 from toolweave.cli.screen import answer, complain, note, show
+from toolweave.cli.servers import Fleet
 from toolweave.errors import ToolweaveError
 from toolweave.tools import CallContext, ToolCall, ToolResult
 from toolweave.tools.names import unknown_tool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -9,19 +10,26 @@ from typing import Any
 
 from toolweave.agent import Agent, Approval
 from toolweave.agent.approval import is_destructive
-from toolweave.cli.chatting.choice import choose_model
-from toolweave.cli.chatting.options import AGENT, ChatOptions, Confirm
-from toolweave.cli.chatting.places import opened_store
-from toolweave.cli.fleet import Fleet, open_fleet
+from toolweave.cli.asking import ask_line
+from toolweave.cli.chat.options import AGENT, ChatOptions, Confirm
+from toolweave.cli.chat.stores import opened_store
+from toolweave.cli.exits import CommandError
 from toolweave.cli.screen import note
+from toolweave.cli.servers import Fleet, open_fleet
+from toolweave.cli.stdin import can_ask
 from toolweave.cli.targets import names_in, select
 from toolweave.config import LoadedConfig, default_config
-from toolweave.models import Model, ToolCallPart
+from toolweave.models import Model, ToolCallPart, model_from
 from toolweave.state import Store
 from toolweave.tools import ToolSpec
 from toolweave.work import WorkBackend
 
-__all__ = ["Opened", "opened", "servers_of"]
+__all__ = ["OFFLINE", "VARIABLE", "Opened", "choose_model", "named_model", "opened", "servers_of"]
+
+VARIABLE = "TOOLWEAVE_MODEL"
+OFFLINE = "command"
+_KEYS = (("ANTHROPIC_API_KEY", "anthropic:claude-sonnet-4-5"), ("OPENAI_API_KEY", "openai:gpt-5.1"))
+"""The model that is talked to when only a key says whom."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,3 +105,29 @@ async def _closed(model: Model) -> None:
     close = getattr(model, "aclose", None)  # only those that hold connections have it
     if close is not None:
         await close()
+
+
+async def choose_model(option: str | None) -> Model:
+    """Return the model to talk to; where none is named a person is offered the one that needs none.
+
+    Raises:
+        CommandError: No model is named, and nobody could be asked or somebody said no.
+        ConfigError: The name is wrong, or its key is missing.
+    """
+    name = named_model(option)
+    if name is None and can_ask():
+        note(f"no model: {VARIABLE} is not set, and neither is a key of a provider")
+        answer = await ask_line("use the offline command model, which runs tools by name? [Y/n] ")
+        if answer is not None and answer.strip().lower() in ("", "y", "yes"):
+            name = OFFLINE
+    if name is None:
+        keys = ", ".join(variable for variable, _ in _KEYS)
+        hint = f"--model NAME, or set {VARIABLE}, {keys}; --model {OFFLINE} runs tools by name, offline"
+        raise CommandError("no model is named", hint=hint)
+    return model_from(name)
+
+
+def named_model(option: str | None) -> str | None:
+    """Return the name of the model: of the option, of `TOOLWEAVE_MODEL`, or of the first provider with a key."""
+    given = option or os.environ.get(VARIABLE, "").strip()
+    return given or next((name for variable, name in _KEYS if os.environ.get(variable, "").strip()), None)

@@ -16,8 +16,8 @@ from toolweave.agent import Agent
 from toolweave.agent.durable import KEEP_SECONDS
 from toolweave.agent.journal import RunStart
 from toolweave.agent.records import create, read_record, write_record
-from toolweave.cli.chatting.options import AGENT, ChatOptions
-from toolweave.cli.chatting.places import BACKEND, is_url, opened_backend, opened_store
+from toolweave.cli.chat.options import AGENT, ChatOptions
+from toolweave.cli.chat.stores import BACKEND, is_url, opened_backend, opened_store
 from toolweave.cli.exits import CommandError
 from toolweave.errors import ToolweaveError
 from toolweave.models import CommandModel, UserMessage

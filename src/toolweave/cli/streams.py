@@ -1,0 +1,36 @@
+"""Standard output and standard error as streams: written to even where the reader left or an encoding is poor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TextIO
+
+__all__ = ["is_terminal", "quietly", "write"]
+
+
+def write(stream: TextIO | None, text: str) -> None:
+    """Write text; what the stream's encoding does not have becomes an escape, and a reader that left is no error."""
+    if stream is None:
+        return
+    encoding = stream.encoding or "utf-8"
+    text = text.encode(encoding, "backslashreplace").decode(encoding)
+    quietly(stream, lambda: (stream.write(text), stream.flush()))
+
+
+def quietly(stream: TextIO, act: Callable[[], object]) -> None:
+    """Write by `act`; once the reader left, the rest goes nowhere."""
+    try:
+        act()
+    except BrokenPipeError:  # and the flush at the process's end must not complain either
+        descriptor = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(descriptor, stream.fileno())
+        os.close(descriptor)
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether somebody looks at it directly."""
+    try:
+        return stream.isatty()
+    except (ValueError, AttributeError):
+        return False  # closed, or none at all
