@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -257,7 +258,7 @@ async def test_a_config_is_watched_too(folder: Path) -> None:
             await told.added("b_one")
 
 
-async def test_only_python_outside_of_environments_and_hidden_folders_is_watched(folder: Path) -> None:
+def test_only_python_outside_of_environments_and_hidden_folders_is_watched(folder: Path) -> None:
     for name in ("a.py", "sub/b.py", "sub/c.txt", ".git/d.py", "venv/e.py", "node_modules/f.py", "__pycache__/g.py"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
@@ -267,7 +268,35 @@ async def test_only_python_outside_of_environments_and_hidden_folders_is_watched
 
     sources = Sources([folder], [single, folder / "absent.json"])
 
-    assert {path.relative_to(folder).as_posix() for path in sources.stamp()} == {"a.py", "sub/b.py", "mcp.json"}
+    every = [path for path in folder.rglob("*") if path.is_file()]
+    assert {path.relative_to(folder).as_posix() for path in every if sources.includes(path)} == {
+        "a.py",
+        "sub/b.py",
+        "mcp.json",
+    }
+    assert sources.includes(folder / "absent.json")
+    assert not sources.includes(folder.parent / "other.py")
+
+
+def test_without_what_watches_files_it_says_what_to_install(folder: Path) -> None:
+    write(folder / "changing.py", "one")
+    program = (
+        "import sys\n"
+        "sys.modules['watchfiles'] = None\n"
+        "from toolweave.cli.main import main\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "serve", "changing.py", "--reload"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "pip install 'toolweave[reload]'" in done.stderr
 
 
 # the relay alone, a message at a time

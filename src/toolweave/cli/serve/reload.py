@@ -1,4 +1,4 @@
-"""`--reload`: a supervisor that replaces the serving process when a source file changes. Polls; needs no library.
+"""`--reload`: a supervisor that replaces the serving process when a source file changes.
 
 Over stdio it keeps the client's pipes and passes every message on (`relay.py`); over HTTP it only starts and stops
 processes on one port. The source is loaded by the serving process alone: a mistake in it never ends the supervisor.
@@ -10,25 +10,24 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from importlib.util import find_spec
+from itertools import accumulate
 from pathlib import Path
 from typing import Literal, Self
 
 import anyio
 import anyio.abc
 
-from toolweave.cli.exits import ExitCode
+from toolweave.cli.exits import CommandError, ExitCode
 from toolweave.cli.runner import run
 from toolweave.cli.screen import note
 from toolweave.cli.serve.relay import Relay
 
 __all__ = ["Sources", "supervise"]
 
-_POLL_SECONDS = 0.3
 _STOP_SECONDS = 5.0
-_MOST_FILES = 5_000
 _OTHERS = frozenset({"__pycache__", "node_modules", "site-packages"})
 _RELOADED = "the server was reloaded while it worked on this; ask again"
 _DOWN = "the server does not run since its source changed; its log says why"
@@ -37,32 +36,46 @@ Ending = Literal["changed", "gone", "ended"]
 
 
 class Sources:
-    """The files whose changes matter: Python below some folders, and single files."""
+    """The files whose changes matter: Python below some folders, or single files.
+
+    Args:
+        folders: Absolute paths; hidden folders, environments and installed packages below them are left out.
+        files: Absolute paths.
+    """
 
     def __init__(self, folders: Sequence[Path], files: Sequence[Path] = ()) -> None:
         self._folders = folders
         self._files = files
+        self._news = anyio.Event()
 
-    def stamp(self) -> Mapping[Path, tuple[int, int]]:
-        """Return what there is now: when each file was changed, and its size."""
-        stamps: dict[Path, tuple[int, int]] = {}
-        for path in [*self._files, *(path for folder in self._folders for path in _python_below(folder))]:
-            with suppress(OSError):  # it was just deleted, or is being replaced
-                status = path.stat()
-                stamps[path] = (status.st_mtime_ns, status.st_size)
-            if len(stamps) >= _MOST_FILES:
-                break
-        return stamps
+    def includes(self, path: Path) -> bool:
+        """Whether a change of this file matters."""
+        return path in self._files or any(_is_source(path, folder) for folder in self._folders)
 
-    async def changed(self, before: Mapping[Path, tuple[int, int]]) -> None:
-        """Return once something is different from `before`, and then stays for one look: editors write in steps."""
-        seen = before
-        while True:
-            now = await anyio.to_thread.run_sync(self.stamp)
-            if now != before and now == seen:
-                return
-            seen = now
-            await anyio.sleep(_POLL_SECONDS)
+    @asynccontextmanager
+    async def watched(self) -> AsyncGenerator[None]:
+        """Look out for changes while the block runs."""
+        from watchfiles import awatch  # an extra, which `supervise` made sure of
+
+        # a file is looked at where it is: editors replace it by another of its name
+        places = {*self._folders, *(file.parent for file in self._files)}
+
+        async def watch() -> None:
+            every = awatch(
+                *places, watch_filter=lambda _, path: self.includes(Path(path)), recursive=bool(self._folders)
+            )
+            async for _ in every:
+                self._news.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            yield
+            tasks.cancel_scope.cancel()
+
+    async def changed(self) -> None:
+        """Return once something has changed since the last time this returned."""
+        await self._news.wait()
+        self._news = anyio.Event()
 
 
 def supervise(
@@ -75,7 +88,12 @@ def supervise(
         configs: Config files whose servers are served instead.
         address: Host and port; None serves over stdio. Port 0 is any that is free.
         verbose: Tell more on standard error.
+
+    Raises:
+        CommandError: What watches files is not installed.
     """
+    if find_spec("watchfiles") is None:
+        raise CommandError("--reload needs the package watchfiles", hint="pip install 'toolweave[reload]'")
     sources = _sources(target, configs)
     if address is None:
         return run(lambda: _over_stdio(_command(), sources), verbose=verbose)
@@ -112,14 +130,15 @@ def _free_port(host: str) -> int:
 
 
 async def _over_http(command: Sequence[str], sources: Sources) -> ExitCode:
-    while True:
-        changed = partial(sources.changed, sources.stamp())
-        async with _Child(await anyio.open_process(command, stdin=None, stdout=None, stderr=None, env=_env())) as child:
-            ending = await _first(changed=changed, gone=child.gone)
-        if ending == "gone":
-            note("the server ended; it is started again when its source changes")
-            await changed()
-        note("reloading")
+    async with sources.watched():
+        while True:
+            process = await anyio.open_process(command, stdin=None, stdout=None, stderr=None, env=_env())
+            async with _Child(process) as child:
+                ending = await _first(changed=sources.changed, gone=child.gone)
+            if ending == "gone":
+                note("the server ended; it is started again when its source changes")
+                await sources.changed()
+            note("reloading")
 
 
 async def _over_stdio(command: Sequence[str], sources: Sources) -> ExitCode:
@@ -138,7 +157,7 @@ async def _over_stdio(command: Sequence[str], sources: Sources) -> ExitCode:
             ended.set()
 
         try:
-            async with anyio.create_task_group() as tasks:
+            async with sources.watched(), anyio.create_task_group() as tasks:
                 tasks.start_soon(listen)
                 await _replace_until(ended, command, sources, relay)
                 tasks.cancel_scope.cancel()
@@ -153,18 +172,17 @@ async def _replace_until(ended: anyio.Event, command: Sequence[str], sources: So
     """Run one process after the other until the client is gone."""
     ending: Ending = "changed"
     while ending != "ended":
-        changed = partial(sources.changed, sources.stamp())
         process = await anyio.open_process(command, stderr=None, env=_env())
         async with _Child(process) as child:
             child.begin(relay)
-            ending = await _first(changed=changed, gone=child.gone, ended=ended.wait)
+            ending = await _first(changed=sources.changed, gone=child.gone, ended=ended.wait)
             if ending == "changed":
                 relay.retire()
             await child.finish()
         relay.detach(_RELOADED if ending == "changed" else _DOWN, down=ending == "gone")
         if ending == "gone":
             note("the server ended; it is started again when its source changes")
-            ending = await _first(changed=changed, ended=ended.wait)
+            ending = await _first(changed=sources.changed, ended=ended.wait)
         if ending == "changed":
             note("reloading")
 
@@ -248,10 +266,11 @@ async def _first(**waits: Callable[[], Awaitable[object]]) -> Ending:
     return came[0]  # pyright: ignore[reportReturnType]  # one of the names that were given
 
 
-def _python_below(folder: Path) -> Iterator[Path]:
-    for path, folders, files in os.walk(folder):
-        if "pyvenv.cfg" in files:
-            folders.clear()
-            continue
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _OTHERS)
-        yield from (Path(path, name) for name in sorted(files) if name.endswith(".py"))
+def _is_source(path: Path, folder: Path) -> bool:
+    """Whether a file is Python below a folder, and none of a hidden folder, an environment or an installed package."""
+    if path.suffix != ".py" or not path.is_relative_to(folder):
+        return False
+    names = path.relative_to(folder).parts[:-1]
+    if any(name.startswith(".") or name in _OTHERS for name in names):
+        return False
+    return not any((folder / below / "pyvenv.cfg").exists() for below in accumulate(names, os.path.join))
