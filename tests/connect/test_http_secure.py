@@ -1,8 +1,7 @@
-"""What HTTP connections trust and whom they tell: certificates, proxies, redirects, credentials in foreign texts."""
+"""What HTTP connections trust and whom they tell: certificates, redirects, credentials in foreign texts."""
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,10 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.connect.proxying import certificate, proxying
+from tests.connect.proxying import certificate, serving_tls
 from tests.connect.scripted import Exchange, HttpScript, listening, modern_answer
-from tests.connect.targets import MODERN, Json, connected
-from tests.servers.fixtures import http_server
+from tests.connect.targets import Json, connected
 from toolweave import ConnectError, ProtocolError, connect_mcp
-from toolweave.connect.wire.proxy import proxy_for
 
 pytestmark = pytest.mark.anyio
 ENGINES = ("auto", "sdk")
@@ -27,10 +24,8 @@ async def test_a_server_is_trusted_by_its_certificate_and_that_of_an_own_authori
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = certificate(tmp_path)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(file)
     server = HttpScript(modern_answer)
-    async with listening(server.handle, tls) as (url, _):
+    async with listening(server.handle, serving_tls(file)) as (url, _):
         with anyio.fail_after(20), pytest.raises(ConnectError, match=r"CERTIFICATE_VERIFY_FAILED.*SSL_CERT_FILE"):
             await connect_mcp({"url": url, "engine": engine})
         assert server.exchanges == []
@@ -123,85 +118,3 @@ async def test_credentials_in_an_error_of_the_protocol_are_masked(headers: Calla
             await connection.call_tool("t")
     assert TOKEN not in str(failure.value)
     assert failure.value.data == {"tried": [failure.value.message, 1]}
-
-
-async def test_a_proxy_of_the_environment_forwards_what_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with proxying() as (proxy, lines), listening(HttpScript(modern_answer).handle) as (url, _):
-        monkeypatch.setenv("HTTP_PROXY", proxy)
-        async with connected(url) as connection:
-            assert (await connection.call_tool("t")).text == "done"
-        assert lines
-        assert {tuple(line.split(" ")[:2]) for line in lines} == {("POST", url)}
-        monkeypatch.setenv("NO_PROXY", "127.0.0.0/8")
-        before = len(lines)
-        async with connected(url):
-            assert len(lines) == before
-
-
-async def test_a_proxy_of_the_environment_tunnels_what_is_encrypted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = certificate(tmp_path)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(file)
-    monkeypatch.setenv("SSL_CERT_FILE", str(file))
-    async with proxying() as (proxy, lines), listening(HttpScript(modern_answer).handle, tls) as (url, _):
-        monkeypatch.setenv("https_proxy", proxy)
-        async with connected(url) as connection:
-            assert (await connection.call_tool("t")).text == "done"
-    assert {line.split(" ")[0] for line in lines} == {"CONNECT"}
-
-
-async def test_a_proxy_that_refuses_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with proxying(refuse=True) as (proxy, _):
-        monkeypatch.setenv("HTTPS_PROXY", proxy.replace("http://", f"http://me:{TOKEN}@"))
-        with anyio.fail_after(20), pytest.raises(ConnectError, match=f"through the proxy {proxy}: .*407") as refused:
-            await connect_mcp("https://no-such-host.invalid/mcp")
-    assert TOKEN not in str(refused.value)
-
-
-@pytest.mark.parametrize("proxy", ["gopher://127.0.0.1:1", "socks5://127.0.0.1:1"])
-async def test_a_proxy_of_a_kind_that_is_not_known_is_an_error_of_connecting(
-    proxy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ALL_PROXY", proxy)
-    with anyio.fail_after(20), pytest.raises(ConnectError, match=proxy):
-        await connect_mcp("http://no-such-host.invalid/mcp")
-
-
-@pytest.mark.parametrize(
-    ("url", "environment", "proxy"),
-    [
-        ("http://a.example/", {"HTTP_PROXY": "http://p:1"}, "http://p:1"),
-        ("http://a.example/", {"http_proxy": "http://low:1", "HTTP_PROXY": "http://up:1"}, "http://low:1"),
-        ("http://a.example/", {"http_proxy": "p:1"}, "http://p:1"),
-        ("https://a.example/", {"HTTP_PROXY": "http://p:1"}, None),
-        ("https://a.example/", {"ALL_PROXY": "http://p:1"}, "http://p:1"),
-        ("http://a.example/", {"HTTP_PROXY": "http://p:1", "REQUEST_METHOD": "GET"}, None),
-        ("http://a.example/", {"ALL_PROXY": "http://p:1", "NO_PROXY": "*"}, None),
-        ("http://a.example/", {"ALL_PROXY": "http://p:1", "NO_PROXY": "b.example, example"}, None),
-        ("http://a.example/", {"ALL_PROXY": "http://p:1", "NO_PROXY": ".example"}, None),
-        ("http://a.example/", {"ALL_PROXY": "http://p:1", "NO_PROXY": "*.example"}, None),
-        ("http://notexample/", {"ALL_PROXY": "http://p:1", "NO_PROXY": "example"}, "http://p:1"),
-        ("http://a.example:81/", {"ALL_PROXY": "http://p:1", "NO_PROXY": "a.example:80"}, "http://p:1"),
-        ("http://a.example/", {"ALL_PROXY": "http://p:1", "NO_PROXY": "a.example:80"}, None),
-        ("http://10.1.2.3/", {"ALL_PROXY": "http://p:1", "NO_PROXY": "10.0.0.0/8"}, None),
-        ("http://11.1.2.3/", {"ALL_PROXY": "http://p:1", "NO_PROXY": "10.0.0.0/8"}, "http://p:1"),
-        ("http://a.example/", {"ALL_PROXY": "http://p:1", "NO_PROXY": "10.0.0.0/8"}, "http://p:1"),
-        ("http://[::1]:8/", {"ALL_PROXY": "http://p:1", "NO_PROXY": "::1"}, None),
-        ("http://[::1]:8/", {"ALL_PROXY": "http://p:1", "NO_PROXY": "[::1]"}, None),
-        ("http://127.0.0.1/", {"ALL_PROXY": "http://p:1", "no_proxy": "localhost,127.0.0.1"}, None),
-    ],
-)
-def test_the_environment_says_which_proxy_is_for_which_host(
-    url: str, environment: dict[str, str], proxy: str | None
-) -> None:
-    assert proxy_for(url, environment) == proxy
-
-
-async def test_a_server_behind_no_proxy_is_reached_by_the_lean_lane(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
-    monkeypatch.setenv("NO_PROXY", "localhost,127.0.0.1")
-    with http_server("--version", MODERN) as url:
-        async with connected(url) as connection:
-            assert "load the SDK" not in [step.name for step in connection.report.steps]

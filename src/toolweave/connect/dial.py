@@ -25,7 +25,6 @@ from toolweave.connect.stdio.environment import find_program, inherited_environm
 from toolweave.connect.stdio.process import ServerProcess, spawn
 from toolweave.connect.wire.channel import channel_wire
 from toolweave.connect.wire.credentials import Credentials, flow_of
-from toolweave.connect.wire.proxy import proxy_for
 from toolweave.errors import ConfigError, ConnectError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol.narrow import as_object
 from toolweave.protocol.versions import MODERN_VERSIONS
@@ -268,7 +267,7 @@ async def _http_engine(config: ServerConfig, attempt: Attempt) -> Any:
 
 def _is_plain(config: ServerConfig) -> bool:
     """Whether our own engine does what HTTP to this server takes."""
-    return config.engine != "sdk" and flow_of(config) is None and proxy_for(config.url) is None
+    return config.engine != "sdk" and flow_of(config) is None
 
 
 def _http_settings(config: ServerConfig) -> HttpSettings:

@@ -164,8 +164,8 @@ def answer_fault(
 
 
 def no_answer(url: str, why: str, *, sent: bool, proxy: str | None = None) -> Fault:
-    """Return what a request is that got no (whole) answer."""
-    through = f" through the proxy {public_url(proxy)}" if proxy is not None else ""
+    """Return what a request is that got no (whole) answer; `proxy` is shown as it is, so it holds no credentials."""
+    through = f" through the proxy {proxy}" if proxy is not None else ""
     if "CERTIFICATE_VERIFY_FAILED" in why:
         why += "; to trust a certificate authority of your own, name its file in SSL_CERT_FILE"
     return Fault(status=None, text=f"no answer from {public_url(url)}{through}: {why}", sent=sent)

@@ -320,7 +320,7 @@ def _trust(settings: HttpSettings, proxy: str | None) -> ssl.SSLContext | bool:
 def transport_fault(request: httpx2.Request, exc: httpx2.TransportError, proxy: str | None = None) -> Fault:
     """Return what a request without an answer is."""
     why = f"{type(exc).__name__}{f': {exc}' if str(exc) else ''}"
-    return no_answer(str(request.url), why, sent=not isinstance(exc, _NOT_SENT), proxy=proxy)
+    return no_answer(str(request.url), why, sent=not isinstance(exc, _NOT_SENT), proxy=proxy and public_url(proxy))
 
 
 def status_fault(settings: HttpSettings, request: httpx2.Request, response: httpx2.Response, body: bytes) -> Fault:

@@ -23,7 +23,8 @@ from toolweave.connect.wire.cookies import Cookies
 from toolweave.connect.wire.head import Headers
 from toolweave.connect.wire.http1 import HttpClient, NoAnswer, Response, Unreadable
 from toolweave.connect.wire.inflate import ACCEPTED, Inflater
-from toolweave.errors import ServerError
+from toolweave.connect.wire.proxy import PROXY_AUTHENTICATION_REQUIRED, http_proxy_for, refused_by_proxy
+from toolweave.errors import ConnectError, ServerError
 
 __all__ = ["EVENTS", "JSON", "Endpoint"]
 
@@ -35,13 +36,26 @@ _COMMON = {"accept": f"{JSON}, {EVENTS}", "accept-encoding": ACCEPTED, "user-age
 
 
 class Endpoint:
-    """Sends HTTP requests to one URL, with the cookies that its server has set on the way."""
+    """Sends HTTP requests to one URL, with the cookies that its server has set on the way.
+
+    Raises:
+        ConnectError: The environment names a proxy for it that cannot be used.
+    """
 
     def __init__(self, settings: HttpSettings, *, server: str) -> None:
+        try:
+            proxy = http_proxy_for(settings.url)
+        except ValueError as exc:
+            raise ConnectError(str(exc), server=server) from None
+        self._proxy = None if proxy is None else str(proxy)
+        self._secure = urlsplit(settings.url).scheme == "https"
         self._settings = settings
         self._server = server
         self._client = HttpClient(
-            settings.url, connect_seconds=settings.connect_seconds, max_connections=settings.max_connections
+            settings.url,
+            connect_seconds=settings.connect_seconds,
+            max_connections=settings.max_connections,
+            proxy=proxy,
         )
         self._cookies: Cookies | None = None
         self._target = _target(settings.url)
@@ -92,6 +106,7 @@ class Endpoint:
         url = self._settings.url
         merged: Mapping[str, str] | None = None
         for left in range(_MAX_REDIRECTS, -1, -1):
+            self._check_proxy(response)
             if response.head.cookies:
                 self._cookies = self._cookies or Cookies()
                 self._cookies.take(url, response.head.cookies)
@@ -131,12 +146,20 @@ class Endpoint:
         if isinstance(exc, Unreadable):
             fault = too_large(exc.limit) if exc.limit is not None else bad_encoding(200, exc.detail, bomb=exc.bomb)
             return http_error(fault, server=self._server)
-        return http_error(no_answer(self._settings.url, str(exc), sent=exc.sent), server=self._server)
+        fault = no_answer(self._settings.url, str(exc), sent=exc.sent, proxy=self._proxy)
+        return http_error(fault, server=self._server)
 
     def check_encoding(self, response: Response) -> None:
         """Raise what a body is that was compressed in a way nobody asked for."""
         if response.encoding and not Inflater.reads(response.encoding):
             raise http_error(unasked_encoding(response.status, response.encoding), server=self._server)
+
+    def _check_proxy(self, response: Response) -> None:
+        """Raise what an answer is that the proxy gave in the place of the server: behind TLS it could not have."""
+        if response.status == PROXY_AUTHENTICATION_REQUIRED and self._proxy is not None and not self._secure:
+            response.close()
+            why = refused_by_proxy(response.status, response.reason, self._settings.public_url)
+            raise self.error(NoAnswer("ProxyError", why, sent=False))
 
     def heard(self) -> object:
         """Return what differs whenever bytes of the server have arrived."""

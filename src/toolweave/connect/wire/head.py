@@ -23,15 +23,16 @@ class Headers(dict[str, str]):
     head: bytes | None = None
 
 
-def request_head(method: str, target: str, host: str, headers: Mapping[str, str]) -> bytes:
+def request_head(method: str, target: str, host: str, headers: Mapping[str, str], *, authority: str = "") -> bytes:
     """Return the head of a request without its last empty line; a POST's still lacks the number of its length.
 
-    `headers` have lower-case names; `host` counts where they name none.
+    `headers` have lower-case names; `host` counts where they name none. `authority` stands before the target as it is,
+    where a proxy is asked (RFC 9112, 3.2.2 and 3.2.3).
 
     Raises:
         ValueError: A header cannot be sent; its value, which may be a secret, is not told.
     """
-    lines = [f"{method} {quote(target, safe=_UNQUOTED)} HTTP/1.1"]
+    lines = [f"{method} {authority}{quote(target, safe=_UNQUOTED)} HTTP/1.1"]
     if "host" not in headers:
         lines.append(f"host: {host}")
     for name, value in headers.items():

@@ -1,4 +1,4 @@
-"""HTTP/1.1 to one origin over pooled keep-alive connections.
+"""HTTP/1.1 to one origin over pooled keep-alive connections, through a proxy where there is one.
 
 Knows nothing of JSON-RPC, redirects or credentials.
 """
@@ -13,7 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import partial
-from typing import Self
+from typing import Self, cast
 from urllib.parse import urlsplit
 
 import anyio
@@ -24,6 +24,7 @@ from toolweave.connect.wire.exchange import Head, NoAnswer, Socket
 from toolweave.connect.wire.eyeballs import connect_tcp
 from toolweave.connect.wire.head import request_head
 from toolweave.connect.wire.inflate import PIECE_BYTES, Inflater, NotInflated
+from toolweave.connect.wire.proxy import HttpProxy, refused_by_proxy
 
 __all__ = ["HttpClient", "NoAnswer", "Response", "Unreadable"]
 
@@ -188,7 +189,10 @@ class _Turn:
 
 
 class HttpClient:
-    """Sends requests to the origin of one URL; `connect_seconds` bounds TCP and TLS together.
+    """Sends requests to the origin of one URL; `connect_seconds` bounds TCP, a proxy's tunnel and TLS together.
+
+    All go the same way: straight to the origin, or through `proxy`, which forwards what is plain and opens a tunnel to
+    what is encrypted (RFC 9110, 9.3.6), so that it sees nothing of it.
 
     At most `max_connections` are open for requests; a request beyond that waits for as long as its caller does, and
     the one that has waited longest goes first: it is sent on a connection as soon as that is free. All are kept until
@@ -196,11 +200,14 @@ class HttpClient:
     starve nobody.
     """
 
-    def __init__(self, url: str, *, connect_seconds: float, max_connections: int = 100) -> None:
+    def __init__(
+        self, url: str, *, connect_seconds: float, max_connections: int = 100, proxy: HttpProxy | None = None
+    ) -> None:
         parts = urlsplit(url)
         self._secure = parts.scheme == "https"
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if self._secure else 80)
+        self._proxy = proxy
         self._connect_seconds = connect_seconds
         self._max = self._free = max_connections
         self._turns: OrderedDict[_Turn, None] = OrderedDict()
@@ -215,7 +222,10 @@ class HttpClient:
         self._known: dict[bytes, Head] = {}
         host = self._host if self._host.isascii() else self._host.encode("idna").decode("ascii")
         host = f"[{host}]" if ":" in host else host
-        self._named = host if self._port == (443 if self._secure else 80) else f"{host}:{self._port}"
+        self._place = f"{host}:{self._port}"
+        self._named = host if self._port == (443 if self._secure else 80) else self._place
+        self._authority = f"http://{self._named}" if proxy is not None and not self._secure else ""
+        self._for_proxy = _credentials(proxy) if proxy is not None and not self._secure else {}
 
     @property
     def open_sockets(self) -> int:
@@ -328,7 +338,8 @@ class HttpClient:
         head = self._heads.get(key)
         if head is None:
             try:
-                head = request_head(method, target, self._named, headers)
+                named = {**self._for_proxy, **headers}
+                head = request_head(method, target, self._named, named, authority=self._authority)
             except ValueError as exc:
                 raise NoAnswer("LocalProtocolError", str(exc), sent=False) from None
             if len(self._heads) >= _MAX_HEADS:  # headers that change with each request
@@ -422,19 +433,10 @@ class HttpClient:
         socket.abort()
 
     async def _connect(self) -> Socket:
-        loop = asyncio.get_running_loop()
         self._check_open()
         try:
             with anyio.fail_after(self._connect_seconds):
-                if self._secure and self._tls is None:
-                    # reads the certificates of the system: too slow for the loop
-                    self._tls = await anyio.to_thread.run_sync(ssl.create_default_context)
-                _, socket = await loop.create_connection(
-                    partial(Socket, self._known),
-                    sock=await connect_tcp(self._host, self._port),
-                    ssl=self._tls,
-                    server_hostname=self._host if self._secure else None,
-                )
+                socket = await self._opened()
         except TimeoutError:
             raise NoAnswer("ConnectTimeout", f"not within {self._connect_seconds:g} s", sent=False) from None
         except (OSError, UnicodeError) as exc:
@@ -445,9 +447,60 @@ class HttpClient:
         self._open.add(socket)
         return socket
 
+    async def _opened(self) -> Socket:
+        """Open a connection to the origin, or to the proxy that forwards to it, or a tunnel through that."""
+        proxy = self._proxy
+        if self._tls is None and (self._secure or (proxy is not None and proxy.secure)):
+            # reads the certificates of the system: too slow for the loop
+            self._tls = await anyio.to_thread.run_sync(ssl.create_default_context)
+        if proxy is None:
+            return await self._reached(self._host, self._port, secure=self._secure)
+        try:
+            socket = await self._reached(proxy.host, proxy.port, secure=proxy.secure)
+        except (OSError, UnicodeError) as exc:
+            raise NoAnswer("ProxyError", str(exc), sent=False) from None
+        return await self._tunnelled(socket, proxy) if self._secure else socket
+
+    async def _reached(self, host: str, port: int, *, secure: bool) -> Socket:
+        _, socket = await asyncio.get_running_loop().create_connection(
+            partial(Socket, self._known),
+            sock=await connect_tcp(host, port),
+            ssl=self._tls if secure else None,
+            server_hostname=host if secure else None,
+        )
+        return socket
+
+    async def _tunnelled(self, outer: Socket, proxy: HttpProxy) -> Socket:
+        """Return a connection to the origin in TLS, inside of one to the proxy: it is asked to CONNECT, and no more."""
+        request = request_head("CONNECT", "", self._place, _credentials(proxy), authority=self._place)
+        try:
+            try:
+                outer.begin(_with_body(request, None))
+                while not outer.has_head:
+                    await outer.news()
+            except NoAnswer as exc:
+                raise NoAnswer("ProxyError", str(exc), sent=False) from None
+            head = outer.head
+            if not 200 <= head.status < 300:
+                raise NoAnswer("ProxyError", refused_by_proxy(head.status, head.reason, self._place), sent=False)
+            socket = Socket(self._known)
+            transport = await asyncio.get_running_loop().start_tls(
+                cast("asyncio.Transport", outer.transport), socket, cast("ssl.SSLContext", self._tls),
+                server_hostname=self._host,
+            )  # fmt: skip
+            socket.connection_made(cast("asyncio.Transport", transport))  # which asyncio does not call here
+        except BaseException:
+            outer.abort()
+            raise
+        return socket
+
     def _check_open(self) -> None:
         if self._closed:
             raise NoAnswer("ConnectError", "the client is closed", sent=False)
+
+
+def _credentials(proxy: HttpProxy) -> dict[str, str]:
+    return {} if proxy.authorization is None else {"proxy-authorization": proxy.authorization}
 
 
 def _with_body(head: bytes, body: bytes | None) -> bytes:

@@ -4,19 +4,93 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from base64 import b64encode
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
 
-__all__ = ["proxy_for"]
+__all__ = ["PROXY_AUTHENTICATION_REQUIRED", "HttpProxy", "http_proxy_for", "proxy_for", "refused_by_proxy"]
+
+PROXY_AUTHENTICATION_REQUIRED = 407
+"""The status with which a proxy, and never a server, asks for credentials (RFC 9110, 15.5.8)."""
 
 _PORTS = {"http": 80, "https": 443}
+_NO_URL = "the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names is no URL such as http://user:password@host:3128"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpProxy:
+    """An HTTP proxy; as a string it is its URL without credentials.
+
+    Attributes:
+        host: Its name or address, without brackets.
+        port: Its port.
+        secure: Whether it is spoken to over TLS.
+        authorization: The value of `Proxy-Authorization`, or None; never shown.
+    """
+
+    host: str
+    port: int
+    secure: bool = False
+    authorization: str | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.secure else 'http'}://{host}:{self.port}"
+
+
+def http_proxy_for(url: str, environment: Mapping[str, str] | None = None) -> HttpProxy | None:
+    """Return the HTTP proxy that `proxy_for` names for a URL, or None.
+
+    Raises:
+        ValueError: It cannot be used; the message says why and what to do, without its credentials.
+    """
+    named = proxy_for(url, environment)
+    if named is None:
+        return None
+    try:
+        parts = urlsplit(named)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:  # which may quote a part of the password
+        raise ValueError(_NO_URL) from None
+    # a password with a slash or a question mark that is not percent-encoded ends the host too early
+    if not host or "@" in parts.path + parts.query + parts.fragment:
+        raise ValueError(_NO_URL)
+    if parts.scheme not in _PORTS:
+        raise ValueError(_unknown(parts.scheme, f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"))
+    authorization = None
+    if parts.username or parts.password:
+        pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+        authorization = f"Basic {b64encode(pair.encode()).decode()}"
+    return HttpProxy(
+        host=host, port=port or _PORTS[parts.scheme], secure=parts.scheme == "https", authorization=authorization
+    )
+
+
+def refused_by_proxy(status: int, reason: str, place: str) -> str:
+    """Return why a proxy did not pass on what was meant for `place`, and what to do if it wants credentials."""
+    text = f"it refused to reach {place}: HTTP {status} {reason[:60]}".rstrip()
+    if status != PROXY_AUTHENTICATION_REQUIRED:
+        return text
+    return f"{text}; give it its user and password in the variable that names it: http://user:password@host:port"
+
+
+def _unknown(scheme: str, named: str) -> str:
+    text = f"the proxy {named} of the environment cannot be used: only http:// and https:// proxies are"
+    if not scheme.startswith("socks"):
+        return text
+    return (
+        f"{text}; name one of those, or the server in NO_PROXY, or set 'engine' to 'sdk' for the server and install "
+        "httpx2[socks]"
+    )
 
 
 def proxy_for(url: str, environment: Mapping[str, str] | None = None) -> str | None:
-    """Return the proxy for a URL, or None: `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, but for what `NO_PROXY` names.
+    """Return the URL of the proxy for a URL, or None.
 
-    Lower-case names win. `NO_PROXY` holds hosts (their subdomains are meant too), `host:port`, addresses,
-    networks such as `10.0.0.0/8`, or `*`, separated by commas.
+    `HTTP_PROXY`, `HTTPS_PROXY` and `ALL_PROXY` name it, but for what `NO_PROXY` names. Lower-case names win. `NO_PROXY`
+    holds hosts (their subdomains are meant too), `host:port`, addresses, networks such as `10.0.0.0/8`, or `*`,
+    separated by commas.
     """
     variables = os.environ if environment is None else environment
     parts = urlsplit(url)
