@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -103,23 +102,6 @@ async def test_a_provider_may_give_whole_headers() -> None:
     with http_server("--require-header", "X-Signed:by me") as url:
         async with connected(url, auth=auth) as connection:
             assert connection.state is ConnectionState.READY
-
-
-class Digest:
-    """An authorization object in the way of httpx: answers a challenge with a second request."""
-
-    async def async_auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]:
-        response = yield request
-        if response.status_code == 401 and "www-authenticate" in response.headers:
-            request.headers["Authorization"] = f"Bearer {TOKEN}"
-            yield request
-
-
-@pytest.mark.requirement("R25")
-async def test_an_httpx_authorization_object_answers_challenges() -> None:
-    with http_server("--require-bearer", TOKEN) as url:
-        async with connected(url, auth=Digest()) as connection:
-            assert (await connection.call_tool("echo", {"text": "in"})).text == "in"
 
 
 @pytest.mark.parametrize("engine", ENGINES)

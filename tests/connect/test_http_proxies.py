@@ -130,7 +130,7 @@ async def test_a_407_of_a_server_is_not_taken_for_one_of_a_proxy(trusted: Path, 
         monkeypatch.setenv("ALL_PROXY", proxy.url)
         with anyio.fail_after(20), pytest.raises(ConnectError, match="HTTP 407.*who are you") as tunnelled:
             await connect_mcp(url)
-    assert not [failure for failure in (direct, tunnelled) if "proxy" in str(failure.value).lower().partition("who")[0]]
+    assert not [failure for failure in (direct, tunnelled) if "through the proxy" in str(failure.value)]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ async def test_a_407_of_a_server_is_not_taken_for_one_of_a_proxy(trusted: Path, 
         (b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\n\r\n", "refused to reach far.invalid:443: HTTP 302"),
         (b"SSH-2.0-OpenSSH\r\n\r\n", "ProxyError: RemoteProtocolError"),
         (b"HTTP/1.1 200 OK\r\nx: " + b"x" * 400_000, "ProxyError: RemoteProtocolError.*larger than"),
-        (b"HTTP/1.1 200 OK\r\n\r\nnot TLS at all", "ConnectError: "),
+        (b"HTTP/1.1 200 OK\r\n\r\nnot TLS at all", "ConnectError"),
     ],
 )
 async def test_a_tunnel_that_does_not_come_about_names_the_proxy_and_the_server(

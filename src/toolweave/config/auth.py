@@ -55,7 +55,8 @@ class Auth:
         header: The header that carries the token: `Authorization` for `bearer`, `X-API-Key` for `api_key`.
         headers: The headers of `custom`.
         provider: A callable, plain or async, asked before each request; it returns a token or
-            a mapping of headers. Or an `httpx` authorization object. Only from code.
+            a mapping of headers. Or a `toolweave.connect.AuthHook`, which is told of each refusal too, or an `httpx`
+            authorization object. Only from code.
         options: Other keys of the entry, as they came.
     """
 

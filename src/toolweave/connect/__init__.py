@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from toolweave.connect.health import Silent
     from toolweave.connect.report import Report, Step
     from toolweave.connect.state import ConnectionState, StateChanged
+    from toolweave.connect.wire.credentials import AuthChallenge, AuthHook
     from toolweave.protocol.client_requests import (
         ElicitationRequest,
         ElicitationResult,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AuthChallenge",
+    "AuthHook",
     "Callbacks",
     "Channel",
     "Completion",
@@ -69,6 +72,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AuthChallenge": "wire.credentials",
+    "AuthHook": "wire.credentials",
     "Callbacks": "client_features.callbacks",
     "Channel": "channel",
     "Completion": ".protocol.server_features",

@@ -24,7 +24,7 @@ from toolweave.connect.session import Peer, Session, Wire
 from toolweave.connect.stdio.environment import find_program, inherited_environment
 from toolweave.connect.stdio.process import ServerProcess, spawn
 from toolweave.connect.wire.channel import channel_wire
-from toolweave.connect.wire.credentials import Credentials, flow_of
+from toolweave.connect.wire.credentials import Credentials, flow_of, hook_of
 from toolweave.errors import ConfigError, ConnectError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol.narrow import as_object
 from toolweave.protocol.versions import MODERN_VERSIONS
@@ -241,7 +241,7 @@ async def load_engine(config: ServerConfig, attempt: Attempt, report: Report) ->
     On a busy machine that is seconds.
     """
     direct = attempt.transport == "inprocess" and not {"__aenter__", "open_wire"} & set(dir(config.server))
-    by_sdk = attempt.transport == "sse" or (attempt.transport == "http" and not _is_plain(config))
+    by_sdk = attempt.transport == "sse"
     if config.engine == "sdk" or direct or by_sdk:
         with report.step("load the SDK"):
             await _engine()
@@ -257,17 +257,12 @@ async def _engine() -> Any:
 
 
 async def _http_engine(config: ServerConfig, attempt: Attempt) -> Any:
-    if attempt.transport == "http" and _is_plain(config):
+    if attempt.transport == "http" and config.engine != "sdk":
         from toolweave.connect.wire.http import http_wire  # neither is in memory beside the other
 
         return http_wire
     engine = await _engine()
     return engine.http_wire if attempt.transport == "http" else engine.sse_wire
-
-
-def _is_plain(config: ServerConfig) -> bool:
-    """Whether our own engine does what HTTP to this server takes."""
-    return config.engine != "sdk" and flow_of(config) is None
 
 
 def _http_settings(config: ServerConfig) -> HttpSettings:
@@ -277,10 +272,12 @@ def _http_settings(config: ServerConfig) -> HttpSettings:
     return HttpSettings(
         url=config.url,
         headers=credentials.source(),
+        hook=hook_of(config),
         flow=flow_of(config),
         connect_seconds=config.connect_silence,
         max_connections=config.max_connections or MAX_CONNECTIONS,
         max_bytes=config.max_message_bytes or MAX_MESSAGE_BYTES,
+        remember=credentials.remember,
         redact=credentials.redact,
     )
 

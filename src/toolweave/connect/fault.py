@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from toolweave.connect.channel import MAX_MESSAGE_BYTES
+from toolweave.connect.wire.credentials import AuthHook
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ErrorKind, ProtocolError, ServerError
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.narrow import as_object
@@ -31,6 +32,7 @@ __all__ = [
     "no_answer",
     "not_json",
     "odd_content",
+    "origin_of",
     "own_headers",
     "public_url",
     "refused_credentials",
@@ -53,6 +55,10 @@ HeaderSource = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """Gives the headers of one request; evaluated for every request (requirement R27)."""
 
 
+def _forget(_headers: Mapping[str, str]) -> None:
+    """Keep nothing of what was made."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
     """How one server is reached over HTTP.
@@ -62,16 +68,20 @@ class HttpSettings:
         connect_seconds: Bound of TCP and TLS; the other waits are bounded by the caller.
         max_connections: How many connections are open at once; a request beyond that waits.
         max_bytes: The largest answer that is taken.
+        hook: Authorizes each request, and is told of each refusal; or None.
         flow: An `httpx` authorization object, or None.
+        remember: Is told the headers that a hook or a flow has made, so that they are masked too.
         redact: Masks credentials in what the server said.
     """
 
     url: str
     headers: HeaderSource | Mapping[str, str]
+    hook: AuthHook | None = None
     flow: Any = None  # of this or another generation of httpx
     connect_seconds: float = 30.0
     max_connections: int = MAX_CONNECTIONS
     max_bytes: int = MAX_MESSAGE_BYTES
+    remember: Callable[[Mapping[str, str]], None] = _forget
     redact: Callable[[str], str] = str
 
     @property
@@ -209,7 +219,7 @@ def refused_redirect(method: str, url: str, status: int, location: str) -> str |
     try:
         moved = urljoin(url, location)
         keeps = method == "GET" or status in _KEEPING_THE_METHOD
-        if keeps and _origin(moved) == _origin(url):
+        if keeps and origin_of(moved) == origin_of(url):
             return None
         return f"Redirect to {public_url(moved)} not followed; use that URL"
     except ValueError:
@@ -242,6 +252,11 @@ def _phrase(status: int, reason: str) -> str:
     return f"{status} {reason[:60]}".strip()
 
 
-def _origin(url: str) -> tuple[str, str | None, int | None]:
+def origin_of(url: str) -> tuple[str, str | None, int | None]:
+    """Return the origin of a URL: scheme, host and port.
+
+    Raises:
+        ValueError: It is no URL.
+    """
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)

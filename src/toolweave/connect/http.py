@@ -11,7 +11,7 @@ import inspect
 import secrets
 import ssl
 from codecs import BOM_UTF8
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import anyio
@@ -20,7 +20,6 @@ import msgspec
 
 from toolweave.connect.fault import (
     Fault,
-    HeaderSource,
     HttpSettings,
     answer_fault,
     bad_encoding,
@@ -34,6 +33,7 @@ from toolweave.connect.fault import (
     too_large,
     unasked_encoding,
 )
+from toolweave.connect.wire.credentials import AuthChallenge, AuthHook
 from toolweave.connect.wire.inflate import ACCEPTED, Inflater, NotInflated
 from toolweave.connect.wire.proxy import proxy_for
 from toolweave.protocol.codes import INTERNAL_ERROR
@@ -251,9 +251,9 @@ class _FreshHeaders(httpx2.Auth):
 
     requires_request_body = True
 
-    def __init__(self, source: HeaderSource | Mapping[str, str], flow: Any) -> None:
-        self._source = source
-        self._flow = flow
+    def __init__(self, settings: HttpSettings) -> None:
+        self._source = settings.headers
+        self._flow = settings.flow if settings.hook is None else _HookFlow(settings, settings.hook)
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         steps = self._steps(request)
@@ -288,6 +288,32 @@ class _FreshHeaders(httpx2.Auth):
             await steps.aclose()
 
 
+class _HookFlow:
+    """A hook as an authorization flow."""
+
+    def __init__(self, settings: HttpSettings, hook: AuthHook) -> None:
+        self._settings = settings
+        self._hook = hook
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        settings = self._settings
+        url = settings.url if str(request.url) == settings.public_url else str(request.url)
+        made = await self._hook.headers(request.method, url)
+        settings.remember(made)
+        request.headers.update(made)
+        response = yield request
+        if response.status_code not in (401, 403):
+            return
+        challenge = AuthChallenge(
+            method=request.method, url=url, status=response.status_code, headers=dict(response.headers), sent=made
+        )
+        others = await self._hook.challenged(challenge)
+        if others:
+            settings.remember(others)
+            request.headers.update(others)
+            yield request
+
+
 def http_client(settings: HttpSettings, faults: HttpFaults, *, answers: bool = True) -> httpx2.AsyncClient:
     """Make the HTTP client of one connection; the caller enters and leaves it.
 
@@ -303,7 +329,7 @@ def http_client(settings: HttpSettings, faults: HttpFaults, *, answers: bool = T
     return httpx2.AsyncClient(
         transport=_Isolating(inner, faults, settings, proxy=proxy, answers=answers),
         headers={"accept-encoding": ACCEPTED},
-        auth=_FreshHeaders(settings.headers, settings.flow),
+        auth=_FreshHeaders(settings),
         timeout=httpx2.Timeout(None, connect=settings.connect_seconds),
     )
 

@@ -1,4 +1,4 @@
-"""The configured headers and credentials of HTTP requests, and what hides them in foreign texts.
+"""The credentials of HTTP requests: configured ones, hooks that make others, what hides them in foreign texts.
 
 Knows the config of one server; sends nothing.
 """
@@ -7,14 +7,47 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, cast
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
 
 from toolweave.config import Auth, Secret, ServerConfig
 
-__all__ = ["Credentials", "flow_of"]
+__all__ = ["AuthChallenge", "AuthHook", "Credentials", "flow_of", "hook_of"]
 
 _MASK = "***"
 _HIDDEN_FROM = 4  # a shorter value found in a foreign text is more likely a coincidence than a leak
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthChallenge:
+    """A request that its server has refused: 401, or 403.
+
+    Attributes:
+        method: The HTTP method of the request.
+        url: Where it went.
+        status: The HTTP status of the answer.
+        headers: Those of the answer, by lower-case names: `www-authenticate` says what is wanted (RFC 9110, 11.6.1);
+            repeated ones are joined by commas.
+        sent: The headers that the hook had given for the request.
+    """
+
+    method: str
+    url: str = field(repr=False)
+    status: int
+    headers: Mapping[str, str]
+    sent: Mapping[str, str] = field(repr=False)
+
+
+class AuthHook(Protocol):
+    """Authorizes the HTTP requests to one server; what it raises fails the request that asked."""
+
+    async def headers(self, method: str, url: str) -> Mapping[str, str]:
+        """Return the headers that authorize a request; asked before each."""
+        ...
+
+    async def challenged(self, challenge: AuthChallenge) -> Mapping[str, str] | None:
+        """Return other headers, with which a refused request is sent once more, or None to leave it refused."""
+        ...
 
 
 class Credentials:
@@ -23,6 +56,7 @@ class Credentials:
     def __init__(self, config: ServerConfig) -> None:
         self._config = config
         self._last: Mapping[str, str] = {}
+        self._made: Mapping[str, str] = {}
 
     def source(self) -> Any:
         """Return the headers themselves where they never change, else the callable that makes them."""
@@ -49,10 +83,14 @@ class Credentials:
         self._last = made
         return made
 
+    def remember(self, headers: Mapping[str, str]) -> None:
+        """Mask these headers too: they were made elsewhere for a request."""
+        self._made = headers
+
     def redact(self, text: str) -> str:
         """Return what a server said with the credentials masked that it may have said back."""
         text = self._config.redact(text)
-        for value in self._last.values():
+        for value in (*self._last.values(), *self._made.values()):
             for word in (value, value.partition(" ")[2]):
                 if len(word) >= _HIDDEN_FROM:
                     text = text.replace(word, _MASK)
@@ -64,12 +102,22 @@ def flow_of(config: ServerConfig) -> Any:
     return config.auth.provider if config.auth is not None and _is_flow(config.auth.provider) else None
 
 
+def hook_of(config: ServerConfig) -> AuthHook | None:
+    """Return the hook that authorizes the requests of a config, or None."""
+    return config.auth.provider if config.auth is not None and _is_hook(config.auth.provider) else None
+
+
 def _asks(auth: Auth | None) -> bool:
-    return auth is not None and auth.provider is not None and not _is_flow(auth.provider)
+    """Whether a plain callable makes the credentials."""
+    return auth is not None and auth.provider is not None and not (_is_flow(auth.provider) or _is_hook(auth.provider))
 
 
 def _is_flow(provider: Any) -> bool:
     return hasattr(provider, "async_auth_flow")
+
+
+def _is_hook(provider: Any) -> bool:
+    return hasattr(provider, "challenged") and hasattr(provider, "headers")
 
 
 def _rendered(auth: Auth, token: Any) -> dict[str, str]:

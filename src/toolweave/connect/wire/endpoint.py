@@ -5,7 +5,9 @@ Knows nothing of what the messages say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
+from functools import partial
+from typing import TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from toolweave.connect.fault import (
@@ -14,12 +16,15 @@ from toolweave.connect.fault import (
     bad_encoding,
     http_error,
     no_answer,
+    origin_of,
     own_headers,
+    refused_credentials,
     refused_redirect,
     too_large,
     unasked_encoding,
 )
 from toolweave.connect.wire.cookies import Cookies
+from toolweave.connect.wire.credentials import AuthChallenge, AuthHook
 from toolweave.connect.wire.head import Headers
 from toolweave.connect.wire.http1 import HttpClient, NoAnswer, Response, Unreadable
 from toolweave.connect.wire.inflate import ACCEPTED, Inflater
@@ -33,6 +38,7 @@ JSON = "application/json"
 _MAX_REDIRECTS = 5
 _FRAMING = ("connection", "content-length", "transfer-encoding")
 _COMMON = {"accept": f"{JSON}, {EVENTS}", "accept-encoding": ACCEPTED, "user-agent": "toolweave"}
+T = TypeVar("T")
 
 
 class Endpoint:
@@ -43,23 +49,25 @@ class Endpoint:
     """
 
     def __init__(self, settings: HttpSettings, *, server: str) -> None:
-        try:
-            proxy = http_proxy_for(settings.url)
-        except ValueError as exc:
-            raise ConnectError(str(exc), server=server) from None
-        self._proxy = None if proxy is None else str(proxy)
-        self._secure = urlsplit(settings.url).scheme == "https"
         self._settings = settings
         self._server = server
-        self._client = HttpClient(
-            settings.url,
-            connect_seconds=settings.connect_seconds,
-            max_connections=settings.max_connections,
-            proxy=proxy,
-        )
+        self._origin = origin_of(settings.url)
+        self._client = self._opened(settings.url)
+        self._others: dict[object, HttpClient] = {}
         self._cookies: Cookies | None = None
         self._target = _target(settings.url)
-        self._fixed = None if callable(settings.headers) else _sendable(settings.headers)
+        made_anew = settings.flow is not None or settings.hook is not None
+        self._fixed = None if callable(settings.headers) or made_anew else _sendable(settings.headers)
+
+    def _opened(self, url: str) -> HttpClient:
+        try:
+            proxy = http_proxy_for(url)
+        except ValueError as exc:
+            raise ConnectError(str(exc), server=self._server) from None
+        settings = self._settings
+        return HttpClient(
+            url, connect_seconds=settings.connect_seconds, max_connections=settings.max_connections, proxy=proxy
+        )
 
     async def send(
         self,
@@ -81,49 +89,127 @@ class Endpoint:
                 response = await self._client.ask(headers.head, body, repeatable=repeatable, lasting=lasting)
             except NoAnswer as exc:
                 raise self.error(exc) from None
-            if response.head.is_json:  # a success that sets no cookie
+            head = response.head
+            if head.is_json:  # a success that sets no cookie
                 return response
+            if head.cookies or head.status == PROXY_AUTHENTICATION_REQUIRED:
+                self._take(self._client, self._settings.url, response)
         else:
-            response = await self._first(method, headers, body, repeatable=repeatable, lasting=lasting)
+            url = self._settings.url
+            response = await self._authorized(method, url, headers, body, repeatable=repeatable, lasting=lasting)
         return await self._followed(response, method, headers, body, repeatable=repeatable, lasting=lasting)
-
-    async def _first(self, method: str, headers: Mapping[str, str], body: bytes, **how: bool) -> Response:
-        """Send a request to the configured URL, and keep its head for those that are alike."""
-        merged = await self._merged(headers, body)
-        url, target = self._settings.url, self._target
-        try:
-            head = self._client.head(method, target, self._with_cookies(merged, url))
-            if self._fixed is not None and self._cookies is None and method == "POST" and isinstance(headers, Headers):
-                headers.head = head  # nothing in it is made anew for each
-            return await self._client.ask(head, body if method == "POST" else None, **how)
-        except NoAnswer as exc:
-            raise self.error(exc) from None
 
     async def _followed(
         self, response: Response, method: str, headers: Mapping[str, str], body: bytes, **how: bool
     ) -> Response:
-        """Return the answer behind the redirects within the origin; keep the cookies on the way."""
+        """Return the answer behind the redirects within the origin."""
         url = self._settings.url
-        merged: Mapping[str, str] | None = None
-        for left in range(_MAX_REDIRECTS, -1, -1):
-            self._check_proxy(response)
-            if response.head.cookies:
-                self._cookies = self._cookies or Cookies()
-                self._cookies.take(url, response.head.cookies)
+        for _ in range(_MAX_REDIRECTS):
             if not 300 <= response.status < 400 or "location" not in response.headers:
                 return response
             response.close()
             url = self._moved(method, url, response)
-            if not left:
-                break
-            merged = merged or await self._merged(headers, body)
-            try:
-                head = self._client.head(method, _target(url), self._with_cookies(merged, url))
-                response = await self._client.ask(head, body if method == "POST" else None, **how)
-            except NoAnswer as exc:
-                raise self.error(exc) from None
+            response = await self._authorized(method, url, headers, body, **how)
+        if not 300 <= response.status < 400 or "location" not in response.headers:
+            return response
+        response.close()
         text = f"it redirects more than {_MAX_REDIRECTS} times"
         raise http_error(Fault(status=response.status, text=text), server=self._server)
+
+    async def _authorized(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, **how: bool
+    ) -> Response:
+        """Send a request to a URL of the origin with its credentials, once more where a hook has others."""
+        merged = await self._merged(headers, body)
+        hook, flow = self._settings.hook, self._settings.flow
+        if flow is not None:
+            from toolweave.connect.wire.httpx_auth import HttpxAuth  # for those who have one
+
+            auth = HttpxAuth(flow, self._settings, server=self._server)
+            try:
+                return await auth.send(method, url, merged, body, partial(self._sent, **how))
+            except NoAnswer as exc:  # when the flow read a body
+                raise self.error(exc) from None
+        if hook is not None:
+            return await self._hooked(hook, method, url, merged, body, **how)
+        if self._fixed is not None and self._cookies is None and method == "POST" and isinstance(headers, Headers):
+            return await self._sent(method, url, merged, body, alike=headers, **how)
+        return await self._sent(method, url, merged, body, **how)
+
+    async def _hooked(
+        self, hook: AuthHook, method: str, url: str, headers: Mapping[str, str], body: bytes, **how: bool
+    ) -> Response:
+        made = await self._made(hook.headers(method, url))
+        response = await self._sent(method, url, {**headers, **made}, body, **how)
+        if response.status not in (401, 403):
+            return response
+        challenge = AuthChallenge(method=method, url=url, status=response.status, headers=response.headers, sent=made)
+        try:
+            others = await self._made(hook.challenged(challenge))
+        except BaseException:
+            response.close()
+            raise
+        if not others:
+            return response
+        response.close()
+        return await self._sent(method, url, {**headers, **others}, body, **how)
+
+    async def _made(self, making: Awaitable[Mapping[str, str] | None]) -> Mapping[str, str]:
+        try:
+            made = _sendable(await making or {})
+        except ServerError:  # in the hook's own words
+            raise
+        except Exception as exc:  # boundary: what a user's hook raises fails the request that asked
+            raise http_error(refused_credentials(exc), server=self._server) from exc
+        self._settings.remember(made)
+        return made
+
+    async def _sent(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        alike: Headers | None = None,
+        **how: bool,
+    ) -> Response:
+        """Send one request to any URL, and keep its head for those that are alike.
+
+        Cookies go to the origin, and are taken from it, alone.
+        """
+        at_home = url is self._settings.url
+        client, target = (self._client, self._target) if at_home else (self._client_of(url), _target(url))
+        try:
+            head = client.head(method, target, self._with_cookies(client, headers, url))
+            if alike is not None and at_home:
+                alike.head = head  # nothing in it is made anew for each
+            response = await client.ask(head, body if method == "POST" else None, **how)
+        except NoAnswer as exc:
+            raise self.error(exc, client, url) from None
+        if response.head.cookies or response.head.status == PROXY_AUTHENTICATION_REQUIRED:
+            self._take(client, url, response)
+        return response
+
+    def _client_of(self, url: str) -> HttpClient:
+        """Return the client of a URL: an authorization flow asks other servers too."""
+        origin = origin_of(url)
+        if origin == self._origin:
+            return self._client
+        client = self._others.get(origin)
+        if client is None:
+            client = self._others[origin] = self._opened(url)
+        return client
+
+    def _take(self, client: HttpClient, url: str, response: Response) -> None:
+        """Keep the cookies of an answer; raise what it is if the proxy gave it in the place of the server."""
+        if response.status == PROXY_AUTHENTICATION_REQUIRED and client.forwarded:
+            response.close()
+            why = refused_by_proxy(response.status, response.reason, url.partition("?")[0])
+            raise self.error(NoAnswer("ProxyError", why, sent=False), client, url)
+        if response.head.cookies and client is self._client:
+            self._cookies = self._cookies or Cookies()
+            self._cookies.take(url, response.head.cookies)
 
     async def _merged(self, headers: Mapping[str, str], body: bytes) -> Mapping[str, str]:
         own = self._fixed
@@ -134,32 +220,27 @@ class Endpoint:
             merged.setdefault("content-type", JSON)
         return merged
 
-    def _with_cookies(self, headers: Mapping[str, str], url: str) -> Mapping[str, str]:
-        kept = self._cookies.header(url) if self._cookies is not None else ""
+    def _with_cookies(self, client: HttpClient, headers: Mapping[str, str], url: str) -> Mapping[str, str]:
+        kept = self._cookies.header(url) if self._cookies is not None and client is self._client else ""
         if not kept:
             return headers
         own = headers.get("cookie")
         return {**headers, "cookie": f"{own}; {kept}" if own else kept}
 
-    def error(self, exc: NoAnswer) -> ServerError:
-        """Return the error that a request without an answer is."""
+    def error(self, exc: NoAnswer, client: HttpClient | None = None, url: str | None = None) -> ServerError:
+        """Return the error that a request without an answer is; it went to the endpoint unless it says otherwise."""
         if isinstance(exc, Unreadable):
             fault = too_large(exc.limit) if exc.limit is not None else bad_encoding(200, exc.detail, bomb=exc.bomb)
             return http_error(fault, server=self._server)
-        fault = no_answer(self._settings.url, str(exc), sent=exc.sent, proxy=self._proxy)
-        return http_error(fault, server=self._server)
+        client = client or self._client
+        proxy = None if client.proxy is None else str(client.proxy)
+        sent = exc.sent and client is self._client  # what authorizes a message is asked for before it is taken
+        return http_error(no_answer(url or self._settings.url, str(exc), sent=sent, proxy=proxy), server=self._server)
 
     def check_encoding(self, response: Response) -> None:
         """Raise what a body is that was compressed in a way nobody asked for."""
         if response.encoding and not Inflater.reads(response.encoding):
             raise http_error(unasked_encoding(response.status, response.encoding), server=self._server)
-
-    def _check_proxy(self, response: Response) -> None:
-        """Raise what an answer is that the proxy gave in the place of the server: behind TLS it could not have."""
-        if response.status == PROXY_AUTHENTICATION_REQUIRED and self._proxy is not None and not self._secure:
-            response.close()
-            why = refused_by_proxy(response.status, response.reason, self._settings.public_url)
-            raise self.error(NoAnswer("ProxyError", why, sent=False))
 
     def heard(self) -> object:
         """Return what differs whenever bytes of the server have arrived."""
@@ -167,7 +248,8 @@ class Endpoint:
 
     def close(self) -> None:
         """Close every connection."""
-        self._client.close()
+        for client in (self._client, *self._others.values()):
+            client.close()
 
     def _moved(self, method: str, url: str, response: Response) -> str:
         location = response.headers["location"]

@@ -1,7 +1,7 @@
 """Our own `Wire` over Streamable HTTP: one POST per request, no task and no queue on the way of a call.
 
 Speaks both eras (sessions and stateless, PROTOCOL 1.3). A fault of one request stays with that request.
-Authorization flows and the older HTTP+SSE transport are left to the SDK's lane.
+The older HTTP+SSE transport is left to the SDK's lane.
 """
 
 from __future__ import annotations

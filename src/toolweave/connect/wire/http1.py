@@ -12,6 +12,7 @@ import ssl
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Self, cast
 from urllib.parse import urlsplit
@@ -149,6 +150,11 @@ class Response(msgspec.Struct, eq=False):
                 pass
         return b"".join(pieces)[:max_bytes]
 
+    def with_body(self, body: bytes) -> Response:
+        """Return the answer with a body that was read, and inflated, before."""
+        headers = {name: value for name, value in self.head.headers.items() if name != "content-encoding"}
+        return Response(self._client, None, replace(self.head, headers=headers), body)
+
     def finish(self) -> None:
         """Be done with the answer: the connection is kept if the rest of it, a stream's last chunk, comes soon."""
         socket, self._socket = self._socket, None
@@ -198,6 +204,10 @@ class HttpClient:
     the one that has waited longest goes first: it is sent on a connection as soon as that is free. All are kept until
     they have been idle for a minute, or for as long as the server says. Lasting streams do not count, so that they
     starve nobody.
+
+    Attributes:
+        proxy: The proxy that all requests go through, or None.
+        forwarded: Whether it reads them, and may answer itself.
     """
 
     def __init__(
@@ -207,7 +217,7 @@ class HttpClient:
         self._secure = parts.scheme == "https"
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if self._secure else 80)
-        self._proxy = proxy
+        self.proxy = proxy
         self._connect_seconds = connect_seconds
         self._max = self._free = max_connections
         self._turns: OrderedDict[_Turn, None] = OrderedDict()
@@ -224,8 +234,9 @@ class HttpClient:
         host = f"[{host}]" if ":" in host else host
         self._place = f"{host}:{self._port}"
         self._named = host if self._port == (443 if self._secure else 80) else self._place
-        self._authority = f"http://{self._named}" if proxy is not None and not self._secure else ""
-        self._for_proxy = _credentials(proxy) if proxy is not None and not self._secure else {}
+        self.forwarded = proxy is not None and not self._secure
+        self._authority = f"http://{self._named}" if self.forwarded else ""
+        self._for_proxy = _credentials(proxy) if proxy is not None and self.forwarded else {}
 
     @property
     def open_sockets(self) -> int:
@@ -449,7 +460,7 @@ class HttpClient:
 
     async def _opened(self) -> Socket:
         """Open a connection to the origin, or to the proxy that forwards to it, or a tunnel through that."""
-        proxy = self._proxy
+        proxy = self.proxy
         if self._tls is None and (self._secure or (proxy is not None and proxy.secure)):
             # reads the certificates of the system: too slow for the loop
             self._tls = await anyio.to_thread.run_sync(ssl.create_default_context)
