@@ -241,8 +241,7 @@ async def load_engine(config: ServerConfig, attempt: Attempt, report: Report) ->
     On a busy machine that is seconds.
     """
     direct = attempt.transport == "inprocess" and not {"__aenter__", "open_wire"} & set(dir(config.server))
-    by_sdk = attempt.transport == "sse"
-    if config.engine == "sdk" or direct or by_sdk:
+    if config.engine == "sdk" or direct:
         with report.step("load the SDK"):
             await _engine()
 
@@ -257,12 +256,16 @@ async def _engine() -> Any:
 
 
 async def _http_engine(config: ServerConfig, attempt: Attempt) -> Any:
-    if attempt.transport == "http" and config.engine != "sdk":
-        from toolweave.connect.wire.http import http_wire  # neither is in memory beside the other
+    if config.engine == "sdk":
+        engine = await _engine()
+        return engine.http_wire if attempt.transport == "http" else engine.sse_wire
+    if attempt.transport == "sse":  # of these, what is not used is not in memory
+        from toolweave.connect.wire.http_sse import sse_wire
 
-        return http_wire
-    engine = await _engine()
-    return engine.http_wire if attempt.transport == "http" else engine.sse_wire
+        return sse_wire
+    from toolweave.connect.wire.http import http_wire
+
+    return http_wire
 
 
 def _http_settings(config: ServerConfig) -> HttpSettings:

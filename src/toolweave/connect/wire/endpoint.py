@@ -1,21 +1,28 @@
 """One MCP endpoint: requests with their headers and credentials, redirects within the origin, faults as errors.
 
-Knows nothing of what the messages say.
+Knows of messages no more than the shape of an error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
+from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 from urllib.parse import urljoin, urlsplit
 
+import msgspec
+
 from toolweave.connect.fault import (
     Fault,
     HttpSettings,
+    answer_fault,
     bad_encoding,
     http_error,
+    is_rpc_error,
     no_answer,
+    odd_content,
     origin_of,
     own_headers,
     refused_credentials,
@@ -23,19 +30,23 @@ from toolweave.connect.fault import (
     too_large,
     unasked_encoding,
 )
+from toolweave.connect.wire.answers import invalid, result_of
 from toolweave.connect.wire.cookies import Cookies
 from toolweave.connect.wire.credentials import AuthChallenge, AuthHook
 from toolweave.connect.wire.head import Headers
 from toolweave.connect.wire.http1 import HttpClient, NoAnswer, Response, Unreadable
 from toolweave.connect.wire.inflate import ACCEPTED, Inflater
 from toolweave.connect.wire.proxy import PROXY_AUTHENTICATION_REQUIRED, http_proxy_for, refused_by_proxy
-from toolweave.errors import ConnectError, ServerError
+from toolweave.errors import ConnectError, ProtocolError, ServerError
+from toolweave.protocol.jsonrpc import LenientMessage
 
 __all__ = ["EVENTS", "JSON", "Endpoint"]
 
 EVENTS = "text/event-stream"
 JSON = "application/json"
 _MAX_REDIRECTS = 5
+_ERROR_BYTES = 1024 * 1024
+_ERROR_SECONDS = 2.0
 _FRAMING = ("connection", "content-length", "transfer-encoding")
 _COMMON = {"accept": f"{JSON}, {EVENTS}", "accept-encoding": ACCEPTED, "user-agent": "toolweave"}
 T = TypeVar("T")
@@ -242,6 +253,29 @@ class Endpoint:
         if response.encoding and not Inflater.reads(response.encoding):
             raise http_error(unasked_encoding(response.status, response.encoding), server=self._server)
 
+    async def refusal(self, response: Response, *, in_session: bool) -> ServerError:
+        """Return the error of an answer with an HTTP error status, or of one that is no answer at all.
+
+        A `ConnectionLostError` says that the server has forgotten the session.
+        """
+        readable = not response.encoding or Inflater.reads(response.encoding)
+        body = await response.beginning(_ERROR_BYTES, _ERROR_SECONDS) if readable else b""
+        status, reason, headers = response.status, response.reason, response.headers
+        if status < 300:
+            fault = odd_content(self._settings, status, reason, headers.get("content-type", ""), body)
+            return http_error(fault, server=self._server)
+        fault = answer_fault(self._settings, status, reason, headers, body, in_session=in_session)
+        if not fault.session_gone and status not in (401, 403) and is_rpc_error(body):
+            return _rpc_error(body, self._server)
+        return http_error(fault, server=self._server)
+
+    def at(self, url: str) -> Endpoint:
+        """Return an endpoint at another URL of the origin, which shares connections and cookies with this one."""
+        other = copy(self)
+        other._settings, other._target = replace(self._settings, url=url), _target(url)
+        self._cookies = other._cookies = self._cookies or Cookies()
+        return other
+
     def heard(self) -> object:
         """Return what differs whenever bytes of the server have arrived."""
         return self._client.heard()
@@ -266,3 +300,13 @@ def _target(url: str) -> str:
 
 def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items() if name.lower() not in _FRAMING}
+
+
+def _rpc_error(body: bytes, server: str) -> ServerError:
+    try:
+        result_of(msgspec.json.decode(body, type=LenientMessage), server)
+    except ProtocolError as exc:
+        return exc
+    except msgspec.DecodeError as exc:
+        return invalid(server, str(exc))
+    return invalid(server, "an HTTP error with a result")

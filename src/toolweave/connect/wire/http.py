@@ -1,7 +1,6 @@
 """Our own `Wire` over Streamable HTTP: one POST per request, no task and no queue on the way of a call.
 
 Speaks both eras (sessions and stateless, PROTOCOL 1.3). A fault of one request stays with that request.
-The older HTTP+SSE transport is left to the SDK's lane.
 """
 
 from __future__ import annotations
@@ -19,14 +18,7 @@ import anyio
 import anyio.abc
 import msgspec
 
-from toolweave.connect.fault import (
-    HttpSettings,
-    answer_fault,
-    http_error,
-    is_rpc_error,
-    not_json,
-    odd_content,
-)
+from toolweave.connect.fault import HttpSettings, http_error, not_json
 from toolweave.connect.session import UNCANCELLABLE, Loss, Peer
 from toolweave.connect.wire.answers import invalid, result_of
 from toolweave.connect.wire.endpoint import EVENTS, JSON, Endpoint
@@ -34,7 +26,6 @@ from toolweave.connect.wire.head import Headers
 from toolweave.connect.wire.headers import ModernHeaders
 from toolweave.connect.wire.http1 import NoAnswer, Response
 from toolweave.connect.wire.incoming import Incoming
-from toolweave.connect.wire.inflate import Inflater
 from toolweave.connect.wire.streams import EventStreams
 from toolweave.connect.wire.texts import RequestTexts
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
@@ -59,8 +50,6 @@ _log = logging.getLogger("toolweave.connect")
 _INITIALIZED = methods.NOTIFICATIONS_INITIALIZED
 _COURTESY_SECONDS = 1.0
 _NOTICE_SECONDS = 30.0
-_ERROR_BYTES = 1024 * 1024
-_ERROR_SECONDS = 2.0
 _LASTING = methods.SUBSCRIPTIONS_LISTEN
 _LEADING_METHOD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"method"\s*:')
 
@@ -319,20 +308,10 @@ class HttpWire:
 
     async def _refused(self, response: Response, *, ends: bool = True) -> ServerError:
         """Return the error of an answer with an HTTP error status, or of one that is no answer at all."""
-        readable = not response.encoding or Inflater.reads(response.encoding)
-        body = await response.beginning(_ERROR_BYTES, _ERROR_SECONDS) if readable else b""
-        status, reason, headers = response.status, response.reason, response.headers
-        if status < 300:
-            fault = odd_content(self._settings, status, reason, headers.get("content-type", ""), body)
-            return http_error(fault, server=self._server)
-        in_session = self._session is not None
-        fault = answer_fault(self._settings, status, reason, headers, body, in_session=in_session)
-        if fault.session_gone:
-            if ends:
-                self._end()
-        elif status not in (401, 403) and is_rpc_error(body):
-            return _rpc_error(body, self._server)
-        return http_error(fault, server=self._server)
+        error = await self._endpoint.refusal(response, in_session=self._session is not None)
+        if ends and isinstance(error, ConnectionLostError):
+            self._end()
+        return error
 
 
 @asynccontextmanager
@@ -356,13 +335,3 @@ def _answers(message: LenientMessage, key: int | str) -> bool:
     if message.id is None or message.id is msgspec.UNSET:
         return message.error is not msgspec.UNSET  # of a request that the server could not read
     return message.id == key or own_id(message.id) == key
-
-
-def _rpc_error(body: bytes, server: str) -> ServerError:
-    try:
-        result_of(msgspec.json.decode(body, type=LenientMessage), server)
-    except ProtocolError as exc:
-        return exc
-    except msgspec.DecodeError as exc:
-        return invalid(server, str(exc))
-    return invalid(server, "an HTTP error with a result")
