@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from toolweave import ProtocolError, ToolResult
 from toolweave.connect.fault import Fault
 from toolweave.connect.feed.listing import read_entries, read_tools
-from toolweave.connect.http import HttpFaults
+from toolweave.connect.sdk_http import HttpFaults
 from toolweave.connect.stdio.process import ServerProcess
 from toolweave.protocol.content import content_block
 from toolweave.protocol.jsonrpc import decode_lenient, value_of

@@ -33,7 +33,7 @@ from pydantic import ValidationError
 
 from toolweave.connect.channel import Channel
 from toolweave.connect.fault import HttpSettings, http_error, too_large
-from toolweave.connect.http import HttpFaults, http_client, status_fault, transport_fault
+from toolweave.connect.sdk_http import HttpFaults, http_client, status_fault, transport_fault
 from toolweave.connect.session import UNCANCELLABLE, Loss, Peer, Wire
 from toolweave.errors import (
     ConnectionLostError,

@@ -1,4 +1,4 @@
-"""HTTP as MCP connections need it: every fault becomes an answer that says its cause.
+"""HTTP of the SDK's engine: every fault becomes an answer that says its cause.
 
 An `httpx2` transport that never lets one broken POST reach its neighbours (PROTOCOL 3, "HTTP failure
 isolation"), headers and credentials made anew for every request, proxies from the environment.
