@@ -137,7 +137,9 @@ async def proxying(
             await asyncio.wait(running)
 
 
-async def _serve(asked: ProxyRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seen: ProxyRecord) -> None:
+async def _serve(
+    asked: ProxyRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seen: ProxyRecord
+) -> None:
     method, target, _ = asked.line.split(" ")
     place = urlsplit(f"//{target}" if method == "CONNECT" else target)
     there, out = await asyncio.open_connection(place.hostname, place.port)
@@ -158,7 +160,9 @@ async def _serve(asked: ProxyRequest, reader: asyncio.StreamReader, writer: asyn
         out.close()
 
 
-async def _forward(asked: ProxyRequest, reader: asyncio.StreamReader, out: asyncio.StreamWriter, seen: ProxyRecord) -> None:
+async def _forward(
+    asked: ProxyRequest, reader: asyncio.StreamReader, out: asyncio.StreamWriter, seen: ProxyRecord
+) -> None:
     """Pass on request after request, each without what is meant for the proxy."""
     while True:
         method, target, version = asked.line.split(" ")

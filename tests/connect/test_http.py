@@ -34,7 +34,7 @@ async def requests_of(connection: McpConnection) -> list[Json]:
         (("--require-header", f"X-Custom:{TOKEN}"), {"type": "custom", "headers": {"X-Custom": TOKEN}}),
     ],
 )
-@pytest.mark.parametrize(("kind", "engine"), [("http", "auto"), ("http", "sdk"), ("sse", "auto")])
+@pytest.mark.parametrize(("kind", "engine"), [("http", "auto"), ("http", "sdk"), ("sse", "auto"), ("sse", "sdk")])
 async def test_credentials_of_a_config_go_with_every_request(
     kind: str, engine: str, guard: tuple[str, str], auth: Json
 ) -> None:
@@ -177,21 +177,24 @@ async def test_the_older_transport_is_not_tried_when_the_config_forbids_it() -> 
 
 
 @pytest.mark.requirement("C7")
-async def test_an_sse_config_at_a_server_that_has_no_such_transport_says_so() -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_an_sse_config_at_a_server_that_has_no_such_transport_says_so(engine: str) -> None:
     with http_server("--version", MODERN) as url, pytest.raises(ConnectError, match="HTTP 405"):
-        await connect_mcp({"transport": "sse", "url": url})
+        await connect_mcp({"transport": "sse", "url": url, "engine": engine})
 
 
-async def test_an_sse_config_at_a_port_where_nobody_listens_says_so() -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_an_sse_config_at_a_port_where_nobody_listens_says_so(engine: str) -> None:
     with http_server() as url:
         pass
     with pytest.raises(ConnectError, match="no answer from http"):
-        await connect_mcp({"transport": "sse", "url": url}, timeout={"connect": 5})
+        await connect_mcp({"transport": "sse", "url": url, "engine": engine}, timeout={"connect": 5})
 
 
-async def test_an_older_server_that_goes_away_in_mid_call_is_lost() -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_an_older_server_that_goes_away_in_mid_call_is_lost(engine: str) -> None:
     with http_server("--era", "sse", path="/sse") as url:
-        async with connected({"transport": "sse", "url": url}, restart="never") as connection:
+        async with connected({"transport": "sse", "url": url, "engine": engine}, restart="never") as connection:
             result = await (await connection.list_tools())["crash"].execute()
     assert result.error is not None
     assert result.error.kind == "outcome_unknown"

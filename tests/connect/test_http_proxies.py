@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 import logging
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -15,7 +17,7 @@ from tests.connect.proxying import certificate, proxying, serving_tls
 from tests.connect.scripted import Exchange, HttpScript, legacy_answer, listening, modern_answer
 from tests.connect.targets import MODERN, Json, connected, initialized, steps_of
 from tests.servers.fixtures import http_server
-from toolweave import ConnectError, ConnectionLostError, connect_mcp
+from toolweave import ConnectError, connect_mcp
 from toolweave.connect.wire.proxy import HttpProxy, http_proxy_for, proxy_for
 
 pytestmark = pytest.mark.anyio
@@ -120,15 +122,17 @@ async def test_a_proxy_that_wants_credentials_for_what_is_plain_says_so(monkeypa
     assert "hidden" not in str(refused.value)
 
 
-async def test_a_407_of_a_server_is_not_taken_for_one_of_a_proxy(trusted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_407_of_a_server_is_not_taken_for_one_of_a_proxy(
+    trusted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def refuse(exchange: Exchange) -> None:
         await exchange.respond(407, b"who are you")
 
     async with proxying() as proxy, listening(refuse, serving_tls(trusted)) as (url, _):
-        with anyio.fail_after(20), pytest.raises(ConnectError, match="HTTP 407.*who are you") as direct:
+        with anyio.fail_after(20), pytest.raises(ConnectError, match=r"HTTP 407.*who are you") as direct:
             await connect_mcp(url)
         monkeypatch.setenv("ALL_PROXY", proxy.url)
-        with anyio.fail_after(20), pytest.raises(ConnectError, match="HTTP 407.*who are you") as tunnelled:
+        with anyio.fail_after(20), pytest.raises(ConnectError, match=r"HTTP 407.*who are you") as tunnelled:
             await connect_mcp(url)
     assert not [failure for failure in (direct, tunnelled) if "through the proxy" in str(failure.value)]
 
@@ -136,7 +140,10 @@ async def test_a_407_of_a_server_is_not_taken_for_one_of_a_proxy(trusted: Path, 
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 3\r\n\r\nbad", "refused to reach far.invalid:443: HTTP 502 Bad G"),
+        (
+            b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 3\r\n\r\nbad",
+            "refused to reach far.invalid:443: HTTP 502 Bad G",
+        ),
         (b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\n\r\n", "refused to reach far.invalid:443: HTTP 302"),
         (b"SSH-2.0-OpenSSH\r\n\r\n", "ProxyError: RemoteProtocolError"),
         (b"HTTP/1.1 200 OK\r\nx: " + b"x" * 400_000, "ProxyError: RemoteProtocolError.*larger than"),
@@ -172,7 +179,7 @@ async def test_a_proxy_that_never_answers_is_given_up_in_time(monkeypatch: pytes
     proxy = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     monkeypatch.setenv("ALL_PROXY", proxy)
     async with server:
-        with anyio.fail_after(20), pytest.raises((ConnectError, TimeoutError), match="0.5 s"):
+        with anyio.fail_after(20), pytest.raises((ConnectError, TimeoutError), match=r"0\.5 s"):
             await connect_mcp("https://far.invalid/mcp", timeout={"connect": 0.5})
 
 
@@ -214,15 +221,12 @@ async def test_redirects_through_a_proxy_stay_within_the_origin(monkeypatch: pyt
         async with connected(url) as connection:
             assert (await connection.call_tool("t")).text == "done"
         within = False
-        with anyio.fail_after(20), pytest.raises(ConnectError, match="Redirect to http://elsewhere.invalid/mcp not"):
+        with anyio.fail_after(20), pytest.raises(ConnectError, match=r"Redirect to http://elsewhere\.invalid/mcp not"):
             await connect_mcp(url)
     assert [line for line in proxy.lines if "elsewhere" in line] == []
 
 
 async def test_cookies_and_compressed_answers_come_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    import gzip
-    import json
-
     seen: list[str] = []
 
     async def handle(exchange: Exchange) -> None:
@@ -241,27 +245,28 @@ async def test_cookies_and_compressed_answers_come_through_a_proxy(monkeypatch: 
 
 
 async def test_a_connection_of_a_proxy_that_closes_kept_ones_is_opened_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with listening(HttpScript(modern_answer).handle) as (url, connections):
-        async with proxying() as proxy:
-            monkeypatch.setenv("ALL_PROXY", proxy.url)
-            async with connected(url, restart="never") as connection:
-                assert (await connection.call_tool("t")).text == "done"
-                for writer in list(connections):
-                    writer.close()  # type: ignore[attr-defined]
-                await anyio.sleep(0.2)
-                assert (await connection.call_tool("t")).text == "done"
-            assert proxy.connections == 2
+    async with listening(HttpScript(modern_answer).handle) as (url, connections), proxying() as proxy:
+        monkeypatch.setenv("ALL_PROXY", proxy.url)
+        async with connected(url, restart="never") as connection:
+            assert (await connection.call_tool("t")).text == "done"
+            for writer in list(connections):
+                cast("asyncio.StreamWriter", writer).close()
+            await anyio.sleep(0.2)
+            assert (await connection.call_tool("t")).text == "done"
+        assert proxy.connections == 2
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("proxy", ["gopher://127.0.0.1:1", "socks5://127.0.0.1:1", "socks5h://me:hidden@127.0.0.1:1"])
 async def test_a_proxy_of_a_kind_that_is_not_known_is_an_error_of_connecting(
-    proxy: str, monkeypatch: pytest.MonkeyPatch
+    proxy: str, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ALL_PROXY", proxy)
     with anyio.fail_after(20), pytest.raises(ConnectError, match=proxy.replace("me:hidden@", "")) as refused:
-        await connect_mcp("http://no-such-host.invalid/mcp")
+        await connect_mcp({"url": "http://no-such-host.invalid/mcp", "engine": engine})
     assert "hidden" not in str(refused.value)
-    assert ("httpx2[socks]" in str(refused.value)) == proxy.startswith("socks")
+    if engine == "auto":
+        assert ("httpx2[socks]" in str(refused.value)) == proxy.startswith("socks")
 
 
 def test_a_proxy_is_read_with_its_credentials_and_shown_without() -> None:
@@ -312,3 +317,20 @@ def test_the_environment_says_which_proxy_is_for_which_host(
     url: str, environment: dict[str, str], proxy: str | None
 ) -> None:
     assert proxy_for(url, environment) == proxy
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["asyncio", "uvloop"])
+def test_tunnels_within_tls_work_on_each_event_loop(
+    number: int, trusted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import uvloop
+
+    async def life() -> str:
+        tls = serving_tls(trusted)
+        async with proxying(tls=tls) as proxy, listening(HttpScript(modern_answer).handle, tls) as (url, _):
+            monkeypatch.setenv("ALL_PROXY", proxy.url)
+            async with connected(url) as connection:
+                return (await connection.call_tool("t")).text
+
+    with asyncio.Runner(loop_factory=[asyncio.new_event_loop, uvloop.new_event_loop][number]) as runner:
+        assert runner.run(life()) == "done"

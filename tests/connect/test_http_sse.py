@@ -20,7 +20,6 @@ from toolweave import (
     ConnectionLostError,
     ErrorKind,
     ProtocolError,
-    ToolError,
     connect_mcp,
 )
 
@@ -111,7 +110,10 @@ async def test_many_calls_at_once_each_get_their_own_answer() -> None:
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        ("http://127.0.0.1:1/messages?token=hidden", "another origin for messages, http://127.0.0.1:1/messages; nothing"),
+        (
+            "http://127.0.0.1:1/messages?token=hidden",
+            "another origin for messages, http://127.0.0.1:1/messages; nothing",
+        ),
         ("https://elsewhere.example/", "another origin for messages, https://elsewhere.example/"),
         ("http://[half/", "what is no URL for messages"),
     ],
@@ -234,9 +236,11 @@ async def test_an_event_over_the_bound_is_not_read_to_its_end() -> None:
         return True
 
     server = Old(special)
-    target = at(url="", max_message_bytes=100_000, restart="never")
-    async with listening(server.handle) as (url, _), connected({**target, **at(url)}) as connection:
-        with pytest.raises(ToolError, match="larger than 100000 bytes"):
+    async with (
+        listening(server.handle) as (url, _),
+        connected(at(url, max_message_bytes=100_000, restart="never")) as connection,
+    ):
+        with pytest.raises(ConnectionLostError, match="larger than 100000 bytes"):
             await connection.call_tool("t")
 
 
@@ -274,10 +278,12 @@ async def test_credentials_are_made_for_each_request_and_masked_where_they_are_s
         return True
 
     server = Old(special)
-    async with listening(server.handle) as (url, _):
-        async with connected(at(url), auth=lambda: f"{TOKEN}-{next(numbers)}") as connection:
-            with pytest.raises(ProtocolError, match="no use for") as failure:
-                await connection.call_tool("t")
+    async with (
+        listening(server.handle) as (url, _),
+        connected(at(url), auth=lambda: f"{TOKEN}-{next(numbers)}") as connection,
+    ):
+        with pytest.raises(ProtocolError, match="no use for") as failure:
+            await connection.call_tool("t")
     assert TOKEN not in str(failure.value)
     given = [one.headers["authorization"] for one in server.seen]
     assert len(given) == len(set(given)) >= 4

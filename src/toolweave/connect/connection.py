@@ -28,6 +28,7 @@ from toolweave.connect.owner import Owner
 from toolweave.connect.report import Report
 from toolweave.connect.session import Agreement, Peer
 from toolweave.connect.state import ConnectionState, StateChanged
+from toolweave.connect.wire.credentials import AuthFlow, AuthHook
 from toolweave.errors import (
     AuthRequiredError,
     ErrorKind,
@@ -333,7 +334,7 @@ def connect_mcp(
     *,
     name: str | None = None,
     headers: Mapping[str, str] | Callable[[], Any] | None = None,
-    auth: Auth | Callable[[], Any] | str | None = None,
+    auth: Auth | AuthHook | AuthFlow | Callable[[], Any] | str | None = None,
     timeout: float | Mapping[str, float] | Timeouts | None = None,
     restart: Literal["on_failure", "never"] | None = None,
     lazy: bool = False,
@@ -346,7 +347,8 @@ def connect_mcp(
             a sequence, an in-process server object, or an SDK transport.
         name: The server's name in errors and in `server_tool` names; derived from the target when None.
         headers: HTTP headers, or a callable that gives them for each request.
-        auth: Credentials for HTTP: an `Auth`, a bearer token, or a callable asked before each request.
+        auth: Credentials for HTTP: an `Auth`, a bearer token, a callable asked before each request, an `AuthHook` that
+            is also told of each refusal, or an authorization object of `httpx`.
         timeout: Seconds for every wait, or a `Timeouts`.
         restart: `"on_failure"` reconnects a lost connection with backoff, `"never"` keeps the exact cause.
         lazy: Connect at the first use instead of at once (requirement R36).

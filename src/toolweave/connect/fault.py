@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from toolweave.connect.channel import MAX_MESSAGE_BYTES
-from toolweave.connect.wire.credentials import AuthHook
+from toolweave.connect.wire.credentials import AuthFlow, AuthHook
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ErrorKind, ProtocolError, ServerError
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.narrow import as_object
@@ -77,7 +77,7 @@ class HttpSettings:
     url: str
     headers: HeaderSource | Mapping[str, str]
     hook: AuthHook | None = None
-    flow: Any = None  # of this or another generation of httpx
+    flow: AuthFlow | None = None
     connect_seconds: float = 30.0
     max_connections: int = MAX_CONNECTIONS
     max_bytes: int = MAX_MESSAGE_BYTES

@@ -6,13 +6,13 @@ Knows the config of one server; sends nothing.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from toolweave.config import Auth, Secret, ServerConfig
 
-__all__ = ["AuthChallenge", "AuthHook", "Credentials", "flow_of", "hook_of"]
+__all__ = ["AuthChallenge", "AuthFlow", "AuthHook", "Credentials", "flow_of", "hook_of"]
 
 _MASK = "***"
 _HIDDEN_FROM = 4  # a shorter value found in a foreign text is more likely a coincidence than a leak
@@ -50,18 +50,27 @@ class AuthHook(Protocol):
         ...
 
 
+class AuthFlow(Protocol):
+    """An authorization object of `httpx`, or one in its way."""
+
+    def async_auth_flow(self, request: Any, /) -> AsyncGenerator[Any, Any]:  # of either generation of the library
+        """Yield requests, and be sent their answers."""
+        ...
+
+
 class Credentials:
     """Makes the headers of each request: anew where a callable makes them, else once (requirements R25, R27)."""
 
     def __init__(self, config: ServerConfig) -> None:
         self._config = config
+        self._asks = _asks(config.auth)
         self._last: Mapping[str, str] = {}
         self._made: Mapping[str, str] = {}
 
     def source(self) -> Any:
         """Return the headers themselves where they never change, else the callable that makes them."""
         config = self._config
-        if callable(config.headers) or _asks(config.auth):
+        if callable(config.headers) or self._asks:
             return self.make
         made = config.header_values()
         return made if config.auth is None else made | _rendered(config.auth, config.auth.token)
@@ -75,7 +84,7 @@ class Credentials:
         made = {name: _reveal(value) for name, value in cast("Mapping[str, str | Secret]", values).items()}
         if auth is not None:
             token: Any = auth.token
-            if _asks(auth):
+            if self._asks:
                 token = auth.provider()
                 if inspect.isawaitable(token):
                     token = await token
@@ -97,7 +106,7 @@ class Credentials:
         return text
 
 
-def flow_of(config: ServerConfig) -> Any:
+def flow_of(config: ServerConfig) -> AuthFlow | None:
     """Return the `httpx` authorization object of a config, or None."""
     return config.auth.provider if config.auth is not None and _is_flow(config.auth.provider) else None
 

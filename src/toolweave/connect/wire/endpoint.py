@@ -6,7 +6,6 @@ Knows of messages no more than the shape of an error.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -55,17 +54,20 @@ T = TypeVar("T")
 class Endpoint:
     """Sends HTTP requests to one URL, with the cookies that its server has set on the way.
 
+    Attributes:
+        clients: The connections, by origin: to that of the URL, and to those that an authorization flow asks.
+        cookies: Those of the URL's origin, once it has set any.
+
     Raises:
         ConnectError: The environment names a proxy for it that cannot be used.
     """
 
-    def __init__(self, settings: HttpSettings, *, server: str) -> None:
+    def __init__(self, settings: HttpSettings, *, server: str, shared: Endpoint | None = None) -> None:
         self._settings = settings
         self._server = server
-        self._origin = origin_of(settings.url)
-        self._client = self._opened(settings.url)
-        self._others: dict[object, HttpClient] = {}
-        self._cookies: Cookies | None = None
+        self.clients: dict[object, HttpClient] = {} if shared is None else shared.clients
+        self.cookies: Cookies | None = None if shared is None else shared.cookies
+        self._client = self._client_of(settings.url)
         self._target = _target(settings.url)
         made_anew = settings.flow is not None or settings.hook is not None
         self._fixed = None if callable(settings.headers) or made_anew else _sendable(settings.headers)
@@ -95,7 +97,7 @@ class Endpoint:
             ConnectionLostError: There is no answer, or the credentials could not be made.
             ProtocolError: It redirects to where nothing is sent, or too often.
         """
-        if self._cookies is None and type(headers) is Headers and headers.head is not None and method == "POST":
+        if self.cookies is None and type(headers) is Headers and headers.head is not None and method == "POST":
             try:
                 response = await self._client.ask(headers.head, body, repeatable=repeatable, lasting=lasting)
             except NoAnswer as exc:
@@ -106,8 +108,12 @@ class Endpoint:
             if head.cookies or head.status == PROXY_AUTHENTICATION_REQUIRED:
                 self._take(self._client, self._settings.url, response)
         else:
-            url = self._settings.url
-            response = await self._authorized(method, url, headers, body, repeatable=repeatable, lasting=lasting)
+            url, how = self._settings.url, {"repeatable": repeatable, "lasting": lasting}
+            if self._settings.flow is None and self._settings.hook is None:
+                merged = await self._merged(headers, body)
+                response = await self._sent(method, url, merged, body, headers, **how)
+            else:
+                response = await self._authorized(method, url, headers, body, **how)
         return await self._followed(response, method, headers, body, repeatable=repeatable, lasting=lasting)
 
     async def _followed(
@@ -115,15 +121,13 @@ class Endpoint:
     ) -> Response:
         """Return the answer behind the redirects within the origin."""
         url = self._settings.url
-        for _ in range(_MAX_REDIRECTS):
+        for left in range(_MAX_REDIRECTS, -1, -1):
             if not 300 <= response.status < 400 or "location" not in response.headers:
                 return response
             response.close()
             url = self._moved(method, url, response)
-            response = await self._authorized(method, url, headers, body, **how)
-        if not 300 <= response.status < 400 or "location" not in response.headers:
-            return response
-        response.close()
+            if left:
+                response = await self._authorized(method, url, headers, body, **how)
         text = f"it redirects more than {_MAX_REDIRECTS} times"
         raise http_error(Fault(status=response.status, text=text), server=self._server)
 
@@ -143,8 +147,6 @@ class Endpoint:
                 raise self.error(exc) from None
         if hook is not None:
             return await self._hooked(hook, method, url, merged, body, **how)
-        if self._fixed is not None and self._cookies is None and method == "POST" and isinstance(headers, Headers):
-            return await self._sent(method, url, merged, body, alike=headers, **how)
         return await self._sent(method, url, merged, body, **how)
 
     async def _hooked(
@@ -181,11 +183,11 @@ class Endpoint:
         url: str,
         headers: Mapping[str, str],
         body: bytes,
-        *,
-        alike: Headers | None = None,
+        alike: Mapping[str, str] | None = None,
+        /,
         **how: bool,
     ) -> Response:
-        """Send one request to any URL, and keep its head for those that are alike.
+        """Send one request to any URL; keep its head for those to the endpoint that have `alike` headers too.
 
         Cookies go to the origin, and are taken from it, alone.
         """
@@ -193,7 +195,7 @@ class Endpoint:
         client, target = (self._client, self._target) if at_home else (self._client_of(url), _target(url))
         try:
             head = client.head(method, target, self._with_cookies(client, headers, url))
-            if alike is not None and at_home:
+            if self._fixed is not None and self.cookies is None and method == "POST" and isinstance(alike, Headers):
                 alike.head = head  # nothing in it is made anew for each
             response = await client.ask(head, body if method == "POST" else None, **how)
         except NoAnswer as exc:
@@ -205,11 +207,9 @@ class Endpoint:
     def _client_of(self, url: str) -> HttpClient:
         """Return the client of a URL: an authorization flow asks other servers too."""
         origin = origin_of(url)
-        if origin == self._origin:
-            return self._client
-        client = self._others.get(origin)
+        client = self.clients.get(origin)
         if client is None:
-            client = self._others[origin] = self._opened(url)
+            client = self.clients[origin] = self._opened(url)
         return client
 
     def _take(self, client: HttpClient, url: str, response: Response) -> None:
@@ -219,8 +219,8 @@ class Endpoint:
             why = refused_by_proxy(response.status, response.reason, url.partition("?")[0])
             raise self.error(NoAnswer("ProxyError", why, sent=False), client, url)
         if response.head.cookies and client is self._client:
-            self._cookies = self._cookies or Cookies()
-            self._cookies.take(url, response.head.cookies)
+            self.cookies = self.cookies or Cookies()
+            self.cookies.take(url, response.head.cookies)
 
     async def _merged(self, headers: Mapping[str, str], body: bytes) -> Mapping[str, str]:
         own = self._fixed
@@ -232,7 +232,7 @@ class Endpoint:
         return merged
 
     def _with_cookies(self, client: HttpClient, headers: Mapping[str, str], url: str) -> Mapping[str, str]:
-        kept = self._cookies.header(url) if self._cookies is not None and client is self._client else ""
+        kept = self.cookies.header(url) if self.cookies is not None and client is self._client else ""
         if not kept:
             return headers
         own = headers.get("cookie")
@@ -271,10 +271,8 @@ class Endpoint:
 
     def at(self, url: str) -> Endpoint:
         """Return an endpoint at another URL of the origin, which shares connections and cookies with this one."""
-        other = copy(self)
-        other._settings, other._target = replace(self._settings, url=url), _target(url)
-        self._cookies = other._cookies = self._cookies or Cookies()
-        return other
+        self.cookies = self.cookies or Cookies()
+        return Endpoint(replace(self._settings, url=url), server=self._server, shared=self)
 
     def heard(self) -> object:
         """Return what differs whenever bytes of the server have arrived."""
@@ -282,7 +280,7 @@ class Endpoint:
 
     def close(self) -> None:
         """Close every connection."""
-        for client in (self._client, *self._others.values()):
+        for client in self.clients.values():
             client.close()
 
     def _moved(self, method: str, url: str, response: Response) -> str:

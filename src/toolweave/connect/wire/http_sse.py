@@ -1,4 +1,4 @@
-"""Our own `Wire` over the HTTP+SSE transport of revision 2024-11-05: one event stream comes in, messages go out by POST.
+"""Our own `Wire` over HTTP+SSE, the transport of revision 2024-11-05: an event stream comes in, POSTs go out.
 
 The stream's first event names the URL of the POSTs; what answers a message comes as an event too.
 """

@@ -16,6 +16,7 @@ from urllib.parse import urljoin
 import anyio.to_thread
 
 from toolweave.connect.fault import HttpSettings, http_error, origin_of, refused_credentials
+from toolweave.connect.wire.credentials import AuthFlow
 from toolweave.connect.wire.http1 import NoAnswer, Response
 from toolweave.errors import ServerError
 
@@ -37,12 +38,14 @@ class HttpxAuth:
     The flow sees every answer, may send the request as often as it likes, and requests of its own to any server.
     """
 
-    def __init__(self, flow: Any, settings: HttpSettings, *, server: str) -> None:
+    def __init__(self, flow: AuthFlow, settings: HttpSettings, *, server: str) -> None:
         self._flow = flow
         self._settings = settings
         self._server = server
 
-    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes, transmit: Transmit) -> Response:
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, transmit: Transmit
+    ) -> Response:
         """Send a request as the flow wants it, and return the answer that counts: the last one.
 
         Raises:
@@ -50,15 +53,21 @@ class HttpxAuth:
         """
         library = await _library_of(self._flow)
         request = library.Request(method, url, headers=dict(headers), content=body)
+        begun = request.url
         steps = self._flow.async_auth_flow(request)
         response: Response | None = None
         try:
             wanted = await self._next(steps, None)
             while wanted is not None:
-                # the URL of the library is another one for the same thing: in the order or the encoding of its parts
-                place = url if wanted is request else str(wanted.url)
-                content = await wanted.aread()
-                response = await transmit(wanted.method, place, self._headers_of(wanted, headers), content)
+                named = {name: value for name, value in wanted.headers.items() if name not in _FRAMING}
+                place = str(wanted.url)
+                if wanted.url == begun:
+                    place = url  # the library may write the same in another way
+                    made = {
+                        name: value for name, value in named.items() if headers.get(name) != value and name != "host"
+                    }
+                    self._settings.remember(made)
+                response = await transmit(wanted.method, place, named, await wanted.aread())
                 answer = self._converted(library, wanted, response)
                 wanted = await self._next(steps, answer)
                 if wanted is None:
@@ -82,11 +91,6 @@ class HttpxAuth:
             raise
         except Exception as exc:  # boundary: what a user's object raises fails the request that asked
             raise http_error(refused_credentials(exc), server=self._server) from exc
-
-    def _headers_of(self, wanted: Any, given: Mapping[str, str]) -> dict[str, str]:
-        headers = {name: value for name, value in wanted.headers.items() if name not in _FRAMING}
-        self._settings.remember({name: value for name, value in headers.items() if given.get(name) != value})
-        return headers
 
     def _converted(self, library: Any, request: Any, response: Response) -> Any:
         """Return an answer as one of the library; its body is read when the flow reads it, inflated."""
@@ -124,7 +128,7 @@ def _redirected(library: Any, request: Any, status: int, location: str) -> Any:
         return None
 
 
-async def _library_of(flow: Any) -> Any:
+async def _library_of(flow: AuthFlow) -> Any:
     """Return the library that an authorization object was written for, by its class."""
     roots = [base.__module__.partition(".")[0] for base in type(flow).__mro__]
     name = next((root for root in roots if root in _LIBRARIES), _LIBRARIES[-1])
