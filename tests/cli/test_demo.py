@@ -12,21 +12,22 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 import toolweave as toolweave_package
 from tests.cli.command import Done, on_terminal, toolweave
+from tests.serve.raw import LEGACY, MODERN, Raw, raw_client
 from tests.servers.raw import post
-from toolweave.cli.demo.http import serving_http
+
 from toolweave.cli.demo.notes import notes_server
 from toolweave.cli.demo.numbers import numbers_server
-from toolweave.cli.demo.peer import DemoServer
-from toolweave.cli.demo.words import in_process, words_server
+from toolweave.cli.demo.serving import serving_http
+from toolweave.cli.demo.words import words_server
 from toolweave.connect import McpConnection, connect_mcp
 from toolweave.tools import Progress
 
 Cli = Callable[..., Done]
-
 
 def test_the_demo_shows_tools_calls_errors_and_what_to_type_next(folder: Path) -> None:
     done = toolweave("demo", cwd=folder)
@@ -41,13 +42,11 @@ def test_the_demo_shows_tools_calls_errors_and_what_to_type_next(folder: Path) -
     assert "invalid_input" in done.out
     assert "toolweave demo --config > mcp.json" in done.out
 
-
 def test_on_a_terminal_the_demo_shows_bars(folder: Path) -> None:
     with on_terminal("demo", cwd=folder) as terminal:
         terminal.wait_for("numbers_primes .*up to")
         assert terminal.end() == 0
         assert "What to type next" in terminal.text
-
 
 def test_the_demos_config_works_with_every_example_it_names(cli: Cli, folder: Path) -> None:
     (folder / "mcp.json").write_text(cli("demo", "--config").out)
@@ -59,19 +58,16 @@ def test_the_demos_config_works_with_every_example_it_names(cli: Cli, folder: Pa
     assert "water the plants" in cli("resources", "--read", "notes://all").out
     assert cli("prompts", "--get", "review", "topic=plants").out == "user: Review my notes about plants.\n"
 
-
 @asynccontextmanager
 async def numbers() -> AsyncGenerator[McpConnection]:
     with serving_http(numbers_server(pause=0)) as url:
         async with connect_mcp(url, name="numbers") as connection:
             yield connection
 
-
 @asynccontextmanager
 async def words() -> AsyncGenerator[McpConnection]:
-    async with connect_mcp(in_process(words_server(pause=0)), name="words") as connection:
+    async with connect_mcp(words_server(pause=0), name="words") as connection:
         yield connection
-
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
@@ -92,53 +88,65 @@ async def test_progress_comes_before_the_answer_over_http_and_in_process(
     assert [one.progress for one in seen] == list(range(1, steps + 1))
     assert seen[-1].total == steps
 
+@pytest.mark.anyio
+async def test_the_notebook_remembers_what_is_added() -> None:
+    async with connect_mcp(notes_server(pause=0)) as notes:
+        assert (await notes.call_tool("add_note", {"text": "new"})).structured_content == {"number": 4, "text": "new"}
+        assert (await notes.call_tool("read_note", {"number": 4})).text == "new"
+        assert (await notes.call_tool("index_notes")).structured_content == {"words": 14, "different": 10}
 
-def ask(server: DemoServer, method: str, **params: Any) -> dict[str, Any]:
-    answer = server.answer({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, print)
-    assert answer is not None
-    return answer.get("result") or answer["error"]
-
-
-def call(server: DemoServer, name: str, **arguments: Any) -> dict[str, Any]:
-    return ask(server, "tools/call", name=name, arguments=arguments)
-
-
-def test_the_notebook_remembers_what_is_added() -> None:
-    server = notes_server(pause=0)
-
-    assert call(server, "add_note", text="new")["structuredContent"] == {"number": 4, "text": "new"}
-    assert call(server, "read_note", number=4)["content"][0]["text"] == "new"
-    assert call(server, "index_notes")["structuredContent"] == {"words": 14, "different": 10}
-
-
+@pytest.mark.anyio
 @pytest.mark.parametrize(
     "name, arguments, expected",
     [
         ("read_note", {"number": 99}, "there is no note 99; there are 3"),
-        ("read_note", {"number": "x"}, "these arguments do not work"),
-        ("read_note", {}, "missing arguments: number"),
+        ("read_note", {"number": "x"}, "number must be an integer"),
+        ("read_note", {}, "needs number"),
     ],
 )
-def test_a_demo_tools_fault_is_an_error_result(name: str, arguments: dict[str, Any], expected: str) -> None:
-    result = call(notes_server(), name, **arguments)
+async def test_a_demo_tools_fault_is_an_error_result(name: str, arguments: dict[str, Any], expected: str) -> None:
+    async with raw_client(notes_server(), LEGACY) as raw:
+        result = (await raw.call(name, **arguments))["result"]
 
     assert result["isError"] is True
     assert expected in result["content"][0]["text"]
 
+@pytest.mark.anyio
+async def test_a_demo_server_knows_its_own_era_only_and_answers_wrong_requests_with_the_protocols_codes() -> None:
+    async def code(raw: Raw, method: str, **params: Any) -> int:
+        return (await raw.ask(raw.request(method, params)))["error"]["code"]
 
-def test_a_demo_server_answers_wrong_requests_with_the_protocols_codes() -> None:
-    legacy, modern = notes_server(), numbers_server(pause=0)
+    async with raw_client(notes_server(), LEGACY) as legacy:
+        assert await code(legacy, "server/discover") == -32601
+        assert await code(legacy, "tools/call", name="nope") == -32602
+        assert await code(legacy, "resources/read", uri="nope") == -32002
+        assert await code(legacy, "prompts/get", name="nope") == -32602
+        listed = await legacy.ask(legacy.request("resources/templates/list"))
+        assert listed["result"] == {"resourceTemplates": []}
+    async with raw_client(numbers_server(pause=0), MODERN) as modern:
+        assert await code(modern, "initialize") == -32022
+        assert await code(modern, "ping") == -32601
+        assert (await modern.call("primes", limit=1))["result"]["isError"] is True
 
-    assert ask(legacy, "server/discover")["code"] == -32601
-    assert ask(modern, "initialize")["code"] == -32601
-    assert ask(modern, "ping")["code"] == -32601
-    assert ask(legacy, "tools/call", name="nope")["code"] == -32602
-    assert ask(legacy, "resources/read", uri="nope")["code"] == -32602
-    assert ask(legacy, "prompts/get", name="nope")["code"] == -32602
-    assert ask(legacy, "resources/templates/list") == {"resourceTemplates": []}
-    assert legacy.answer({"jsonrpc": "2.0", "method": "notifications/initialized"}, print) is None
-    assert call(modern, "primes", limit=1)["isError"] is True
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ["notes", "numbers", "words"])
+async def test_a_demo_server_over_stdio_starts_without_the_sdk_and_pydantic(name: str) -> None:
+    program = f"import runpy, sys; runpy.run_module('toolweave.cli.demo.{name}', run_name='__main__')"
+    check = "print(sorted({'mcp', 'pydantic', 'httpx', 'uvicorn'} & set(sys.modules)), file=sys.stderr)"
 
+    done = await anyio.run_process([sys.executable, "-c", f"{program}; {check}"], input=b"")
+
+    assert done.stderr.decode().strip() == "[]"
+
+@pytest.mark.anyio
+async def test_a_demo_server_reports_progress_only_when_asked() -> None:
+    async with raw_client(notes_server(pause=0), LEGACY) as raw:
+        for meta in ({}, {"_meta": {"progressToken": "t"}}):
+            await raw.ask(raw.request("tools/call", {"name": "index_notes", "arguments": {}, **meta}))
+        told = raw.take_early()
+
+    assert len(told) == 13
+    assert {message["params"]["progressToken"] for message in told} == {"t"}
 
 def test_the_demos_http_server_refuses_browsers_and_garbage() -> None:
     import urllib.error
@@ -162,7 +170,6 @@ def test_the_demos_http_server_refuses_browsers_and_garbage() -> None:
         assert status(None) == 405
         assert status(b'{"jsonrpc": "2.0", "method": "notifications/cancelled"}') == 202
         assert status(b'{"jsonrpc": "2.0", "id": 1, "method": "nope"}') == 404
-
 
 def test_the_demo_fails_when_its_own_servers_do(folder: Path) -> None:
     """A server does not inherit PYTHONPATH: it is not found where the package is reached by that alone."""

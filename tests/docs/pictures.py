@@ -17,6 +17,8 @@ import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,10 +31,11 @@ from tests.docs.drawing import Screen, masked, picture, recording
 from tests.docs.pages import CHECKOUT
 from tests.models.fake_openai import KEY, FakeOpenAI, call, chat_chunk, fake_openai, usage_chunk
 from tests.models.http_server import Answer
-from toolweave.cli.demo.http import serving_http
 from toolweave.cli.demo.numbers import numbers_server
-from toolweave.cli.demo.peer import DemoTool, Json, Report
+from toolweave.cli.demo.serving import serving_http
 from toolweave.config import TrustedFiles, load_config
+from toolweave.serve import create_mcp_server
+from toolweave.tools import CallContext, Progress, ToolCall, ToolResult, ToolSnapshot, Toolset, WrapperToolset
 
 __all__ = ["IMAGES", "pictures"]
 
@@ -106,8 +109,8 @@ class Conversation:
     @contextmanager
     def open(self) -> Generator[Conversation]:
         """Open the servers and the terminal."""
-        server = numbers_server(pause=0)
-        server.tools["primes"] = _gated(server.tools["primes"], self._steps)
+        gated = _Gated(numbers_server(pause=0).tools, self._steps)
+        server = create_mcp_server("toolweave-demo-numbers", "1.0.0", tools=gated)
         with serving_http(server) as url, open_tmux(self._folder) as self._terminal:
             notes = {"command": sys.executable, "args": ["-m", "toolweave.cli.demo.notes"]}
             config = {"mcpServers": {"notes": notes, "numbers": {"url": url}}}
@@ -229,17 +232,26 @@ class Conversation:
         return Screen(text, (x, y) if visible else None)
 
 
-def _gated(tool: DemoTool, steps: threading.Semaphore) -> DemoTool:
-    """Return the tool, waiting before each report."""
+class _Gated(WrapperToolset):
+    """Tools whose reports of progress wait, each for one step."""
 
-    def run(arguments: Json, report: Report) -> Any:
-        def reported(done: float, total: float, text: str) -> None:
-            steps.acquire(timeout=SECONDS)
-            report(done, total, text)
+    def __init__(self, toolset: Toolset, steps: threading.Semaphore) -> None:
+        super().__init__(toolset)
+        self._toolset = toolset
+        self._steps = steps
 
-        return tool.run(arguments, reported)
+    def snapshot(self) -> ToolSnapshot:
+        """Return the definitions as they are."""
+        return self._toolset.snapshot()
 
-    return tool._replace(run=run)
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        """Run a tool."""
+
+        async def report(progress: Progress) -> None:
+            await anyio.to_thread.run_sync(partial(self._steps.acquire, timeout=SECONDS))
+            await ctx.progress(progress.progress, progress.total, progress.message)
+
+        return await self._toolset.call(call, replace(ctx, on_progress=report))
 
 
 def _event(chunk: Mapping[str, Any]) -> bytes:

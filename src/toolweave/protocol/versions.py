@@ -9,6 +9,7 @@ __all__ = [
     "MODERN_VERSION",
     "MODERN_VERSIONS",
     "TASKS_VERSION",
+    "versions_of",
 ]
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -21,3 +22,20 @@ BATCHING_VERSION = "2025-03-26"
 """The one revision with JSON-RPC batches."""
 TASKS_VERSION = "2025-11-25"
 """The one revision whose core has tasks; later ones have them as an extension."""
+
+
+def versions_of(protocol: str) -> tuple[str, ...]:
+    """Return the revisions that a setting stands for, oldest first.
+
+    Args:
+        protocol: `"auto"` for all of them, `"legacy"` for those with a handshake, else the name of one.
+
+    Raises:
+        ValueError: There is no such revision; names those that there are.
+    """
+    known = HANDSHAKE_VERSIONS + MODERN_VERSIONS
+    if protocol in known:
+        return (protocol,)
+    if protocol not in ("auto", "legacy"):
+        raise ValueError(f"protocol {protocol!r} is unknown; there are auto, legacy, {', '.join(known)}")
+    return known if protocol == "auto" else HANDSHAKE_VERSIONS

@@ -14,8 +14,7 @@ from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.protocol.meta import SERVER_INFO
-from toolweave.protocol.versions import HANDSHAKE_VERSIONS
-from toolweave.serve.envelope import SERVED_VERSIONS
+from toolweave.protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_VERSION, versions_of
 from toolweave.serve.request import Feature, Json, Method, Request
 
 __all__ = ["Endpoint"]
@@ -32,7 +31,13 @@ class Endpoint:
         features: What it offers; the first that has a method answers it.
         ttl_ms: How long clients may keep lists and resources, in milliseconds; 0 asks them not to.
         cache_scope: `"private"`, or `"public"` when what is offered is the same for every caller.
+
+    Attributes:
+        versions: The revisions that it speaks, newest first.
     """
+
+    versions: tuple[str, ...]
+    _handshakes: tuple[str, ...]
 
     def __init__(
         self,
@@ -48,13 +53,31 @@ class Endpoint:
         self._features = tuple(features)
         self._stamp = {SERVER_INFO: self.info}
         self._kept = {"ttlMs": ttl_ms, "cacheScope": cache_scope}
-        self._modern: dict[str, Method] = {methods.SERVER_DISCOVER: self._discover}
-        self._legacy: dict[str, Method] = {methods.INITIALIZE: self._initialize, methods.PING: _pong}
+        self.speak("auto")
+
+    def speak(self, protocol: str) -> None:
+        """Speak only some revisions from now on; in an era of which it speaks none, no method exists.
+
+        Args:
+            protocol: `"auto"` for all, `"legacy"` for those with a handshake, else the one.
+
+        Raises:
+            ValueError: There is no such revision.
+        """
+        spoken = versions_of(protocol)
+        self.versions = spoken[::-1]
+        self._handshakes = tuple(version for version in spoken if version in HANDSHAKE_VERSIONS)
+        self._modern = self._methods(modern=True) if MODERN_VERSION in spoken else {}
+        self._legacy = self._methods(modern=False) if self._handshakes else {}
+
+    def _methods(self, *, modern: bool) -> dict[str, Method]:
+        found: dict[str, Method] = {methods.INITIALIZE: self._initialize, methods.PING: _pong}
+        if modern:
+            found = {methods.SERVER_DISCOVER: self._discover}
         for feature in self._features:
-            for method, answer in feature.methods(modern=True).items():
-                self._modern.setdefault(method, answer)
-            for method, answer in feature.methods(modern=False).items():
-                self._legacy.setdefault(method, answer)
+            for method, answer in feature.methods(modern=modern).items():
+                found.setdefault(method, answer)
+        return found
 
     def serves(self, method: str, *, modern: bool) -> bool:
         """Whether the method exists in that era."""
@@ -90,7 +113,9 @@ class Endpoint:
 
     def negotiate(self, offered: object) -> str:
         """Return the handshake-era revision for what a client offers: its own when known, else our newest."""
-        return offered if isinstance(offered, str) and offered in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
+        if isinstance(offered, str) and offered in self._handshakes:
+            return offered
+        return self._handshakes[-1] if self._handshakes else LATEST_HANDSHAKE_VERSION
 
     def _stamped(self, method: str, result: Json) -> Json:
         if "resultType" not in result:
@@ -103,7 +128,7 @@ class Endpoint:
         return result
 
     async def _discover(self, request: Request) -> Json:
-        found: Json = {"supportedVersions": list(SERVED_VERSIONS), "capabilities": self.capabilities(modern=True)}
+        found: Json = {"supportedVersions": list(self.versions), "capabilities": self.capabilities(modern=True)}
         return found | ({"instructions": self.instructions} if self.instructions else {})
 
     async def _initialize(self, request: Request) -> Json:

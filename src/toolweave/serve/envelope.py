@@ -5,20 +5,17 @@ Knows no carrier; what HTTP repeats in headers is `http/mirror.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS, UNSUPPORTED_VERSION
 from toolweave.protocol.logs import LEVELS
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
-from toolweave.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSION
+from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve.request import Client, Json
 
-__all__ = ["SERVED_VERSIONS", "enveloped_client", "has_envelope", "is_whole", "unsupported_version"]
-
-SERVED_VERSIONS = (MODERN_VERSION, *reversed(HANDSHAKE_VERSIONS))
-"""Every revision that is served, newest first; a client that knows only the older ones begins with `initialize`."""
+__all__ = ["enveloped_client", "has_envelope", "is_whole", "unsupported_version"]
 
 
 def has_envelope(params: Mapping[str, Any]) -> bool:
@@ -27,11 +24,14 @@ def has_envelope(params: Mapping[str, Any]) -> bool:
     return isinstance(meta, dict) and PROTOCOL_VERSION in meta
 
 
-def enveloped_client(params: Mapping[str, Any], *, principal: str | None = None, name: str | None = None) -> Client:
+def enveloped_client(
+    params: Mapping[str, Any], versions: Sequence[str], *, principal: str | None = None, name: str | None = None
+) -> Client:
     """Return who sent a request of the stateless era.
 
     Args:
         params: The request's parameters.
+        versions: The revisions that are served, newest first; a client of another is told.
         principal: Who is behind it, where the endpoint authorizes.
         name: The conversation it came in, or None.
 
@@ -44,7 +44,7 @@ def enveloped_client(params: Mapping[str, Any], *, principal: str | None = None,
         if not isinstance(members.get(key), kind):
             raise RequestError(f"params._meta must have {key!r}, {_KINDS[kind]}", code=INVALID_PARAMS)
     if members[PROTOCOL_VERSION] != MODERN_VERSION:
-        raise unsupported_version(members[PROTOCOL_VERSION])
+        raise unsupported_version(members[PROTOCOL_VERSION], versions)
     malformed = _malformed(members)
     if malformed is not None:
         raise RequestError(f"params._meta: {malformed}", code=INVALID_PARAMS)
@@ -87,9 +87,9 @@ def _is_implementation(info: object) -> bool:
 _KINDS = {str: "a string", dict: "an object"}
 
 
-def unsupported_version(requested: object) -> RequestError:
-    """Return the refusal of a revision that is not served here, with those that are."""
-    data: Json = {"supported": list(SERVED_VERSIONS)}
+def unsupported_version(requested: object, versions: Sequence[str]) -> RequestError:
+    """Return the refusal of a revision that is not served, with those that are, newest first."""
+    data: Json = {"supported": list(versions)}
     if isinstance(requested, str):
         data["requested"] = requested
     return RequestError("Unsupported protocol version", code=UNSUPPORTED_VERSION, data=data)

@@ -49,6 +49,18 @@ class Served(ABC):
     def tool_schema(self, name: str) -> Mapping[str, Any] | None:
         """Return the input schema of a tool that is offered under this name, or None."""
 
+    def speak(self, protocol: str) -> None:
+        """Speak only some protocol revisions, as a server that knows no others; call it before serving.
+
+        Args:
+            protocol: `"auto"` for all, which is the default, `"legacy"` for those that begin with `initialize`, else
+                one, such as `"2025-11-25"`.
+
+        Raises:
+            ValueError: There is no such revision.
+        """
+        self.endpoint.speak(protocol)
+
     def run(
         self,
         transport: Literal["stdio", "http"] = "stdio",

@@ -84,9 +84,9 @@ def _program(name: str) -> dict[str, Any]:
 
 
 async def _demo() -> ExitCode:
-    from toolweave.cli.demo.http import serving_http  # imports are late: --help imports this module
-    from toolweave.cli.demo.numbers import numbers_server
-    from toolweave.cli.demo.words import in_process, words_server
+    from toolweave.cli.demo.numbers import numbers_server  # imports are late: --help imports this module
+    from toolweave.cli.demo.serving import serving_http
+    from toolweave.cli.demo.words import words_server
     from toolweave.cli.servers import open_fleet
     from toolweave.config import LoadedConfig, server_config
 
@@ -95,7 +95,7 @@ async def _demo() -> ExitCode:
         entries = {
             "notes": _program("notes"),
             "numbers": {"url": url},
-            "words": {"server": in_process(words_server())},
+            "words": {"server": words_server()},
             _MISSING: {"command": "toolweave-demo-no-such-program"},
         }
         servers = {name: server_config(entry, name=name) for name, entry in entries.items()}

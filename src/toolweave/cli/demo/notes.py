@@ -2,63 +2,92 @@
 
 from __future__ import annotations
 
-import time
+from typing import Any
 
-from toolweave.cli.demo.peer import DemoServer, DemoTool, Json, Report, ToolFailedError
-from toolweave.cli.demo.stdio import serve_stdio
+import anyio
+
+from toolweave.cli.demo import READ_ONLY, arguments_schema
+from toolweave.errors import ToolError
+from toolweave.protocol.versions import LATEST_HANDSHAKE_VERSION
+from toolweave.serve import McpServer, create_mcp_server, prompt, resource
+from toolweave.tools import CallContext, tool
 
 __all__ = ["notes_server"]
 
+Json = dict[str, Any]
+
 _FIRST = ["water the plants", "call the bank before noon", "the plants like rain water"]
+_TEXT = {"type": "string", "description": "What to write down"}
+_NUMBER = {"type": "integer", "description": "The note's number, from 1"}
+_QUERY = {"type": "string", "description": "Text to look for, in any case"}
+_LIMIT = {"type": "integer", "description": "How many notes at most", "default": 10, "minimum": 1}
 
 
-def notes_server(*, pause: float = 0.04) -> DemoServer:
+def notes_server(*, pause: float = 0.04) -> McpServer:
     """Return a notebook with three notes; it forgets everything when it ends.
 
     `pause` is how many seconds `index_notes` takes for each word.
     """
     notes = list(_FIRST)
 
-    def add_note(arguments: Json, report: Report) -> Json:
-        notes.append(str(arguments["text"]))
+    @tool(
+        input_schema=arguments_schema({"text": _TEXT}, required=("text",)),
+        annotations={**READ_ONLY, "readOnlyHint": False},
+    )
+    async def add_note(arguments: Json) -> Json:
+        """Write a note down."""
+        notes.append(arguments["text"])
         return {"number": len(notes), "text": notes[-1]}
 
-    def search_notes(arguments: Json, report: Report) -> Json:
-        query, limit = str(arguments["query"]).lower(), int(arguments.get("limit", 10))
+    @tool(
+        input_schema=arguments_schema({"query": _QUERY, "limit": _LIMIT}, required=("query",)), annotations=READ_ONLY
+    )
+    async def search_notes(arguments: Json) -> Json:
+        """Find notes by their text."""
+        query, limit = arguments["query"].lower(), int(arguments.get("limit", 10))
         return {"notes": [note for note in notes if query in note.lower()][:limit]}
 
-    def read_note(arguments: Json, report: Report) -> str:
+    @tool(input_schema=arguments_schema({"number": _NUMBER}, required=("number",)), annotations=READ_ONLY)
+    async def read_note(arguments: Json) -> str:
+        """Read one note."""
         number = int(arguments["number"])
         if not 1 <= number <= len(notes):
-            raise ToolFailedError(f"there is no note {number}; there are {len(notes)}")
+            raise ToolError(f"there is no note {number}; there are {len(notes)}")
         return notes[number - 1]
 
-    def index_notes(arguments: Json, report: Report) -> Json:
+    @tool(input_schema=arguments_schema({}), annotations=READ_ONLY)
+    async def index_notes(arguments: Json, ctx: CallContext) -> Json:
+        """Count the words of all notes, slowly, with progress."""
         words = [word for note in notes for word in note.split()]
         for done, word in enumerate(words, start=1):
-            time.sleep(pause)
-            report(done, len(words), f"indexing {word!r}")
+            await anyio.sleep(pause)
+            await ctx.progress(done, len(words), f"indexing {word!r}")
         return {"words": len(words), "different": len(set(words))}
 
-    text = {"type": "string", "description": "What to write down"}
-    number = {"type": "integer", "description": "The note's number, from 1"}
-    query = {"type": "string", "description": "Text to look for, in any case"}
-    limit = {"type": "integer", "description": "How many notes at most", "default": 10, "minimum": 1}
-    tools = [
-        DemoTool("add_note", "Write a note down.", {"text": text}, add_note, ["text"], read_only=False),
-        DemoTool(
-            "search_notes", "Find notes by their text.", {"query": query, "limit": limit}, search_notes, ["query"]
-        ),
-        DemoTool("read_note", "Read one note.", {"number": number}, read_note, ["number"]),
-        DemoTool("index_notes", "Count the words of all notes, slowly, with progress.", {}, index_notes),
-    ]
-    server = DemoServer("notes", tools, modern=False, instructions="A notebook. Search before you add.")
-    server.resources["notes://all"] = lambda: "\n".join(notes)
-    topic = {"name": "topic", "description": "What the review is about", "required": True}
-    listing: Json = {"name": "review", "description": "Ask for a review of the notes.", "arguments": [topic]}
-    server.prompts["review"] = (listing, lambda given: f"Review my notes about {given.get('topic', 'everything')}.")
+    @resource("notes://all", name="notes://all")
+    async def everything() -> str:
+        return "\n".join(notes)
+
+    @prompt
+    async def review(topic: str) -> str:
+        """Ask for a review of the notes.
+
+        Args:
+            topic: What the review is about
+        """
+        return f"Review my notes about {topic}."
+
+    server = create_mcp_server(
+        "toolweave-demo-notes",
+        "1.0.0",
+        instructions="A notebook. Search before you add.",
+        tools=[add_note, search_notes, read_note, index_notes],
+        resources=[everything],
+        prompts=[review],
+    )
+    server.speak(LATEST_HANDSHAKE_VERSION)
     return server
 
 
 if __name__ == "__main__":
-    serve_stdio(notes_server())
+    notes_server().run()

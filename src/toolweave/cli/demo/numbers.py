@@ -1,51 +1,73 @@
-"""The demo server `numbers`: arithmetic, revision 2026-07-28; HTTP in the demo, stdio as a program."""
+"""The demo server `numbers`: arithmetic, revision 2026-07-28; over HTTP in the demo, over stdio as a program."""
 
 from __future__ import annotations
 
-import time
+from typing import Any
 
-from toolweave.cli.demo.peer import DemoServer, DemoTool, Json, Report, ToolFailedError
-from toolweave.cli.demo.stdio import serve_stdio
+import anyio
+
+from toolweave.cli.demo import READ_ONLY, arguments_schema
+from toolweave.errors import ToolError
+from toolweave.protocol.versions import MODERN_VERSION
+from toolweave.serve import McpServer, create_mcp_server
+from toolweave.tools import CallContext, tool
 
 __all__ = ["numbers_server"]
 
+Json = dict[str, Any]
+
 MOST = 10_000
+_NUMBER = {"type": "number"}
+_VALUES = {"type": "array", "items": _NUMBER, "description": "The numbers to add"}
+_LIMIT = {"type": "integer", "description": "Count the primes up to here", "minimum": 2, "maximum": MOST}
+_STEPS = 20
 
 
-def numbers_server(*, pause: float = 0.05) -> DemoServer:
+@tool(
+    input_schema=arguments_schema({"values": _VALUES}, required=("values",)),
+    output_schema={"type": "object", "properties": {"sum": _NUMBER}, "required": ["sum"]},
+    annotations=READ_ONLY,
+)
+async def add(arguments: Json) -> Json:
+    """Add numbers."""
+    return {"sum": sum(arguments["values"])}
+
+
+@tool(
+    input_schema=arguments_schema({"value": _NUMBER, "by": _NUMBER}, required=("value", "by")), annotations=READ_ONLY
+)
+async def divide(arguments: Json) -> Json:
+    """Divide one number by another."""
+    if arguments["by"] == 0:
+        raise ToolError("division by zero: choose another `by`")
+    return {"quotient": arguments["value"] / arguments["by"]}
+
+
+def numbers_server(*, pause: float = 0.05) -> McpServer:
     """Return a calculator; `pause` is how many seconds each of the 20 steps of `primes` takes."""
 
-    def add(arguments: Json, report: Report) -> Json:
-        return {"sum": sum(arguments["values"])}
-
-    def divide(arguments: Json, report: Report) -> Json:
-        if arguments["by"] == 0:
-            raise ToolFailedError("division by zero: choose another `by`")
-        return {"quotient": arguments["value"] / arguments["by"]}
-
-    def primes(arguments: Json, report: Report) -> Json:
+    @tool(input_schema=arguments_schema({"limit": _LIMIT}, required=("limit",)), annotations=READ_ONLY)
+    async def primes(arguments: Json, ctx: CallContext) -> Json:
+        """Count primes, slowly, with progress."""
         limit = int(arguments["limit"])
-        if not 2 <= limit <= MOST:
-            raise ToolFailedError(f"limit must be from 2 to {MOST}")
         found: list[int] = []
-        for step in range(20):
-            low, high = 2 + (limit - 1) * step // 20, 2 + (limit - 1) * (step + 1) // 20
+        for step in range(_STEPS):
+            low, high = 2 + (limit - 1) * step // _STEPS, 2 + (limit - 1) * (step + 1) // _STEPS
             found += [n for n in range(low, high) if all(n % d for d in range(2, int(n**0.5) + 1))]
-            time.sleep(pause)
-            report(step + 1, 20, f"up to {high - 1}")
+            await anyio.sleep(pause)
+            await ctx.progress(step + 1, _STEPS, f"up to {high - 1}")
         return {"count": len(found), "largest": found[-1]}
 
-    number = {"type": "number"}
-    values = {"type": "array", "items": number, "description": "The numbers to add"}
-    result: Json = {"type": "object", "properties": {"sum": number}, "required": ["sum"]}
-    limit: Json = {"type": "integer", "description": "Count the primes up to here", "minimum": 2, "maximum": MOST}
-    tools = [
-        DemoTool("add", "Add numbers.", {"values": values}, add, ["values"], result),
-        DemoTool("divide", "Divide one number by another.", {"value": number, "by": number}, divide, ["value", "by"]),
-        DemoTool("primes", "Count primes, slowly, with progress.", {"limit": limit}, primes, ["limit"]),
-    ]
-    return DemoServer("numbers", tools, modern=True, instructions="Arithmetic for those who can wait.")
+    server = create_mcp_server(
+        "toolweave-demo-numbers",
+        "1.0.0",
+        instructions="Arithmetic for those who can wait.",
+        tools=[add, divide, primes],
+        ttl_ms=60_000,
+    )
+    server.speak(MODERN_VERSION)
+    return server
 
 
 if __name__ == "__main__":
-    serve_stdio(numbers_server())
+    numbers_server().run()

@@ -32,7 +32,7 @@ from toolweave.protocol.jsonrpc import (
     encode_request,
     encode_result,
 )
-from toolweave.protocol.versions import BATCHING_VERSION
+from toolweave.protocol.versions import BATCHING_VERSION, MODERN_VERSION, MODERN_VERSIONS
 from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.envelope import enveloped_client, has_envelope, unsupported_version
 from toolweave.serve.request import Client, Conversations, Json, Request
@@ -255,13 +255,14 @@ class Conversation:
         if len(self._running) >= self._max_requests and method != methods.PING:
             refused = f"too many requests at once: {self._max_requests} are running; wait for answers"
             raise RequestError(refused, code=INTERNAL_ERROR, data={"retryable": True})
-        enveloped = method != methods.INITIALIZE and has_envelope(params)
+        versions = self._endpoint.versions
+        enveloped = method != methods.INITIALIZE and MODERN_VERSION in versions and has_envelope(params)
         if self._modern is None:
-            self._modern = enveloped
+            self._modern = enveloped or versions == MODERN_VERSIONS
         if self._modern:
             if method == methods.INITIALIZE:
-                raise unsupported_version(params.get("protocolVersion"))
-            return enveloped_client(params, name=self.name)
+                raise unsupported_version(params.get("protocolVersion"), versions)
+            return enveloped_client(params, versions, name=self.name)
         if enveloped:
             raise RequestError("this conversation began with the handshake; send no envelope", code=INVALID_REQUEST)
         if method == methods.INITIALIZE and not alone:

@@ -203,11 +203,11 @@ class Lane:
             if version == _VERSION:
                 await respond(send, 202)  # nothing is defined that a client could tell
             else:
-                await _refuse(send, None, unsupported_version(version.decode("latin-1")))
+                await _refuse(send, None, unsupported_version(version.decode("latin-1"), self._endpoint.versions))
             return
         params = message.params or {}
         try:
-            check(message.method, params, headers, scope["headers"])
+            check(message.method, params, headers, scope["headers"], self._endpoint.versions)
         except RequestError as exc:
             await _refuse(send, message.id, exc)
             return

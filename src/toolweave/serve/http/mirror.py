@@ -20,7 +20,13 @@ __all__ = ["check", "repeated"]
 _ROUTED = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
 
 
-def check(method: str, params: Mapping[str, Any], headers: Headers, raw: Sequence[tuple[bytes, bytes]]) -> None:
+def check(
+    method: str,
+    params: Mapping[str, Any],
+    headers: Headers,
+    raw: Sequence[tuple[bytes, bytes]],
+    versions: Sequence[str],
+) -> None:
     """Judge a request: what routes it, then who sends it.
 
     Args:
@@ -28,6 +34,7 @@ def check(method: str, params: Mapping[str, Any], headers: Headers, raw: Sequenc
         params: Its parameters.
         headers: The headers, without white space around their values.
         raw: The same as they came, repetitions included.
+        versions: The revisions that are served.
 
     Raises:
         RequestError: A header repeats something else than the body says, is missing or repeated (-32020); the
@@ -51,7 +58,7 @@ def check(method: str, params: Mapping[str, Any], headers: Headers, raw: Sequenc
         value = params.get(named)
         if value is not None and decode_value(headers.get(b"mcp-name")) != value:
             raise _mismatch("mcp-name", f"params.{named}")
-    enveloped_client(params)
+    enveloped_client(params, versions)
 
 
 def repeated(raw: Sequence[tuple[bytes, bytes]]) -> bytes | None:
