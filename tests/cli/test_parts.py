@@ -150,7 +150,12 @@ def test_main_takes_its_arguments_from_the_process(
 
 def test_a_demo_server_speaks_lines_of_json_over_stdio() -> None:
     messages: list[dict[str, Any]] = [
-        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25", "capabilities": {}}},
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "initialize",
+            "params": {"protocolVersion": "2025-11-25", "capabilities": {}},
+        },
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": 2, "method": "ping", "params": 5},
         {
@@ -172,5 +177,3 @@ def test_a_demo_server_speaks_lines_of_json_over_stdio() -> None:
         assert process.wait(30) == 0
     assert [answer["id"] for answer in answers] == [1, 2, 3]
     assert answers[2]["result"]["content"] == [{"type": "text", "text": "water the plants"}]
-
-

@@ -35,7 +35,7 @@ from toolweave.cli.demo.numbers import numbers_server
 from toolweave.cli.demo.serving import serving_http
 from toolweave.config import TrustedFiles, load_config
 from toolweave.serve import create_mcp_server
-from toolweave.tools import CallContext, Progress, ToolCall, ToolResult, ToolSnapshot, Toolset, WrapperToolset
+from toolweave.tools import CallContext, Progress, ToolCall, ToolResult, Toolset, ToolSnapshot, WrapperToolset
 
 __all__ = ["IMAGES", "pictures"]
 

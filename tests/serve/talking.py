@@ -133,10 +133,10 @@ async def talking(
     able = able if capabilities is None else capabilities
     async with (
         server.running(),
-        in_process(server.endpoint, conversations=server.changes) as channel,
+        in_process(server.endpoint, conversations=server.changes) as visit,
         anyio.create_task_group() as tasks,
     ):
-        talk = Talk(channel, version, able)
+        talk = Talk(visit.client, version, able)
         tasks.start_soon(talk.listen)
         if version != MODERN_VERSION:
             info = {"name": "test", "version": "1"}

@@ -115,6 +115,47 @@ async def test_an_envelope_begins_the_stateless_era_and_initialize_is_refused_wi
     assert code_of(bare) == -32602
 
 
+@pytest.mark.parametrize(
+    ("protocol", "agreed"), [("auto", MODERN), (MODERN, MODERN), ("legacy", "2025-11-25"), ("2025-06-18", "2025-06-18")]
+)
+async def test_a_server_speaks_the_revisions_that_it_was_told_to(protocol: str, agreed: str) -> None:
+    server = serve()
+    server.speak(protocol)
+
+    with anyio.fail_after(30):
+        async with connect_mcp(server) as connection:
+            assert connection.protocol_version == agreed
+
+
+async def test_a_server_of_handshakes_only_takes_an_envelope_for_nothing() -> None:
+    server = serve()
+    server.speak("2025-06-18")
+
+    async with raw_client(server) as raw:
+        raw.version = MODERN
+        assert code_of(await raw.ask(raw.request("server/discover"))) == -32601
+        assert (await raw.shake_hands(LEGACY))["result"]["protocolVersion"] == "2025-06-18"
+
+
+async def test_a_stateless_server_refuses_a_handshake_with_what_is_spoken() -> None:
+    server = serve()
+    server.speak(MODERN)
+
+    async with raw_client(server) as raw:
+        refused = await raw.shake_hands(LEGACY)
+        raw.version = MODERN
+        found = await raw.ask(raw.request("server/discover"))
+
+    assert refused["error"]["code"] == -32022
+    assert refused["error"]["data"] == {"supported": [MODERN], "requested": LEGACY}
+    assert found["result"]["supportedVersions"] == [MODERN]
+
+
+def test_a_revision_that_does_not_exist_cannot_be_spoken() -> None:
+    with pytest.raises(ValueError, match="'2027-01-01' is unknown; there are auto, legacy, 2024-11-05"):
+        serve().speak("2027-01-01")
+
+
 async def test_an_envelope_on_initialize_does_not_make_it_stateless() -> None:
     async with raw_client(serve()) as raw:
         raw.version = MODERN

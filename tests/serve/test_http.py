@@ -110,6 +110,23 @@ async def test_both_ways_answer_alike(body: bytes) -> None:
     assert comparable(answers[0]) == comparable(answers[1])
 
 
+@LANES
+async def test_revisions_that_a_server_does_not_speak_have_no_method(lane: bool) -> None:
+    legacy, modern = doing_server(), doing_server()
+    legacy.speak("legacy")
+    modern.speak("2026-07-28")
+
+    async with served_http(legacy, lane=lane) as old, served_http(modern, lane=lane) as new:
+        refused = await call(old, "add", {"a": 2, "b": 3})
+        refused_too, _ = await handshake(new)
+        begun, _ = await handshake(old)
+        called = await call(new, "add", {"a": 2, "b": 3})
+
+    assert (refused.status, refused.json()["error"]["code"]) == (404, -32601)
+    assert "error" in (events(refused_too.body) or [refused_too.json()])[0]
+    assert (begun.status, called.status) == (200, 200)
+
+
 def comparable(answer: Answer) -> object:
     kind = answer.headers.get("content-type", "")
     said = events(answer.body) if kind == "text/event-stream" else json.loads(answer.body or b"null")

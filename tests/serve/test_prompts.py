@@ -370,6 +370,13 @@ def test_two_prompts_of_one_name_are_refused_where_they_are_made() -> None:
         make(greet, greet)
 
 
+async def test_a_prompt_may_take_the_place_of_one_of_its_name() -> None:
+    server = make(greet)
+    server.prompts.registry.add(prompt(name="greet")(lambda: "hi"), replace=True)
+
+    assert (await answer(server, "prompts/get", name="greet"))["messages"][0]["content"]["text"] == "hi"
+
+
 def test_what_is_no_prompt_is_refused_where_it_is_given() -> None:
     with pytest.raises(TypeError, match="@prompt"):
         make("greet")

@@ -429,6 +429,21 @@ def test_two_resources_of_one_uri_are_refused_where_they_are_made() -> None:
         make(note, note)
 
 
+async def test_a_resource_that_is_replaced_is_to_be_read_again_and_listed_again_only_if_its_definition_changed() -> (
+    None
+):
+    heard: list[ResourcesChanged] = []
+    server = make(resource("a://x", name="x")(lambda: "old"))
+    server.resources.subscribe(heard.append)
+
+    server.resources.registry.add(resource("a://x", name="x")(lambda: "new"), replace=True)
+    assert (await answer(server, "resources/read", uri="a://x"))["contents"][0]["text"] == "new"
+    assert heard == [ResourcesChanged("a://x")]
+
+    server.resources.registry.add(resource("a://x", name="y")(lambda: "new"), replace=True)
+    assert heard[1:] == [ResourcesChanged("a://x"), ResourcesChanged()]
+
+
 def test_what_is_no_resource_is_refused_where_it_is_given() -> None:
     with pytest.raises(TypeError, match="@resource"):
         make(lambda: "x")

@@ -100,7 +100,7 @@ class Endpoint:
         except Exception:
             _log.exception("%s failed", request.method)
             raise RequestError("Internal error", code=INTERNAL_ERROR) from None
-        return self._stamped(request.method, result) if modern else result
+        return self.stamped(request.method, result) if modern else result
 
     def capabilities(self, *, modern: bool) -> Json:
         """Return the `ServerCapabilities` of that era as they are now."""
@@ -117,7 +117,8 @@ class Endpoint:
             return offered
         return self._handshakes[-1] if self._handshakes else LATEST_HANDSHAKE_VERSION
 
-    def _stamped(self, method: str, result: Json) -> Json:
+    def stamped(self, method: str, result: Json) -> Json:
+        """Give the result of a stateless request, which is changed, what its era asks of every result."""
         if "resultType" not in result:
             result["resultType"] = "complete"
         if method in methods.CACHEABLE and result["resultType"] == "complete":

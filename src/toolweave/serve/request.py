@@ -24,6 +24,7 @@ __all__ = [
     "Method",
     "Push",
     "Request",
+    "Responder",
     "principal_of",
 ]
 
@@ -182,9 +183,34 @@ class Feature(Protocol):
     """One part of what a server offers: its methods and the capabilities that it declares, by era."""
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
-        """Return the methods it answers in that era; read once, when the endpoint is made."""
+        """Return the methods it answers in that era; read when the endpoint is made or told what to speak."""
         ...
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return its members of `ServerCapabilities`, truthful for what is offered now (requirement R93)."""
+        ...
+
+
+class Responder(Protocol):
+    """The answering side of a carrier: an `Endpoint`, or a wrapper of one."""
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The revisions that are spoken, newest first."""
+        ...
+
+    def serves(self, method: str, *, modern: bool) -> bool:
+        """Whether the method exists in that era."""
+        ...
+
+    def negotiate(self, offered: object) -> str:
+        """Return the handshake-era revision for what a client offers."""
+        ...
+
+    async def answer(self, request: Request) -> Json:
+        """Return the result of a request, complete for its era.
+
+        Raises:
+            RequestError: The answer is a JSON-RPC error.
+        """
         ...

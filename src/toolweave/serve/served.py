@@ -223,8 +223,8 @@ class Served(ABC):
 
     @asynccontextmanager
     async def _visit(self) -> AsyncGenerator[ClientEnd, None]:
-        async with self.running(), in_process(self.endpoint, conversations=self.changes) as channel:
-            yield channel
+        async with self.running(), in_process(self.endpoint, conversations=self.changes) as visit:
+            yield visit.client
 
     def sdk_server(self) -> Any:
         """Return the official SDK's low-level `Server` in front of this one, for what is built on that."""

@@ -1,4 +1,4 @@
-"""What the fixtures of the pytest plugin do; knows nothing of pytest."""
+"""The work behind the fixtures of the pytest plugin; knows nothing of pytest."""
 
 from __future__ import annotations
 

@@ -1,38 +1,46 @@
-"""An MCP server in this process, for tests: real JSON-RPC in both eras, no socket and no process.
+"""An MCP server in this process, for tests: the product's own, with a script before it; no socket and no process.
 
-Offers what the test gives it, remembers what clients sent and misbehaves on request. Knows nothing of connections:
-`connect_mcp` takes it as it takes any in-process server.
+Three layers: `McpServer` offers and answers, in every revision, over its own in-process carrier. Before its endpoint is
+the script (`script.py`): requests that fail, hang, crash it or are answered otherwise. Around the client's end is what
+lies below the protocol: it notes what clients send, and sends what the test gives it as it is.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
-import inspect
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, cast, overload
 
 import anyio
 
 from toolweave.connect import Channel
+from toolweave.connect.channel import NotSent
+from toolweave.errors import ConnectionLostError, ProtocolError, RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSION
-from toolweave.testing.conversation import Conversation, Identity
-from toolweave.testing.offer import Offer, PromptEntry, ResourceEntry
-from toolweave.testing.script import Answer, Reaction, Received, Script
-from toolweave.testing.shapes import Json
+from toolweave.protocol.subscriptions import FILTERS
+from toolweave.serve import create_mcp_server, prompt, resource
+from toolweave.serve.changes import Topic
+from toolweave.serve.duplex.inprocess import ClientEnd, Visit, Visits, in_process
+from toolweave.serve.offers.prompts import PromptRegistry
+from toolweave.serve.offers.resources import ResourceRegistry
+from toolweave.testing.script import Answer, Reaction, Received, Script, ScriptedResponder
 from toolweave.tools import FunctionTool, Tool, ToolCall, ToolSource, tool
 from toolweave.tools.sources import with_registry
 
 __all__ = ["MemoryServer"]
 
+Json = dict[str, Any]
 P = ParamSpec("P")
 R = TypeVar("R")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 _CALL = methods.TOOLS_CALL
+_KEPT_MS = 300_000
 
 
 class MemoryServer:
@@ -48,7 +56,9 @@ class MemoryServer:
             await connection.call_tool("add", {"a": 1, "b": 2})
         assert server.calls == [ToolCall(name="add", arguments={"a": 1, "b": 2})]
 
-    What changes while clients are connected is told to them, in the way of their era.
+    It is what `create_mcp_server` makes, and more on request: `answer`, `fail_next`, `hang` and `crash` script what
+    becomes of requests, before the server itself is asked; `notify`, `ask` and `send` are what a server says unasked.
+    What changes while clients are connected is told to them at once, in the way of their era.
 
     Args:
         tools: What it offers: functions, tools, a toolset, or a sequence of them.
@@ -79,24 +89,26 @@ class MemoryServer:
         self.name = name
         self.requests: list[Received] = []
         self.conversations = 0
-        capabilities = {
-            "tools": {"listChanged": True},
-            "resources": {"listChanged": True, "subscribe": True},
-            "prompts": {"listChanged": True},
-            "logging": {},
-        }
-        self._identity = Identity(
-            info={"name": name, "version": version},
-            versions=_versions(protocol),
-            capabilities=capabilities,
-            instructions=instructions,
-        )
         self._registry, toolset = with_registry(tools)
-        self._offer = Offer(toolset, page_size=page_size)
+        self._resources, self._prompts = ResourceRegistry(), PromptRegistry()
+        self._server = create_mcp_server(
+            name,
+            version,
+            instructions=instructions,
+            tools=toolset,
+            resources=self._resources,  # as sources, which are declared while they are empty too
+            prompts=self._prompts,
+            page_size=page_size,
+            ttl_ms=_KEPT_MS,
+            logging=True,
+        )
+        self._server.speak(protocol)
+        self._server.changes.debounce = 0
         self._script = Script()
-        self._open: dict[int, tuple[AsyncExitStack, Conversation]] = {}
+        self._responder = ScriptedResponder(self._server.endpoint, self._script, self._hang_up)
+        self._visits = Visits(self._visit)
+        self._open: dict[Visit, asyncio.AbstractEventLoop] = {}
         self._heard = anyio.Event()
-        toolset.subscribe(lambda _change: self.notify(methods.NOTIFICATIONS_TOOLS_LIST_CHANGED))
 
     # what it offers
 
@@ -132,34 +144,35 @@ class MemoryServer:
     ) -> Callable[[FunctionT], FunctionT]:
         """Offer a resource: a text or bytes, or as a decorator what a function returns when it is read.
 
-        Doing it again replaces the content.
-        """
+        Doing it again replaces the content. As with `toolweave.serve.resource`, a template of URIs takes a function.
 
-        def put(made: Any) -> Any:
-            known = uri in self._offer.resources
-            listed: Json = {"uri": uri, "name": name or uri}
-            listed |= {} if mime_type is None else {"mimeType": mime_type}
-            self._offer.resources[uri] = ResourceEntry(listed=listed, content=made)
-            if known:
-                self.notify(methods.NOTIFICATIONS_RESOURCES_UPDATED, {"uri": uri})
-            else:
-                self.notify(methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED)
+        Raises:
+            SchemaError: The URI is none, or the function does not fit it.
+        """
+        make = resource(uri, name=name or uri, mime_type=mime_type)
+
+        def put(made: FunctionT) -> FunctionT:
+            self._resources.add(make(made), replace=True)
             return made
 
         if content is not None:
-            put(content)
+
+            async def fixed() -> str | bytes:
+                return content
+
+            self._resources.add(make(fixed), replace=True)
         return put
 
     def prompt(self, function: FunctionT) -> FunctionT:
-        """Offer a prompt; a decorator: the function returns a text, or a list of messages as MCP has them."""
-        arguments = [
-            {"name": one.name, "required": one.default is inspect.Parameter.empty}
-            for one in inspect.signature(function).parameters.values()
-        ]
-        name = function.__name__
-        listed = {"name": name, "description": inspect.getdoc(function) or "", "arguments": arguments}
-        self._offer.prompts[name] = PromptEntry(listed=listed, function=function)
-        self.notify(methods.NOTIFICATIONS_PROMPTS_LIST_CHANGED)
+        """Offer a prompt, in the place of one that has its name; a decorator.
+
+        The function takes and returns what one of `toolweave.serve.prompt` does, such as a text, or a list of messages
+        as MCP has them.
+
+        Raises:
+            SchemaError: The function takes what no text can become.
+        """
+        self._prompts.add(prompt(function), replace=True)
         return function
 
     # how it behaves
@@ -199,13 +212,27 @@ class MemoryServer:
         if on is not None:
             self._script.add(Reaction(method=on, how="crash", tool=tool, left=times))
             return
-        for _, conversation in tuple(self._open.values()):
-            conversation.hang_up()
+        self._hang_up(None)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Send a notification to every client; where the era has subscriptions, to the subscribers of its topic."""
-        for _, conversation in tuple(self._open.values()):
-            conversation.notify(method, params or {})
+        """Send a notification to every client; what can be subscribed to only to subscribers, as their era has it."""
+        told = params or {}
+        if method in FILTERS:
+            self._server.changes.tell(Topic(method, str(told.get("uri", ""))), told)
+        else:
+            self.send({"jsonrpc": "2.0", "method": method} | ({"params": dict(told)} if told else {}))
+
+    def send(self, message: Mapping[str, Any] | bytes) -> None:
+        """Send every client one message as it is: JSON, or bytes that may be anything.
+
+        Below the protocol: for what no server should say, such as what is no JSON, or an answer nobody asked for.
+
+        Raises:
+            TypeError, ValueError: The message is no JSON.
+        """
+        text = message if isinstance(message, bytes) else json.dumps(dict(message), allow_nan=False).encode()
+        for visit, loop in tuple(self._open.items()):
+            _on(loop, visit.write, text)
 
     async def ask(self, method: str, params: Mapping[str, Any] | None = None) -> Json:
         """Send a request, such as `sampling/createMessage`, to the client that connected last; return its result.
@@ -219,7 +246,13 @@ class MemoryServer:
         """
         if not self._open:
             raise RuntimeError(f"no client is connected to server {self.name!r}")
-        return await tuple(self._open.values())[-1][1].ask(method, params or {})
+        visit = tuple(self._open)[-1]
+        try:
+            return await visit.conversation.ask(method, params or {})
+        except RequestError as exc:
+            if visit.over:
+                raise ConnectionLostError(exc.message, server=self.name, sent=True) from None
+            raise ProtocolError(exc.message, server=self.name, code=exc.code, data=exc.data) from None
 
     # what it saw
 
@@ -248,37 +281,77 @@ class MemoryServer:
     # the channel, for `connect_mcp`
 
     async def __aenter__(self) -> Channel:
-        self.conversations += 1
-        conversation = Conversation(self.conversations, self._identity, self._offer, self._take)
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._offer.tools)
-            channel = await stack.enter_async_context(conversation.open())
-            # each connection has a task of its own, in which it enters and leaves
-            self._open[anyio.get_current_task().id] = (stack.pop_all(), conversation)
-        return channel
+        return await self._visits.enter()
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
-        stack, _ = self._open.pop(anyio.get_current_task().id)
-        return await stack.__aexit__(exc_type, exc, traceback)
+        return await self._visits.leave(exc_type, exc, traceback)
 
     def __repr__(self) -> str:
-        return f"<MemoryServer {self.name!r}, {len(self._offer.tools.snapshot())} tools, {len(self._open)} clients>"
+        return f"<MemoryServer {self.name!r}, {len(self._server.tools.snapshot())} tools, {len(self._open)} clients>"
 
-    def _take(self, message: Received) -> Reaction | None:
-        self.requests.append(message)
+    @asynccontextmanager
+    async def _visit(self) -> AsyncGenerator[Channel, None]:
+        self.conversations += 1
+        note = functools.partial(self._note, self.conversations)
+        async with self._server.running(), in_process(self._responder, conversations=self._server.changes) as visit:
+            self._open[visit] = asyncio.get_running_loop()
+            try:
+                yield _Watched(visit.client, note)
+            finally:
+                del self._open[visit]
+
+    def _hang_up(self, conversation: str | None) -> None:
+        for visit, loop in tuple(self._open.items()):
+            if conversation in (None, visit.conversation.name):
+                _on(loop, visit.hang_up)
+
+    def _note(self, conversation: int, text: bytes) -> None:
+        try:
+            sent: Any = json.loads(text)
+        except ValueError:
+            return
+        for message in cast("list[Any]", sent) if isinstance(sent, list) else [sent]:
+            if isinstance(message, dict) and "method" in message:
+                members = cast("Json", message)
+                params: Any = members.get("params")
+                received = Received(
+                    method=str(members["method"]),
+                    params=cast("Json", params) if isinstance(params, dict) else {},
+                    id=members.get("id"),
+                    conversation=conversation,
+                )
+                self.requests.append(received)
         heard, self._heard = self._heard, anyio.Event()
         heard.set()
-        return self._script.next_for(message) if message.id is not None else None
 
 
-def _versions(protocol: str) -> tuple[str, ...]:
-    if protocol == "auto":
-        return (*HANDSHAKE_VERSIONS, MODERN_VERSION)
-    if protocol == "legacy":
-        return HANDSHAKE_VERSIONS
-    if protocol not in (*HANDSHAKE_VERSIONS, MODERN_VERSION):
-        known = ", ".join(("auto", "legacy", *HANDSHAKE_VERSIONS, MODERN_VERSION))
-        raise ValueError(f"protocol {protocol!r} is unknown; there are {known}")
-    return (protocol,)
+class _Watched:
+    """The client's end of a conversation; what the client sends is noted before it is sent."""
+
+    def __init__(self, client: ClientEnd, note: Callable[[bytes], None]) -> None:
+        self._client = client
+        self._note = note
+
+    async def send(self, message: bytes) -> None:
+        self._note(message)
+        try:
+            await self._client.send(message)
+        except BrokenPipeError as exc:
+            raise NotSent(str(exc)) from None
+
+    async def receive(self) -> bytes:
+        return await self._client.receive()
+
+
+def _on(loop: asyncio.AbstractEventLoop, act: Callable[..., object], *args: Any) -> None:
+    """Act on an event loop: now if it is this thread's, else soon; a plain tool runs in a thread of its own."""
+    try:
+        here = asyncio.get_running_loop() is loop
+    except RuntimeError:
+        here = False
+    if here:
+        act(*args)
+    else:
+        loop.call_soon_threadsafe(act, *args)

@@ -26,10 +26,12 @@ from toolweave.connect.wire.texts import request_text
 from toolweave.errors import AuthRequiredError, ConnectError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.narrow import as_object
 from toolweave.testing.cassette import Entry, read_cassette, same
-from toolweave.testing.shapes import Json, as_object
 
 __all__ = ["Replay", "replay"]
+
+Json = dict[str, Any]
 
 _HANDSHAKE = (methods.SERVER_DISCOVER, methods.INITIALIZE)
 _CALL = methods.TOOLS_CALL
@@ -193,7 +195,7 @@ class Replay:
 
     def _told(self, message: Json, exchanges: Collection[_Exchange], last: _Exchange | None) -> list[Json]:
         """Return with what a message of the server's own is to be told: the call whose progress it is, or the last."""
-        token = as_object(message.get("params")).get("progressToken")
+        token = (as_object(message.get("params")) or {}).get("progressToken")
         if token is not None:
             last = next((one for one in exchanges if one.token == token), last)
         return self._first if last is None else last.told
@@ -218,8 +220,8 @@ def _answered(outcome: Entry | None) -> bool:
 
 
 def _exchange(message: Json, calls_before: int) -> _Exchange:
-    params = dict(as_object(message.get("params")))
-    meta = as_object(params.pop("_meta", None))
+    params = dict(as_object(message.get("params")) or {})
+    meta = as_object(params.pop("_meta", None)) or {}
     token = meta.get("progressToken")
     return _Exchange(method=message["method"], params=params, token=token, calls_before=calls_before)
 
@@ -244,7 +246,7 @@ class _ReplayWire:
         if self._over.is_set():
             raise ConnectionLostError("the connection ended", server=self._server, sent=False)
         sent: Json = json.loads(request_text(1, method, params))["params"]
-        meta = as_object(sent.pop("_meta", None))
+        meta = as_object(sent.pop("_meta", None)) or {}
         exchange = self._tape.find(method, sent, self._server)
         again, exchange.played = exchange.played, True
         await anyio.lowlevel.checkpoint()
@@ -277,7 +279,7 @@ class _ReplayWire:
 
     async def tell(self, message: Json, token: Any = None) -> None:
         """Send what the server sent by itself: a notification, or a request whose answer it takes as it comes."""
-        params = dict(as_object(message.get("params")))
+        params = dict(as_object(message.get("params")) or {})
         if "id" in message:
             with contextlib.suppress(ProtocolError):
                 await self._peer.request(message["method"], params)

@@ -1,17 +1,27 @@
-"""What a test made up for a server in memory: scripted answers, refusals, silences and crashes, by method.
+"""Scripted answers, refusals, silences and crashes of a server in memory, by method.
 
-Knows nothing of how messages travel.
+The script stands before the endpoint of the product's own server, which answers the rest. Knows nothing of how messages
+travel.
 """
 
 from __future__ import annotations
 
+import inspect
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from toolweave.protocol import methods
+import anyio
+import msgspec
 
-__all__ = ["Answer", "Reaction", "Received", "Script"]
+from toolweave.errors import ProtocolError, RequestError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.serve.endpoint import Endpoint
+from toolweave.serve.request import Json, Request
+
+__all__ = ["Answer", "Reaction", "Received", "Script", "ScriptedResponder"]
 
 Answer: TypeAlias = Mapping[str, Any] | Callable[[Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
 """A result as it goes over the wire, or a function, plain or async, from a request's params to one."""
@@ -36,13 +46,12 @@ class Received:
     @property
     def tool(self) -> str | None:
         """The name of the tool that is called, or None."""
-        name = self.params.get("name")
-        return name if self.method == methods.TOOLS_CALL and isinstance(name, str) else None
+        return _tool(self.method, self.params)
 
 
 @dataclass(slots=True, kw_only=True)
 class Reaction:
-    """What to do with requests of a method, in place of answering them.
+    """A reaction to requests of a method, in place of the real answer.
 
     Attributes:
         tool: Only calls of this tool; None is all of them.
@@ -54,16 +63,16 @@ class Reaction:
     how: Literal["answer", "refuse", "hang", "crash"]
     tool: str | None = None
     left: int | None = 1
-    answer: Answer | None = None
+    answer: Answer = field(default_factory=dict[str, Any])
     error: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
         if self.left is not None and self.left < 1:
             raise ValueError(f"times must be at least 1, or None for always, not {self.left!r}")
 
-    def fits(self, message: Received) -> bool:
-        """Tell whether this is about the message."""
-        return message.method == self.method and self.tool in (None, message.tool)
+    def fits(self, request: Request) -> bool:
+        """Tell whether this is about the request."""
+        return request.method == self.method and self.tool in (None, _tool(request.method, request.params))
 
 
 class Script:
@@ -77,13 +86,96 @@ class Script:
         """Add a reaction."""
         (self._lasting if reaction.left is None else self._limited).append(reaction)
 
-    def next_for(self, message: Received) -> Reaction | None:
+    def next_for(self, request: Request) -> Reaction | None:
         """Return what the test wants to happen to a request, counted as used, or None."""
         for reaction in self._limited:
-            if reaction.fits(message):
+            if reaction.fits(request):
                 assert reaction.left is not None
                 reaction.left -= 1
                 if not reaction.left:
                     self._limited.remove(reaction)
                 return reaction
-        return next((reaction for reaction in reversed(self._lasting) if reaction.fits(message)), None)
+        return next((reaction for reaction in reversed(self._lasting) if reaction.fits(request)), None)
+
+
+class ScriptedResponder:
+    """A `Responder` that does what the script says, and has the endpoint answer the rest.
+
+    Args:
+        endpoint: The product's own.
+        script: What the test wants to happen.
+        hang_up: Ends the conversation of this name at once.
+    """
+
+    def __init__(self, endpoint: Endpoint, script: Script, hang_up: Callable[[str | None], None]) -> None:
+        self._endpoint = endpoint
+        self._script = script
+        self._hang_up = hang_up
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The revisions that the endpoint speaks."""
+        return self._endpoint.versions
+
+    def serves(self, method: str, *, modern: bool) -> bool:
+        """Whether the endpoint has the method in that era."""
+        return self._endpoint.serves(method, modern=modern)
+
+    def negotiate(self, offered: object) -> str:
+        """Return the handshake-era revision that the endpoint agrees to."""
+        return self._endpoint.negotiate(offered)
+
+    async def answer(self, request: Request) -> Json:
+        """Return the result of a request, complete for its era.
+
+        Raises:
+            RequestError: The answer is a JSON-RPC error.
+        """
+        reaction = self._script.next_for(request)
+        if reaction is None:
+            return await self._endpoint.answer(request)
+        match reaction.how:
+            case "refuse":
+                raise RequestError(reaction.error["message"], code=reaction.error["code"], data=reaction.error["data"])
+            case "crash":
+                self._hang_up(request.client.conversation)
+                await anyio.sleep_forever()
+            case "hang":
+                await anyio.sleep_forever()
+            case "answer":
+                pass
+        result = await _made(reaction.answer, request.params)
+        return _as_written(self._endpoint.stamped(request.method, result) if request.modern else result)
+
+
+def _tool(method: str, params: Mapping[str, Any]) -> str | None:
+    name = params.get("name")
+    return name if method == methods.TOOLS_CALL and isinstance(name, str) else None
+
+
+async def _made(answer: Answer, params: Mapping[str, Any]) -> Json:
+    try:
+        made = answer(params) if callable(answer) else answer
+        return dict(await made if inspect.isawaitable(made) else made)
+    except ProtocolError as exc:
+        raise RequestError(exc.message, code=exc.code, data=exc.data) from None
+    except RequestError:
+        raise
+    except Exception as exc:  # boundary: the test's own function
+        raise RequestError(f"{type(exc).__name__}: {exc}", code=INTERNAL_ERROR) from None
+
+
+def _as_written(result: Json) -> Json:
+    """Return a result whose members are text already: what no server of ours would write goes out as it is given."""
+    try:
+        return {name: value if _is_plain(value) else _text(value) for name, value in result.items()}
+    except (TypeError, ValueError) as exc:
+        raise RequestError(f"this is no JSON: {exc}", code=INTERNAL_ERROR) from None
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str) and value.isascii()
+
+
+def _text(value: Any) -> msgspec.Raw:
+    return msgspec.Raw(json.dumps(value, separators=(",", ":"), allow_nan=False).encode())

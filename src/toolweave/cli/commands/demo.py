@@ -90,6 +90,7 @@ async def _demo() -> ExitCode:
     from toolweave.cli.servers import open_fleet
     from toolweave.config import LoadedConfig, server_config
 
+    answer("Four servers: over stdio, over HTTP, in this process, and one that cannot start.")
     started = time.monotonic()
     with serving_http(numbers_server()) as url:
         entries = {
@@ -99,7 +100,6 @@ async def _demo() -> ExitCode:
             _MISSING: {"command": "toolweave-demo-no-such-program"},
         }
         servers = {name: server_config(entry, name=name) for name, entry in entries.items()}
-        answer("Four servers: over stdio, over HTTP, in this process, and one that cannot start.")
         async with open_fleet(LoadedConfig(servers=servers)) as fleet:
             _show_servers(fleet)
             await _call_several(fleet)

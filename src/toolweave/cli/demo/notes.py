@@ -39,9 +39,7 @@ def notes_server(*, pause: float = 0.04) -> McpServer:
         notes.append(arguments["text"])
         return {"number": len(notes), "text": notes[-1]}
 
-    @tool(
-        input_schema=arguments_schema({"query": _QUERY, "limit": _LIMIT}, required=("query",)), annotations=READ_ONLY
-    )
+    @tool(input_schema=arguments_schema({"query": _QUERY, "limit": _LIMIT}, required=("query",)), annotations=READ_ONLY)
     async def search_notes(arguments: Json) -> Json:
         """Find notes by their text."""
         query, limit = arguments["query"].lower(), int(arguments.get("limit", 10))

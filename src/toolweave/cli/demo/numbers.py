@@ -33,9 +33,7 @@ async def add(arguments: Json) -> Json:
     return {"sum": sum(arguments["values"])}
 
 
-@tool(
-    input_schema=arguments_schema({"value": _NUMBER, "by": _NUMBER}, required=("value", "by")), annotations=READ_ONLY
-)
+@tool(input_schema=arguments_schema({"value": _NUMBER, "by": _NUMBER}, required=("value", "by")), annotations=READ_ONLY)
 async def divide(arguments: Json) -> Json:
     """Divide one number by another."""
     if arguments["by"] == 0:

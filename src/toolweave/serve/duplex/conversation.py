@@ -33,9 +33,8 @@ from toolweave.protocol.jsonrpc import (
     encode_result,
 )
 from toolweave.protocol.versions import BATCHING_VERSION, MODERN_VERSION, MODERN_VERSIONS
-from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.envelope import enveloped_client, has_envelope, unsupported_version
-from toolweave.serve.request import Client, Conversations, Json, Request
+from toolweave.serve.request import Client, Conversations, Json, Request, Responder
 
 __all__ = ["MAX_REQUESTS", "Conversation", "Outlet"]
 
@@ -65,7 +64,7 @@ class Conversation:
     """Takes what one client sends and answers it; also the `Line` back to it.
 
     Args:
-        endpoint: What answers.
+        responder: What answers.
         outlet: Where answers go.
         tasks: Where requests run; whoever made it cancels it after `end`.
         conversations: Told when a handshake-era conversation begins; None pushes nothing.
@@ -76,7 +75,7 @@ class Conversation:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        responder: Responder,
         outlet: Outlet,
         tasks: anyio.abc.TaskGroup,
         *,
@@ -84,7 +83,7 @@ class Conversation:
         max_requests: int = MAX_REQUESTS,
     ) -> None:
         self.name = uuid4().hex
-        self._endpoint = endpoint
+        self._responder = responder
         self._outlet = outlet
         self._tasks = tasks
         self._conversations = conversations
@@ -255,7 +254,7 @@ class Conversation:
         if len(self._running) >= self._max_requests and method != methods.PING:
             refused = f"too many requests at once: {self._max_requests} are running; wait for answers"
             raise RequestError(refused, code=INTERNAL_ERROR, data={"retryable": True})
-        versions = self._endpoint.versions
+        versions = self._responder.versions
         enveloped = method != methods.INITIALIZE and MODERN_VERSION in versions and has_envelope(params)
         if self._modern is None:
             self._modern = enveloped or versions == MODERN_VERSIONS
@@ -269,13 +268,13 @@ class Conversation:
             raise RequestError("Invalid request: initialize must not be in a batch", code=INVALID_REQUEST)
         if self._client is not None:
             return self._client
-        if method not in _UNGATED and self._endpoint.serves(method, modern=False):
+        if method not in _UNGATED and self._responder.serves(method, modern=False):
             raise RequestError(f"{method} before initialize", code=INVALID_PARAMS)
-        return Client(version=self._endpoint.negotiate(None), conversation=self.name)
+        return Client(version=self._responder.negotiate(None), conversation=self.name)
 
     async def _initialize(self, request: Request, reply: _Reply) -> None:
         try:
-            result = await self._endpoint.answer(request)
+            result = await self._responder.answer(request)
         except RequestError as exc:
             reply(encode_error(request.id, exc.code, exc.message, exc.data))
             return
@@ -303,7 +302,7 @@ class Conversation:
 
     async def _result(self, request: Request) -> bytes:
         try:
-            return encode_result(request.id, await self._endpoint.answer(request))
+            return encode_result(request.id, await self._responder.answer(request))
         except RequestError as exc:
             return encode_error(request.id, exc.code, exc.message, exc.data)
         except Exception:  # boundary: a result that is no JSON

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from types import TracebackType
+from typing import Generic, TypeVar
 
 import anyio
+import anyio.abc
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from toolweave.serve.duplex.conversation import Conversation
-from toolweave.serve.endpoint import Endpoint
-from toolweave.serve.request import Conversations
+from toolweave.serve.request import Conversations, Responder
 
-__all__ = ["ClientEnd", "Visits", "in_process"]
+__all__ = ["ClientEnd", "Visit", "Visits", "in_process"]
+
+T = TypeVar("T")
+
+_GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
 class ClientEnd:
@@ -36,7 +41,7 @@ class ClientEnd:
         """
         try:
             await self._outgoing.send(message)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        except _GONE:
             raise BrokenPipeError("the server in this process is gone") from None
 
     async def receive(self) -> bytes:
@@ -50,54 +55,86 @@ class ClientEnd:
         except (anyio.EndOfStream, anyio.ClosedResourceError):
             raise EOFError("the server in this process is gone") from None
 
+    def close(self) -> None:
+        """Send and receive no more."""
+        self._outgoing.close()
+        self._incoming.close()
 
-class _Outlet:
-    """Writes to a queue that the client, which is this process itself, may leave as long as it likes."""
 
-    def __init__(self, outgoing: MemoryObjectSendStream[bytes]) -> None:
-        self._outgoing = outgoing
+class Visit:
+    """One client of this process in conversation with a server; also the `Outlet` to it.
+
+    Attributes:
+        client: The client's end.
+        conversation: The server's side, once it is served.
+        over: Whether the server has ended it.
+    """
+
+    conversation: Conversation
+
+    def __init__(self) -> None:
+        to_server, self._incoming = anyio.create_memory_object_stream[bytes](0)
+        self._outgoing, to_client = anyio.create_memory_object_stream[bytes](math.inf)
+        self.client = ClientEnd(to_server, to_client)
+        self.over = False
+        self._serving = anyio.CancelScope()
 
     def write(self, message: bytes) -> None:
-        try:
+        """Send the client one message, whatever is in it; what nobody reads any more is dropped."""
+        with suppress(*_GONE):
             self._outgoing.send_nowait(message)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass  # nobody is there any more
 
     async def room(self) -> None:
-        return
+        """Return at once: the client is this process itself, which may leave messages as long as it likes."""
+
+    async def serve(
+        self,
+        responder: Responder,
+        conversations: Conversations | None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Answer the client until one of both is gone."""
+        with self._serving:
+            async with anyio.create_task_group() as tasks:
+                self.conversation = Conversation(responder, self, tasks, conversations=conversations)
+                task_status.started()
+                with suppress(anyio.ClosedResourceError):  # hung up between two messages
+                    async for text in self._incoming:
+                        await self.conversation.take(text)
+
+    def hang_up(self) -> None:
+        """End the conversation at once, whatever runs; the client finds the end behind what it was sent before."""
+        self.over = True
+        self._outgoing.close()
+        self._incoming.close()
+        self.conversation.end()
+        self._serving.cancel()
 
 
 @asynccontextmanager
 async def in_process(
-    endpoint: Endpoint, *, conversations: Conversations | None = None
-) -> AsyncGenerator[ClientEnd, None]:
-    """Serve one conversation for the block; yields the client's end. What still runs at the end is cancelled."""
-    to_server, from_client = anyio.create_memory_object_stream[bytes](0)
-    to_client, from_server = anyio.create_memory_object_stream[bytes](math.inf)
-
-    async def read() -> None:
-        async for text in from_client:
-            await conversation.take(text)
-
-    with to_server, from_client, to_client, from_server:
-        async with anyio.create_task_group() as tasks:
-            conversation = Conversation(endpoint, _Outlet(to_client), tasks, conversations=conversations)
-            tasks.start_soon(read)
-            try:
-                yield ClientEnd(to_server, from_server)
-            finally:
-                conversation.end()
-                tasks.cancel_scope.cancel()
+    responder: Responder, *, conversations: Conversations | None = None
+) -> AsyncGenerator[Visit, None]:
+    """Serve one conversation for the block. What still runs at the end is cancelled."""
+    visit = Visit()
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(visit.serve, responder, conversations)
+        try:
+            yield visit
+        finally:
+            visit.hang_up()
+            visit.client.close()
 
 
-class Visits:
+class Visits(Generic[T]):
     """The conversations of a server that is entered by `async with`: each task leaves its own, the last one first."""
 
-    def __init__(self, open_one: Callable[[], AbstractAsyncContextManager[ClientEnd]]) -> None:
+    def __init__(self, open_one: Callable[[], AbstractAsyncContextManager[T]]) -> None:
         self._open_one = open_one
-        self._open: dict[int, list[AbstractAsyncContextManager[ClientEnd]]] = {}
+        self._open: dict[int, list[AbstractAsyncContextManager[T]]] = {}
 
-    async def enter(self) -> ClientEnd:
+    async def enter(self) -> T:
         """Begin a conversation of the task that calls."""
         manager = self._open_one()
         channel = await manager.__aenter__()

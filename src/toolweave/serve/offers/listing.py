@@ -71,16 +71,18 @@ class Offers(Generic[T]):
         self._listed: tuple[T, ...] | None = None
         self._definitions: tuple[Json, ...] | None = None
 
-    def add(self, key: str, thing: T) -> None:
-        """Offer something.
+    def add(self, key: str, thing: T, *, replace: bool = False) -> T | None:
+        """Offer something; return what had its key before, if that may be replaced.
 
         Raises:
             ValueError: The key is taken.
         """
-        if key in self._by_key:
+        before = self._by_key.get(key)
+        if before is not None and not replace:
             raise ValueError(f"{self._noun} {key!r} is already offered; remove it first, or name one of them anew")
         self._by_key[key] = thing
         self._listed = self._definitions = None
+        return before
 
     def remove(self, key: str) -> None:
         """Stop offering something.

@@ -120,13 +120,17 @@ class PromptRegistry:
         for item in prompts:
             self.add(item)
 
-    def add(self, item: Prompt[P, R]) -> Prompt[P, R]:
+    def add(self, item: Prompt[P, R], *, replace: bool = False) -> Prompt[P, R]:
         """Offer a prompt, and return it.
 
+        Args:
+            item: The prompt.
+            replace: Take the place of the prompt that has its name.
+
         Raises:
-            ValueError: Its name is taken.
+            ValueError: Its name is taken, and not to be replaced.
         """
-        self._prompts.add(item.name, item)
+        self._prompts.add(item.name, item, replace=replace)
         self._listeners.tell(PromptsChanged())
         return item
 

@@ -176,14 +176,22 @@ class ResourceRegistry:
         for item in resources:
             self.add(item)
 
-    def add(self, item: Resource[P, R]) -> Resource[P, R]:
+    def add(self, item: Resource[P, R], *, replace: bool = False) -> Resource[P, R]:
         """Offer a resource, and return it.
 
+        Args:
+            item: The resource.
+            replace: Take the place of what has its URI or template, and tell who subscribed to that.
+
         Raises:
-            ValueError: Its URI or template is taken.
+            ValueError: Its URI or template is taken, and not to be replaced.
         """
-        (self._fixed if item.template is None else self._templates).add(item.uri, item)
-        self._listeners.tell(ResourcesChanged())
+        offers = self._fixed if item.template is None else self._templates
+        before = offers.add(item.uri, item, replace=replace)
+        if before is not None:
+            self.updated(item.uri)
+        if before is None or before.definition != item.definition:
+            self._listeners.tell(ResourcesChanged())
         return item
 
     def remove(self, uri: str) -> None:
