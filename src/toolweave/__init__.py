@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         WrongLoopError,
     )
     from toolweave.hub import Hub, connect_mcp_servers, discover_mcp_tools
+    from toolweave.jobs import Backend
     from toolweave.models import (
         AnthropicModel,
         AssistantMessage,
@@ -147,7 +148,6 @@ if TYPE_CHECKING:
         traced,
         transformed,
     )
-    from toolweave.work import Backend
 
     __version__: str
 
@@ -369,7 +369,7 @@ _ROOMS = {
         "Store",
         "open_store",
     ),
-    "work": ("Backend",),
+    "jobs": ("Backend",),
 }
 """Rooms of the names that are not of `tools` or, by their ending, of `errors`."""
 

@@ -15,9 +15,9 @@ from tests.agent.killed_run import LINES, RUN, CountingStore, agent_of
 from toolweave.agent import Agent, ApprovalRequested, RunResult
 from toolweave.agent.durable import Durable, StoreJournal
 from toolweave.agent.journal import RunStart
-from toolweave.agent.lease import Lease, ask_to_cancel
-from toolweave.agent.records import JOURNAL, LEASES, RUNS, every, read_record
+from toolweave.agent.records import JOURNAL, LEASES, RUNS, read_record
 from toolweave.errors import ErrorKind, ModelError, RunError, StoreError
+from toolweave.jobs.lease import Lease, ask_to_cancel
 from toolweave.models import (
     AssistantMessage,
     Finished,
@@ -28,7 +28,7 @@ from toolweave.models import (
     UserMessage,
     tool_call,
 )
-from toolweave.state import MemoryStore, SqliteStore, Store
+from toolweave.state import MemoryStore, SqliteStore, Store, iter_documents
 from toolweave.tools import tool
 
 pytestmark = pytest.mark.anyio
@@ -76,7 +76,7 @@ async def test_a_run_killed_anywhere_goes_on_and_every_effect_happens_exactly_on
 
     async with CountingStore(tmp_path / "store.db", nothing) as store:
         agent = agent_of(tmp_path, store, nothing)
-        turns = [found async for found in every(store, JOURNAL, f"{RUN}/") if found.key.endswith("/turn")]
+        turns = [found async for found in iter_documents(store, JOURNAL, f"{RUN}/") if found.key.endswith("/turn")]
         if await read_record(store, RUN) is None:  # it was killed before it existed
             result = await agent.begin([UserMessage.of("write all lines")], run_id=RUN)
         else:
@@ -428,7 +428,7 @@ async def test_a_run_is_cancelled_from_another_process() -> None:
     run = agent.begin([UserMessage.of("go")], run_id=RUN, journal=durable.journal(RUN)).start()
     with anyio.fail_after(60):
         await reached.wait()
-        assert await ask_to_cancel(store, RUN)
+        assert await ask_to_cancel(store, LEASES, RUN)
         await sleeper.waiting.wait()
         sleeper._wake.set()
         result = await run
@@ -437,7 +437,7 @@ async def test_a_run_is_cancelled_from_another_process() -> None:
     assert (result.status, result.stop_reason) == ("cancelled", "cancelled")
     assert record is not None
     assert record.status == "cancelled"
-    assert not await ask_to_cancel(store, RUN)
+    assert not await ask_to_cancel(store, LEASES, RUN)
 
 
 async def test_a_journal_that_another_process_wrote_to_ends_the_run_that_finds_it() -> None:
@@ -462,11 +462,12 @@ async def test_a_lease_of_a_dead_process_holds_nobody_up_and_one_of_another_mach
         found = await store.get(LEASES, RUN)
     assert found is not None
     await store.put(LEASES, RUN, {**found.value, "process": dead.pid}, ttl=15)
-    await Lease(store, RUN).take()
+    assert await Lease(store, LEASES, RUN).take() is None
 
     await store.put(LEASES, RUN, {**found.value, "process": dead.pid, "machine": "far-away boot ns"}, ttl=15)
     with pytest.raises(RunError, match=f"in process {dead.pid} on far-away; "):
-        await Lease(store, RUN).take()
+        async with journal_of(store, Sleeper()).held(lambda: None):
+            pass
 
 
 async def test_who_is_asked_for_what_cannot_be_resumed_says_why() -> None:

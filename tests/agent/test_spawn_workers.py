@@ -7,12 +7,12 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.jobs.places import PLACES, url_of, working
 from tests.redis_server import RedisServer
-from tests.work.places import PLACES, url_of, working
 from toolweave.agent import Agent, RunStatuses, current_run, spawn_tools
+from toolweave.jobs import Backend
 from toolweave.models import ModelRequest, ScriptedModel, ToolMessage, UserMessage, tool_call
 from toolweave.state import MemoryStore
-from toolweave.work import Backend
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("R103")]
 

@@ -15,9 +15,9 @@ from toolweave.agent import Agent, RunStatuses
 from toolweave.agent.durable import Durable
 from toolweave.agent.events import RunResult
 from toolweave.agent.journal import RunStart
-from toolweave.agent.lease import Lease
 from toolweave.agent.records import LEASES, create
 from toolweave.errors import ModelError
+from toolweave.jobs.lease import Lease
 from toolweave.models import Finished, ScriptedModel, Usage, UserMessage
 from toolweave.models.messages import AssistantMessage, TextPart
 from toolweave.state import MemoryStore, SqliteStore, Store
@@ -92,7 +92,7 @@ async def test_statistics_count_every_run_where_it_is_and_usage_once() -> None:
 async def test_a_pending_run_is_interrupted_only_when_its_parent_is_not_at_work() -> None:
     store = MemoryStore()
     await put(store, "child", status="pending", parent_id="parent")
-    lease = Lease(store, "parent")
+    lease = Lease(store, LEASES, "parent")
     await lease.take()
     held = await RunStatuses(store).interrupted()
     await lease.release()
@@ -109,7 +109,7 @@ async def test_cancelling_reaches_every_run_below_wherever_it_runs(make: Callabl
         await put(store, "left", at=2, parent_id="top")
         await put(store, "done", at=3, status="completed", parent_id="top")
         await put(store, "running", at=4, parent_id="left")
-        lease = Lease(store, "running")
+        lease = Lease(store, LEASES, "running")
         await lease.take()
         statuses = RunStatuses(store)
 

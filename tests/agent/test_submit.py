@@ -7,13 +7,13 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.jobs.places import PLACES, url_of, working
 from tests.redis_server import RedisServer
-from tests.work.places import PLACES, url_of, working
 from toolweave.agent import Agent, Prompt, RunStatuses
 from toolweave.errors import RunError
+from toolweave.jobs import Backend
 from toolweave.models import AssistantMessage, ModelRequest, ScriptedModel, ToolMessage, UserMessage, tool_call
 from toolweave.state import MemoryStore
-from toolweave.work import Backend
 
 pytestmark = pytest.mark.anyio
 

@@ -7,12 +7,12 @@ import math
 import anyio
 import pytest
 
+from tests.jobs.places import PLACES, client_of, url_of, working
 from tests.redis_server import RedisServer
-from tests.work.places import PLACES, client_of, url_of, working
 from toolweave import Agent, ScriptedModel, tool, tool_call
 from toolweave.agent import RunStatuses
 from toolweave.agent.durable import Durable
-from toolweave.work import Backend
+from toolweave.jobs import Backend
 
 pytestmark = pytest.mark.anyio
 

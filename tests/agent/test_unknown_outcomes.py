@@ -7,12 +7,12 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.work.places import working
+from tests.jobs.places import working
 from toolweave import Agent, MemoryStore, ScriptedModel, spawn_tools, tool, tool_call
 from toolweave.agent import work_runs
 from toolweave.agent.durable import OnUnknown
+from toolweave.jobs import Backend
 from toolweave.models import ModelRequest
-from toolweave.work import Backend
 
 pytestmark = pytest.mark.anyio
 

@@ -11,17 +11,14 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.work.places import client_of, working
+from tests.jobs.places import client_of, working
 from toolweave.agent import Agent, resubmit_runs, run_handlers, work_runs
-from toolweave.agent.lease import Lease
-from toolweave.agent.records import LEASES, RUNS, STARTS, RunRecord
-from toolweave.agent.status import CANCELS
-from toolweave.agent.submit import SUBMITTED
-from toolweave.agent.worker import DEATHS, submit_lost
+from toolweave.agent.records import LEASES, RUN_NOTES, RUNS, STARTS, RunRecord
 from toolweave.errors import StoreError
+from toolweave.jobs import Backend, Job, Later
+from toolweave.jobs.lease import Lease
 from toolweave.models import ModelRequest, ScriptedModel, UserMessage
 from toolweave.state import Document, MemoryStore, SqliteStore
-from toolweave.work import Backend, Job, Later
 
 pytestmark = pytest.mark.anyio
 
@@ -89,7 +86,7 @@ async def test_a_run_that_cannot_begin_ends_as_failed(caplog: pytest.LogCaptureF
         agent.add_mcp(broken, name="files")
         async with working(backend, agent):
             record = await (await agent.submit("x", session="s"))
-        left = await backend.store.scan(SUBMITTED)
+        left = await backend.store.scan(RUN_NOTES.submitted)
     assert (record.status, record.stop_reason, record.error) == ("failed", "error", "the server is gone")
     assert left == []
 
@@ -120,7 +117,9 @@ async def test_a_run_that_several_workers_died_of_ends_as_failed(most: int | Non
         handler = run_handlers([agent], backend, **options)["runs:worker"]
         await handler(Job(topic="runs:worker", key=run.id, deaths=1))
         record = await run
-        left = [found.key for name in (SUBMITTED, DEATHS) for found in await backend.store.scan(name)]
+        left = [
+            found.key for name in (RUN_NOTES.submitted, RUN_NOTES.deaths) for found in await backend.store.scan(name)
+        ]
     assert (record.status, record.error, model.asked) == ("failed", f"{deaths} workers died while it ran", [])
     assert left == []
 
@@ -153,7 +152,7 @@ async def test_runs_that_workers_died_of_go_on_one_at_a_time_so_that_none_dies_o
         agents = [agent_at(backend, answer, name=name) for name in ("one", "other")]
         runs = [(await agent.submit(str(number)), agent.name) for number in range(4) for agent in agents]
         for run, _ in runs:
-            await backend.store.put(DEATHS, run.id, {"deaths": 2, "holder": None})
+            await backend.store.put(RUN_NOTES.deaths, run.id, {"deaths": 2, "holder": None})
         handlers = run_handlers(agents, backend)
         later: list[str] = []
 
@@ -183,7 +182,9 @@ async def test_a_cancel_outlives_the_worker_that_was_to_hear_it() -> None:
         await backend.store.delete(LEASES, run.id)  # it died before it looked
         async with working(backend, agent):
             record = await run
-        left = [found.key for name in (SUBMITTED, CANCELS) for found in await backend.store.scan(name)]
+        left = [
+            found.key for name in (RUN_NOTES.submitted, RUN_NOTES.cancels) for found in await backend.store.scan(name)
+        ]
     assert (record.status, model.asked, left) == ("cancelled", [], [])
 
 
@@ -193,7 +194,7 @@ async def test_a_run_that_goes_on_elsewhere_is_waited_for_and_taken_over_when_it
     async with Backend() as backend:
         agent = agent_at(backend, model)
         run = await agent.submit("held")
-        lease = Lease(backend.store, run.id)
+        lease = Lease(backend.store, LEASES, run.id)
         await lease.take()
         async with working(backend, agent, concurrency=1):
             other = await agent.submit("other")
@@ -274,15 +275,16 @@ async def test_who_looks_for_lost_runs_reads_none_of_those_that_wait(redis_url: 
     store = Reading()
     async with Backend(redis_url, store=store) as backend:
         agent = agent_at(backend)
+        (worker,) = run_handlers([agent], backend).values()
         first, second, third = [await agent.submit(str(number)) for number in range(3)]
         store.records.clear()
-        assert await submit_lost(agent) == 0
+        assert await worker.submit_lost() == 0
         assert store.records == []
         async with client_of(redis_url) as redis:
             for run in (first, third):
                 (known,) = [key async for key in redis.scan_iter(match=f"*:runs:{run.id}")]
                 await redis.delete(known)
-        assert await submit_lost(agent) == 2
+        assert await worker.submit_lost() == 2
         assert sorted(store.records) == sorted([first.id, third.id])
         assert second.id not in store.records
 

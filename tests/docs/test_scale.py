@@ -12,7 +12,7 @@ from tests.docs.test_pages import code_spans
 from toolweave.agent.durable import KEEP_SECONDS, WORKER_LEASE_SECONDS
 from toolweave.cli.exits import ExitCode
 from toolweave.cli.worker.signals import GRACE_SECONDS
-from toolweave.work.liveness import SILENT_SECONDS
+from toolweave.jobs.liveness import SILENT_SECONDS
 
 TEXT = " ".join((CHECKOUT / "docs" / "scale.md").read_text(encoding="utf-8").split())
 

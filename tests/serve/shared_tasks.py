@@ -14,12 +14,12 @@ from tests.redis_server import NO_SERVER, RedisServer
 from tests.serve.talking import Talk
 from toolweave import tool
 from toolweave.errors import RequestError
+from toolweave.jobs import Backend, WorkBackend
 from toolweave.serve import McpServer, TaskRule, create_mcp_server
 from toolweave.serve.request import Client, Json, Request
 from toolweave.serve.tasks import TaskSupport
 from toolweave.tools import CallContext
 from toolweave.tools.questions import Elicitation
-from toolweave.work import Backend, WorkBackend
 
 __all__ = [
     "DECLARED",

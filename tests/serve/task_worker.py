@@ -13,9 +13,9 @@ import anyio
 
 from toolweave import tool
 from toolweave.agent import Agent
+from toolweave.jobs import Backend, WorkBackend
 from toolweave.models import ModelRequest, ScriptedModel, ToolMessage, tool_call
 from toolweave.serve import McpServer, create_mcp_server
-from toolweave.work import Backend, WorkBackend
 
 __all__ = ["REDELIVERY", "main", "server"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Sequence
 
 import anyio
 import pytest
@@ -12,10 +12,10 @@ from tests.serve.shared_tasks import accept
 from tests.serve.till import Clock, Frail, Jobs, Till
 from toolweave.errors import RequestError, StoreError
 from toolweave.serve.request import Json
-from toolweave.serve.tasks.board import LEASES, TASKS, Board
-from toolweave.serve.tasks.places import REFUSED_SECONDS, Places
-from toolweave.serve.tasks.replica import Replica
-from toolweave.state import Document, MemoryStore
+from toolweave.serve.tasks.remote import RemoteTasks
+from toolweave.serve.tasks.semaphore import REFUSED_SECONDS, StoreSemaphore
+from toolweave.serve.tasks.store import TASK_NOTES, TASKS, TaskStore
+from toolweave.state import Change, Document, MemoryStore
 from toolweave.state.redis import RedisStore
 
 pytestmark = pytest.mark.anyio
@@ -93,13 +93,13 @@ async def test_one_principal_cannot_take_the_places_of_all_others() -> None:
 
 async def test_replicas_that_begin_tasks_at_the_same_moment_take_no_more_than_there_are(redis_url: str) -> None:
     store, clock = RedisStore(redis_url), Clock()
-    replicas = [Places(store, "shop", clock, most=20) for _ in range(3)]
+    replicas = [StoreSemaphore(store, "shop", clock, most=20) for _ in range(3)]
     taken: list[str] = []
 
-    async def take(places: Places) -> None:
-        place = await places.take(None, 60)
-        if place is not None:
-            taken.append(place.key)
+    async def take(permits: StoreSemaphore) -> None:
+        permit = await permits.acquire(None, 60)
+        if permit is not None:
+            taken.append(permit.key)
 
     async with store:
         async with anyio.create_task_group() as tasks:
@@ -125,18 +125,23 @@ class Counting(MemoryStore):
         self.asked[collection] += 1
         return await super().get(collection, key)
 
-    async def put(self, collection: str, key: str, value: Any, **options: Any) -> int | None:
-        """Write a document."""
-        self.asked[collection] += 1
-        return await super().put(collection, key, value, **options)
+    async def read(self, names: Sequence[tuple[str, str]]) -> Sequence[Document | None]:
+        """Return documents."""
+        self.asked.update(collection for collection, _ in names)
+        return await super().read(names)
+
+    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+        """Write documents."""
+        self.asked.update(one.collection for one in changes)
+        return await super().write(changes, tell=tell)
 
 
 async def test_a_server_that_is_full_says_so_without_asking_each_time() -> None:
     store, clock = Counting(), Clock()
-    places = Places(store, "shop", clock, most=10)
-    taken = [await places.take(None, 60) for _ in range(11)]
+    permits = StoreSemaphore(store, "shop", clock, most=10)
+    taken = [await permits.acquire(None, 60) for _ in range(11)]
     store.asked.clear()
-    refused = [await places.take(who, 60) for who in (None, "anna") * 50]
+    refused = [await permits.acquire(who, 60) for who in (None, "anna") * 50]
 
     assert taken.count(None) == 1
     assert refused == [None] * 100
@@ -162,7 +167,8 @@ async def test_what_a_call_and_its_answers_said_is_forgotten_with_the_end_of_the
     assert "hunter2" in str(during[0].value)
     assert shown["status"] == "completed"
     assert kept.value["answers"] == {}
-    assert [await till.store.scan(one) for one in ("task-calls", LEASES, "task-places till")] == [[], [], []]
+    notes = ("task-calls", TASK_NOTES.leases, TASK_NOTES.submitted, "task-permits till")
+    assert [await till.store.scan(one) for one in notes] == [[]] * 4
 
 
 async def test_the_arguments_of_a_task_that_is_cancelled_are_forgotten_although_no_worker_is_there() -> None:
@@ -189,14 +195,14 @@ class Stuck(Frail):
         await anyio.sleep(self.slow_reads.get(collection, 0))
         return await super().get(collection, key)
 
-    async def put(self, collection: str, key: str, value: Any, **options: Any) -> int | None:
-        """Write a document, in its time."""
+    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+        """Write documents, in their time."""
         with anyio.CancelScope(shield=True):
             if self.stuck is not None:
                 await self.stuck.wait()
                 raise StoreError("nobody answered")
-            await anyio.sleep(self.slow.get(collection, 0))
-        return await super().put(collection, key, value, **options)
+            await anyio.sleep(max(self.slow.get(one.collection, 0) for one in changes))
+        return await super().write(changes, tell=tell)
 
 
 def till_that_sticks(lease_seconds: float) -> tuple[Till, Stuck]:
@@ -245,7 +251,8 @@ async def test_a_worker_begins_nothing_when_the_store_was_so_slow_that_another_m
     shown = await till.ask("tasks/get", taskId=name)
 
     assert found is not None
-    assert (found.value["runner"], found.value["deaths"]) == (None, 0)
+    assert found.value["runner"] is None
+    assert await store.scan(TASK_NOTES.deaths) == []
     assert before.value["runner"] is None
     assert shown["result"]["content"][0]["text"] == "worked"
     assert till.doings.begun == ["work"]
@@ -269,22 +276,22 @@ class Ticks:
         await anyio.wait_all_tasks_blocked()
 
 
-async def listened(count: int, store: Counting) -> tuple[Board, dict[str, Json]]:
-    """Return a board with so many tasks that run, and how they are."""
-    board = Board(store, "till", lambda: 1_000_000.0)
+async def listened(count: int, store: Counting) -> tuple[TaskStore, dict[str, Json]]:
+    """Return a store with so many tasks that run, and how they are."""
+    kept = TaskStore(store, Jobs(), "till", lambda: 1_000_000.0)
     known: dict[str, Json] = {}
     for number in range(count):
         task: Json = {"taskId": f"task-{number}", "status": "working", "lastUpdatedAt": ""}
-        value = {"form": 1, "owner": None, "server": "till", "task": task, "expires_at": 2_000_000.0, "place": None}
-        await store.put(TASKS, f"task-{number}", value | {"runner": None, "deaths": 0, "answers": {}, "refused": {}})
+        value = {"form": 1, "owner": None, "server": "till", "task": task, "expires_at": 2_000_000.0, "permit": None}
+        await store.put(TASKS, f"task-{number}", value | {"runner": None, "answers": {}, "refused": {}})
         known[f"task-{number}"] = task
-    return board, known
+    return kept, known
 
 
 async def test_however_many_listen_each_task_is_looked_at_once_and_rarely_while_nothing_happens() -> None:
     store, ticks = Counting(), Ticks()
-    board, known = await listened(10, store)
-    home = Replica(board, Jobs(), sleep=ticks)
+    kept, known = await listened(10, store)
+    remote = RemoteTasks(kept, sleep=ticks)
     heard: list[tuple[str, str]] = []
     looks = 0
     store.asked.clear()
@@ -295,10 +302,10 @@ async def test_however_many_listen_each_task_is_looked_at_once_and_rarely_while_
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             for _ in range(100):
-                tasks.start_soon(home.watch, known, hear)
+                tasks.start_soon(remote.watch, known, hear)
             await ticks.tick(100)
             looks = store.asked[TASKS]
-            await board.change("task-3", lambda entry: entry.task.update(status="completed") is None)
+            await kept.change("task-3", lambda entry: entry.task.update(status="completed") is None)
             await ticks.tick(12)
             tasks.cancel_scope.cancel()
 
@@ -308,13 +315,13 @@ async def test_however_many_listen_each_task_is_looked_at_once_and_rarely_while_
 
 async def test_whoever_goes_on_listening_hears_what_happens_when_the_one_who_looked_has_left() -> None:
     store, ticks = Counting(), Ticks()
-    board, known = await listened(3, store)
-    home = Replica(board, Jobs(), sleep=ticks)
+    kept, known = await listened(3, store)
+    remote = RemoteTasks(kept, sleep=ticks)
     heard: list[str] = []
     done = anyio.Event()
 
     async def stay() -> None:
-        await home.watch(known, lambda name, shown: heard.append(name))
+        await remote.watch(known, lambda name, shown: heard.append(name))
         done.set()
 
     with anyio.fail_after(60):
@@ -323,7 +330,7 @@ async def test_whoever_goes_on_listening_hears_what_happens_when_the_one_who_loo
 
             async def leave() -> None:
                 with first:
-                    await home.watch(known, lambda name, shown: heard.append("gone"))
+                    await remote.watch(known, lambda name, shown: heard.append("gone"))
 
             tasks.start_soon(leave)
             await ticks.tick()
@@ -332,7 +339,7 @@ async def test_whoever_goes_on_listening_hears_what_happens_when_the_one_who_loo
             first.cancel()
             await anyio.wait_all_tasks_blocked()
             for name in known:
-                await board.change(name, lambda entry: entry.task.update(status="cancelled") is None)
+                await kept.change(name, lambda entry: entry.task.update(status="cancelled") is None)
             await ticks.tick(12)
             assert done.is_set()
 

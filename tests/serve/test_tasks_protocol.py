@@ -21,7 +21,7 @@ from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.listen import Listen
 from toolweave.serve.request import Client, Json, Request
 from toolweave.serve.rounds import Rounds
-from toolweave.serve.tasks import Here, Tasks, TaskSupport
+from toolweave.serve.tasks import LocalTasks, Tasks, TaskSupport
 from toolweave.state import MemoryStore
 from toolweave.tools import CallContext, ToolRegistry
 from toolweave.tools.questions import Elicitation
@@ -59,8 +59,8 @@ class Shop:
         self.store = MemoryStore(clock=self.clock) if store is None else store
         self.go = anyio.Event()
         rounds = Rounds()
-        home = Here(rounds=rounds, changes=self.changes, store=self.store, most=most, clock=self.clock)
-        self.tasks = Tasks(RULES, rounds=rounds, home=home, clock=self.clock, **options)
+        here = LocalTasks(rounds=rounds, changes=self.changes, store=self.store, most=most, clock=self.clock)
+        self.tasks = Tasks(RULES, rounds=rounds, backend=here, clock=self.clock, **options)
         tools = [self.work, self.hang, self.ask, self.huge, self.ask_first, self.plain]
         calls = Tools(ToolRegistry(tools), rounds=rounds, tasks=self.tasks)
         listen = Listen(self.changes, declared=dict[str, Any], filters={"taskIds": self.tasks})

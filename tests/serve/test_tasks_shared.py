@@ -26,11 +26,11 @@ from tests.serve.shared_tasks import (
 )
 from tests.serve.talking import Talk, talking
 from toolweave.errors import RequestError
+from toolweave.jobs import Backend, Job
 from toolweave.serve import TaskRule, create_mcp_server
 from toolweave.serve.request import Json
 from toolweave.state import MemoryStore
 from toolweave.tools import CallContext
-from toolweave.work import Backend
 
 __all__ = ["backends"]  # a fixture
 
@@ -277,12 +277,20 @@ async def test_a_tool_that_does_no_harm_runs_again_after_its_worker_stopped(back
             name = await begun(talk, "harmless", "2026-07-28")
             await doings.until(1)
         between = await talk.ask("tasks/get", {"taskId": name})
-        async with working(replica(backend, doings)):
+        (do,) = replica(backend, doings).handlers().values()
+        delivered: list[Job] = []
+
+        async def work(job: Job) -> None:
+            delivered.append(job)
+            await do(job)
+
+        async with backend, anyio.create_task_group() as tasks:
+            tasks.start_soon(backend.queue.work, {"tasks:shop": work})
             shown = await until(talk, name, "completed", "failed")
-        (kept,) = await backend.store.scan("tasks")
+            tasks.cancel_scope.cancel()
 
     assert between["status"] == "working"
-    assert kept.value["deaths"] == 0
+    assert [job.deaths for job in delivered] == [0]
     assert shown["result"]["content"][0]["text"] == "done in the end"
     assert doings.begun == ["harmless", "harmless"]
     assert doings.keys[0] == doings.keys[1]

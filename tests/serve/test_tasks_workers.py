@@ -17,14 +17,14 @@ from tests.serve.talking import talking
 from tests.serve.task_worker import REDELIVERY, server
 from tests.serve.till import Till
 from toolweave.errors import RequestError, StoreError
+from toolweave.jobs import Backend, Job, JobWorker, Later
 from toolweave.serve.calls import Tools
 from toolweave.serve.request import Client, Json, Request
 from toolweave.serve.rounds import Rounds
-from toolweave.serve.tasks.board import LEASES, TASKS, Board
-from toolweave.serve.tasks.worker import Worker
+from toolweave.serve.tasks.store import TASK_NOTES, TASKS, TaskStore
+from toolweave.serve.tasks.worker import TaskJobs
 from toolweave.state.redis import RedisStore
 from toolweave.tools import ToolRegistry
-from toolweave.work import Backend, Job, Later
 
 pytestmark = pytest.mark.anyio
 
@@ -118,7 +118,7 @@ async def test_a_job_that_is_delivered_twice_runs_its_tool_once() -> None:
 
     assert shown["status"] == "completed"
     assert till.doings.begun == ["work"]
-    assert await till.store.scan(LEASES) == []
+    assert await till.store.scan(TASK_NOTES.leases) == []
 
 
 async def ended(work: Awaitable[None]) -> list[type[Exception]]:
@@ -150,7 +150,7 @@ async def test_a_worker_that_lost_its_lease_stops_its_tool_and_writes_nothing_mo
     name, job = await till.begun("hang")
     async with at_work(till, job) as raised:
         other = {"holder": "another", "process": 1, "machine": "far away"}
-        await till.store.put(LEASES, name, other)
+        await till.store.put(TASK_NOTES.leases, name, other)
         await till.doings.ended.wait()
     shown = await till.ask("tasks/get", taskId=name)
 
@@ -318,13 +318,14 @@ def listener() -> Request:
     return Request(method="subscriptions/listen", params={}, client=client, line=Nobody(), id=1)
 
 
-@pytest.mark.parametrize(("deaths", "status"), [(3, "completed"), (4, "failed")])
+@pytest.mark.parametrize(("deaths", "status"), [(2, "completed"), (3, "failed")])
 async def test_a_task_costs_no_more_than_a_few_workers(deaths: int, status: str) -> None:
     till = Till()
     name, job = await till.begun("again")
     found = await till.store.get(TASKS, name)
     assert found is not None
-    await till.store.put(TASKS, name, {**found.value, "runner": "it died", "deaths": deaths}, ttl=60)
+    await till.store.put(TASKS, name, {**found.value, "runner": "it died"}, ttl=60)
+    await till.store.put(TASK_NOTES.deaths, name, {"deaths": deaths, "holder": None})
     await till.workers[0].do(job)
     shown = await till.ask("tasks/get", taskId=name)
 
@@ -363,9 +364,10 @@ async def test_a_client_of_the_older_form_that_refuses_to_be_asked_is_told_to_th
 async def test_a_task_whose_tool_is_gone_fails() -> None:
     till, other = Till(), Till()
     name, job = await till.begun("work")
-    board = Board(till.store, "till", till.clock)
+    kept = TaskStore(till.store, till.queue, "till", till.clock)
     calls = Tools(ToolRegistry([other.huge]), rounds=Rounds())
-    await Worker(till.tasks.rules, rounds=Rounds(), board=board, prepare=calls.prepare).do(job)
+    jobs = TaskJobs(till.tasks.rules, rounds=Rounds(), tasks=kept, prepare=calls.prepare)
+    await JobWorker(jobs).do(job)
     shown = await till.ask("tasks/get", taskId=name)
 
     assert shown["error"] == {"code": -32602, "message": "Unknown tool: work"}

@@ -9,6 +9,7 @@ from typing import Any
 from tests.serve.shared_tasks import DECLARED, Doings, Nobody
 from toolweave import tool
 from toolweave.errors import StoreError
+from toolweave.jobs import Handler, Job, JobWorker
 from toolweave.serve.calls import Tools
 from toolweave.serve.changes import Changes
 from toolweave.serve.endpoint import Endpoint
@@ -16,12 +17,11 @@ from toolweave.serve.listen import Listen
 from toolweave.serve.request import Client, Json, Request
 from toolweave.serve.rounds import Rounds
 from toolweave.serve.tasks import Tasks
-from toolweave.serve.tasks.board import TASKS, Board
-from toolweave.serve.tasks.replica import Replica
-from toolweave.serve.tasks.worker import Worker
-from toolweave.state import Document, MemoryStore
+from toolweave.serve.tasks.remote import RemoteTasks
+from toolweave.serve.tasks.store import TASKS, TaskStore
+from toolweave.serve.tasks.worker import TaskJobs
+from toolweave.state import Change, Document, MemoryStore, Put
 from toolweave.tools import ToolRegistry
-from toolweave.work import Handler, Job
 
 __all__ = ["Clock", "Frail", "Jobs", "Till"]
 
@@ -51,15 +51,20 @@ class Frail(MemoryStore):
         self._reach()
         return await super().get(collection, key)
 
-    async def put(self, collection: str, key: str, value: Any, **options: Any) -> int | None:
-        """Write a document, unless it is away or too large."""
+    async def read(self, names: Sequence[tuple[str, str]]) -> Sequence[Document | None]:
+        """Return documents, unless it is away."""
         self._reach()
-        if len(str(value)) > self.room:
+        return await super().read(names)
+
+    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+        """Write documents, unless it is away or one is too large."""
+        self._reach()
+        if any(isinstance(one, Put) and len(str(one.value)) > self.room for one in changes):
             raise StoreError("no room")
-        if collection == TASKS and self.meanwhile is not None:
+        if self.meanwhile is not None and any(one.collection == TASKS for one in changes):
             meanwhile, self.meanwhile = self.meanwhile, None
             await meanwhile()
-        return await super().put(collection, key, value, **options)
+        return await super().write(changes, tell=tell)
 
     async def delete(self, collection: str, key: str, *, expect: int | None = None) -> bool:
         """Delete a document, unless it is away."""
@@ -104,22 +109,21 @@ class Till:
         self.queue, self.doings = Jobs(), Doings()
         self.store = Frail(Clock()) if store is None else store
         self.clock = self.store.clock
-        rounds, board = Rounds(), Board(self.store, "till", self.clock, most=most)
+        rounds, kept = Rounds(), TaskStore(self.store, self.queue, "till", self.clock, most=most)
         self.changes = Changes(debounce=0)
-        home = Replica(board, self.queue)
         again = tool(annotations={"idempotentHint": True})(self.again)
         tools = [self.doings.work, self.doings.hang, self.doings.ask, self.huge, self.crash, again]
         rules = dict.fromkeys(("work", "hang", "ask", "huge", "crash", "again"), "required")
-        self.tasks = Tasks(rules, rounds=rounds, home=home, clock=self.clock, **options)  # pyright: ignore[reportArgumentType]
+        self.tasks = Tasks(rules, rounds=rounds, backend=RemoteTasks(kept), clock=self.clock, **options)  # pyright: ignore[reportArgumentType]
         calls = Tools(ToolRegistry(tools), rounds=rounds, tasks=self.tasks)
         listen = Listen(self.changes, declared=dict[str, Any], filters={"taskIds": self.tasks})
         self.endpoint = Endpoint({"name": "till", "version": "1"}, features=[calls, self.tasks, listen])
-        self._worker = partial(Worker, self.tasks.rules, rounds=rounds, board=board, prepare=calls.prepare)
+        self._kind = partial(TaskJobs, self.tasks.rules, rounds=rounds, tasks=kept, prepare=calls.prepare)
         self.workers = [self.worker(lease_seconds) for _ in range(2)]
 
-    def worker(self, lease_seconds: float) -> Worker:
+    def worker(self, lease_seconds: float) -> JobWorker[Any]:
         """Return one more worker."""
-        return self._worker(lease_seconds=lease_seconds)
+        return JobWorker(self._kind(lease_seconds=lease_seconds))
 
     async def huge(self) -> str:
         """Return much."""

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self, cast
 
 from toolweave.agent.approval import Allowed, Confirm, checked_confirm
 from toolweave.agent.drive import Host, Job
-from toolweave.agent.durable import Durable, OnUnknown
+from toolweave.agent.durable import Durable, OnUnknown, make_durable
 from toolweave.agent.events import RunResult
 from toolweave.agent.history import History
 from toolweave.agent.journal import NO_JOURNAL, Journal
@@ -28,17 +28,17 @@ from toolweave.agent.run import Run, current_run
 from toolweave.agent.sessions import MemoryConversations, Rooms
 from toolweave.agent.sizes import ResultPolicy
 from toolweave.agent.step import Rules
-from toolweave.agent.submit import Submits, durable_in
+from toolweave.agent.submit import Submits
 from toolweave.agent.tool import KeepConversation, agent_tool
 from toolweave.agent.toolbox import AgentTools, Opener, ToolLike
 from toolweave.agent.turn import Slots
+from toolweave.jobs import WorkBackend
 from toolweave.models.base import Model, ModelSettings
 from toolweave.models.messages import Message
 from toolweave.state import Store
 from toolweave.tools.call import NO_CONTEXT, CallContext
 from toolweave.tools.portal import PORTAL
 from toolweave.tools.toolset import Tool, Toolset
-from toolweave.work import WorkBackend
 
 __all__ = ["Agent"]
 
@@ -117,7 +117,7 @@ class Agent(Submits):
         self.name = name
         self.description = description
         self.tools = AgentTools(tools, server=self.mcp_toolset)
-        self.durable = durable_in(name, store, backend, on_unknown)
+        self.durable = make_durable(name, store, backend, on_unknown)
         self._on_unknown: OnUnknown = on_unknown
         limits, policy = limits or Limits(), result_policy or ResultPolicy()
         self._host = Host(
@@ -162,7 +162,7 @@ class Agent(Submits):
 
     def keep_in(self, backend: WorkBackend) -> None:
         """Keep what it keeps there from now on, as with `Agent(backend=)`; for an agent that keeps nothing yet."""
-        self.durable = durable_in(self.name, None, backend, self._on_unknown)
+        self.durable = make_durable(self.name, None, backend, self._on_unknown)
         assert self.durable is not None  # there is a backend
         self._host.durable, self._host.conversations = True, self.durable.conversations
 

@@ -6,7 +6,7 @@ Writes what the loop tells at its two points and answers from it; knows no model
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from dataclasses import replace
@@ -18,11 +18,12 @@ import anyio
 from toolweave.agent.approval import definition_digest
 from toolweave.agent.events import RunResult
 from toolweave.agent.journal import ASK, Ask, Recorded, RunStart, outcome_unknown
-from toolweave.agent.lease import LEASE_SECONDS, Lease
 from toolweave.agent.records import (
     APPROVALS,
     CONVERSATIONS,
     JOURNAL,
+    LEASES,
+    RUN_NOTES,
     RUNS,
     STARTS,
     RunRecord,
@@ -32,7 +33,6 @@ from toolweave.agent.records import (
     conversation_key,
     create,
     ended_signal,
-    every,
     read_record,
     read_start,
     record_change,
@@ -42,6 +42,9 @@ from toolweave.agent.records import (
     write_record,
 )
 from toolweave.errors import RunError
+from toolweave.jobs import WorkBackend, WorkQueue
+from toolweave.jobs.kind import JobTopic
+from toolweave.jobs.lease import LEASE_SECONDS, Lease
 from toolweave.models.base import Finished
 from toolweave.models.journal_form import (
     messages_from_json,
@@ -54,12 +57,18 @@ from toolweave.models.journal_form import (
     usage_to_json,
 )
 from toolweave.models.messages import Message, ToolCallPart, UserMessage
-from toolweave.state import Change, Document, Put, Store
+from toolweave.state import Change, Document, Put, Store, iter_documents
 from toolweave.tools.call import RESUMABLE
 from toolweave.tools.spec import ToolSpec
-from toolweave.work import WorkQueue
 
-__all__ = ["WORKER_LEASE_SECONDS", "Durable", "OnUnknown", "StoreConversations", "StoreJournal", "same_request"]
+__all__ = [
+    "Durable",
+    "OnUnknown",
+    "StoreConversations",
+    "StoreJournal",
+    "make_durable",
+    "same_request",
+]
 
 OnUnknown: TypeAlias = Literal["error", "ask", "rerun"]
 """What is done about a call that had begun when its process died, and that may not be made twice.
@@ -88,7 +97,7 @@ class Durable:
         queue: Where runs are submitted for workers to do; without one what is spawned runs in this process.
 
     Attributes:
-        cleared: Returns what is to be changed together with the end of a run, by its id.
+        jobs: Its runs as jobs of workers, or None without a queue.
         known: The record of the one run that this is for and how it begins, as they were just read.
     """
 
@@ -106,19 +115,19 @@ class Durable:
     ) -> None:
         self.store = store
         self.queue = queue
+        self.jobs = None if queue is None else _jobs(agent, store, queue, clock, keep_seconds)
         self.agent = agent
         self.on_unknown: OnUnknown = on_unknown
         self.clock = clock
         self.keep_seconds = keep_seconds
         self.conversations = StoreConversations(store, agent)
-        self.cleared: Callable[[str], Sequence[Change]] = _nothing_more
         self.lease_seconds = lease_seconds
         self.known: tuple[Document, Document | None] | None = None
         self.sleep = sleep
 
     def journal(self, run_id: str, *, on_unknown: OnUnknown | None = None) -> StoreJournal:
         """Return the journal of a run, new or not."""
-        lease = Lease(self.store, run_id, seconds=self.lease_seconds, sleep=self.sleep)
+        lease = Lease(self.store, LEASES, run_id, seconds=self.lease_seconds, sleep=self.sleep)
         return StoreJournal(self, run_id, lease, on_unknown=on_unknown)
 
     def with_unknown(self, on_unknown: OnUnknown | None) -> Durable:
@@ -135,13 +144,34 @@ class Durable:
 
     async def allowed(self) -> frozenset[str]:
         """Return the `definition_digest`s of the tools that were allowed for good."""
-        known = every(self.store, APPROVALS, f"{self.agent}/")
+        known = iter_documents(self.store, APPROVALS, f"{self.agent}/")
         return frozenset([found.value async for found in known if found.key == f"{self.agent}/{found.value}"])
 
     async def allow(self, tool: ToolSpec) -> None:
         """Allow a tool for good, as it is defined now."""
         digest = definition_digest(tool)
         await self.store.put(APPROVALS, f"{self.agent}/{digest}", digest)
+
+
+def make_durable(
+    name: str, store: Store | None, backend: WorkBackend | None, on_unknown: OnUnknown = "error"
+) -> Durable | None:
+    """Return what an agent of this name keeps in a store or a backend; None without one.
+
+    Raises:
+        ValueError: There are both.
+    """
+    if backend is None:
+        return None if store is None else Durable(store, agent=name, on_unknown=on_unknown)
+    if store is not None:
+        raise ValueError(f"agent {name!r}: a backend has a store; give it to that: Backend(url, store=...)")
+    return Durable(
+        backend.store, agent=name, queue=backend.queue, on_unknown=on_unknown, lease_seconds=WORKER_LEASE_SECONDS
+    )
+
+
+def _jobs(agent: str, store: Store, queue: WorkQueue, clock: Callable[[], float], keep_seconds: float) -> JobTopic:
+    return JobTopic(RUN_NOTES, agent, store=store, queue=queue, clock=clock, keep_seconds=keep_seconds)
 
 
 class StoreConversations:
@@ -220,7 +250,7 @@ class StoreJournal:
         if self._begun is not None:  # for the first time, so nothing is written of it
             self._record = record
             return began
-        self._entries = {found.key: found async for found in every(self._store, JOURNAL, f"{self._run_id}/")}
+        self._entries = {found.key: found async for found in iter_documents(self._store, JOURNAL, f"{self._run_id}/")}
         again = replace(record, status="running", changed_at=now, attempts=record.attempts + 1)
         self._record = self._unless_taken(await write_record(self._store, again, ttl=ttl))
         turns = next(step for step in count() if self._turn_key(step + 1) not in self._entries)
@@ -286,7 +316,9 @@ class StoreJournal:
             return
         record, ttl = self._record.ended(result, self._durable.clock()), self._durable.keep_seconds
         turn = [] if self._unwritten is None else [self._unwritten]
-        changes = [record_change(record, ttl=ttl), *turn, *self._durable.cleared(self._run_id)]
+        jobs = self._durable.jobs
+        notes: Sequence[Change] = () if jobs is None else jobs.forgotten(self._run_id)
+        changes = [record_change(record, ttl=ttl), *turn, *notes]
         revisions = await self._lease.give_back_with(changes, tell=ended_signal(self._run_id))
         if revisions is not None:
             self._unwritten = None
@@ -301,7 +333,9 @@ class StoreJournal:
     @asynccontextmanager
     async def _held(self, cancel: Callable[[], None]) -> AsyncGenerator[None, None]:
         if not await self._begun_at_once():
-            await self._lease.take()
+            holder = await self._lease.take()
+            if holder is not None:
+                raise self._held_by(holder)
         try:
             async with self._lease.kept(cancel):
                 yield
@@ -361,15 +395,16 @@ class StoreJournal:
     def _taken(self) -> RunError:
         return RunError("was taken over by another process; follow it there", run_id=self._run_id, reason="error")
 
+    def _held_by(self, holder: Mapping[str, Any]) -> RunError:
+        where, seconds = holder["machine"].split(" ")[0], self._durable.lease_seconds
+        message = f"goes on elsewhere in process {holder['process']} on {where}; a process that died holds it for"
+        return RunError(f"{message} {seconds:g} s at most", run_id=self._run_id, reason="error")
+
 
 def _may_be_made_twice(tool: ToolSpec) -> bool:
     """Whether a call of the tool may be made again without harm, by what it says of itself (DESIGN decision 3)."""
     goes_on = tool.server is None and tool.meta.get(RESUMABLE) is True  # with what the call's key stands for
     return goes_on or tool.hint("readOnlyHint") is True or tool.hint("idempotentHint") is True
-
-
-def _nothing_more(run_id: str) -> Sequence[Change]:
-    return ()
 
 
 def same_request(now: RunStart, began: RunStart) -> bool:

@@ -6,13 +6,14 @@ Knows documents and no loop: the journal writes here, the views of `status.py` a
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, cast
 
 from toolweave.agent.events import RunResult
 from toolweave.agent.journal import RunStart
 from toolweave.errors import RunError, StoreError
+from toolweave.jobs.kind import JobCollections
 from toolweave.models.base import Usage
 from toolweave.models.journal_form import (
     messages_from_json,
@@ -22,7 +23,7 @@ from toolweave.models.journal_form import (
     usage_to_json,
 )
 from toolweave.models.messages import Message, UserMessage
-from toolweave.state import Change, Document, Put, Store, signal
+from toolweave.state import Change, Document, Put, Store, iter_documents, signal
 
 __all__ = [
     "APPROVALS",
@@ -31,6 +32,7 @@ __all__ = [
     "JOURNAL",
     "LEASES",
     "RUNS",
+    "RUN_NOTES",
     "STARTS",
     "TIMES",
     "RecordedStatus",
@@ -42,9 +44,7 @@ __all__ = [
     "conversation_key",
     "create",
     "ended_signal",
-    "every",
     "first_text",
-    "pages",
     "read_record",
     "read_start",
     "record_change",
@@ -68,7 +68,8 @@ CHILDREN = "run-children"
 """Run ids below the id of the run whose tool started them, or below the name of another group."""
 JOURNAL = "run-journal"
 """Finished turns and calls, below the run's id."""
-LEASES = "run-leases"
+RUN_NOTES = JobCollections("run", "agent")
+LEASES = RUN_NOTES.leases
 """Who is running a run now, by run id; gone when it runs nowhere."""
 CONVERSATIONS = "conversations"
 """What was said, by agent and session."""
@@ -76,7 +77,6 @@ APPROVALS = "approvals"
 """Digests of the tools that an agent was allowed to use for good, below its name."""
 
 _FORM = 1
-_PAGE = 100
 _NEWEST = 10**16
 
 RecordedStatus: TypeAlias = Literal["pending", "running", "completed", "stopped", "cancelled", "failed"]
@@ -318,7 +318,7 @@ def unreadable(found: Document, problem: StoreError) -> RunRecord:
 async def children_of(store: Store, above: str) -> list[RunRecord]:
     """Return the runs below a run or another group, the oldest first."""
     # a session's name may hold a slash: what is below "a/b" is not below "a"
-    below = [one async for one in every(store, CHILDREN, f"{above}/") if one.key == f"{above}/{one.value}"]
+    below = [one async for one in iter_documents(store, CHILDREN, f"{above}/") if one.key == f"{above}/{one.value}"]
     found: list[RunRecord] = []
     for one in below:
         try:
@@ -386,21 +386,3 @@ def first_text(messages: tuple[Message, ...], most: int = 300) -> str:
     """Return the beginning of what a user says, for lists of runs."""
     text = next((one.text for one in messages if isinstance(one, UserMessage)), "")
     return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-async def every(store: Store, collection: str, prefix: str = "") -> AsyncGenerator[Document, None]:
-    """Yield all documents of a collection whose keys have this prefix."""
-    async for page in pages(store, collection, prefix):
-        for found in page:
-            yield found
-
-
-async def pages(store: Store, collection: str, prefix: str = "") -> AsyncGenerator[Sequence[Document], None]:
-    """Yield the same in pages, as they are read."""
-    after = ""
-    while True:
-        page = await store.scan(collection, prefix=prefix, after=after, limit=_PAGE)
-        yield page
-        if len(page) < _PAGE:
-            return
-        after = page[-1].key

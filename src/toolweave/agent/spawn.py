@@ -17,14 +17,14 @@ import anyio
 
 from toolweave.agent.durable import Durable, OnUnknown
 from toolweave.agent.journal import RunStart
-from toolweave.agent.lease import is_held
-from toolweave.agent.records import RunRecord, children_of, create, read_record, read_start, write_start
+from toolweave.agent.records import LEASES, RunRecord, children_of, create, read_record, read_start, write_start
 from toolweave.agent.resume import Resumable, resume
 from toolweave.agent.run import Run, current_run
 from toolweave.agent.status import RunStatuses
-from toolweave.agent.submit import enqueue
 from toolweave.agent.toolbox import AgentTools, ToolLike
 from toolweave.errors import ErrorKind, ToolError
+from toolweave.jobs.backoff import Backoff
+from toolweave.jobs.lease import is_held
 from toolweave.models.messages import UserMessage
 from toolweave.state import MemoryStore, Store
 from toolweave.tools.call import CallContext, ToolCall
@@ -33,7 +33,6 @@ from toolweave.tools.names import unknown_tool
 from toolweave.tools.result import ToolResult
 from toolweave.tools.toolset import Tool, ToolSnapshot
 from toolweave.tools.wrappers import BaseToolset
-from toolweave.work.pause import Pause
 
 __all__ = ["SpawnTools", "Spawning", "spawn_tools", "tools_of_task"]
 
@@ -260,20 +259,21 @@ class SpawnTools(BaseToolset):
 
     async def _begun(self, record: RunRecord, on_unknown: OnUnknown | None = None) -> Run | None:
         """Have a task done: by workers where there are some, else by a run of this process, which is returned."""
-        if self._durable.queue is None:
+        jobs = self._durable.jobs
+        if jobs is None:
             return await self._living(record, on_unknown)
         if not record.done:
             settings = {"depth": self._depth, "most": self._most, "name": self._name}
             if on_unknown is not None:  # its job may wait already; the worker reads how it began
                 start = replace(await read_start(self._store, record), on_unknown=on_unknown)
                 await write_start(self._store, start, ttl=self._durable.keep_seconds)
-            await enqueue(self._durable, record.run_id, {"spawn": settings})
+            await jobs.submit(record.run_id, {"spawn": settings})
         return None
 
     async def _living(self, record: RunRecord, on_unknown: OnUnknown | None = None) -> Run | None:
         """Return the task's run in this process, begun again if nobody runs it; None if somebody else does."""
         run = self._here(record)
-        if run is not None or record.done or await is_held(self._store, record.run_id):
+        if run is not None or record.done or await is_held(self._store, LEASES, record.run_id):
             return run
         made = await resume(
             self._agent, record.run_id, tools=self.passed_on(record), durable=self._durable, on_unknown=on_unknown
@@ -294,11 +294,11 @@ class SpawnTools(BaseToolset):
         return None if deep or self._agent.tools.snapshot().find(self._name) is not None else self
 
     async def _wait(self, record: RunRecord | None, helping: anyio.Lock) -> None:
-        waited, pause = 0.0, Pause(self._durable.sleep)
+        waited, pause = 0.0, Backoff(self._durable.sleep)
         while record is not None and not record.done:
             if self._durable.queue is None or (waited >= _PATIENCE_SECONDS and not helping.locked()):
                 run = await self._help(record, helping)
-                if run is not None and not await is_held(self._store, record.run_id):
+                if run is not None and not await is_held(self._store, LEASES, record.run_id):
                     return  # also when it could not be recorded; a worker may have been faster
             waited += await pause.wait()  # it goes on in another process
             record = await read_record(self._store, record.run_id)

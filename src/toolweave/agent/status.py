@@ -12,26 +12,23 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from toolweave.agent.durable import KEEP_SECONDS
-from toolweave.agent.lease import ask_to_cancel, is_held
 from toolweave.agent.records import (
     LEASES,
+    RUN_NOTES,
     RUNS,
     TIMES,
     RunRecord,
     children_of,
-    every,
     read_record,
     record_of,
     unreadable,
     write_record,
 )
 from toolweave.errors import StoreError
-from toolweave.state import Document, Store
+from toolweave.jobs.lease import ask_to_cancel, is_held
+from toolweave.state import Document, Store, iter_documents
 
-__all__ = ["CANCELS", "RunInfo", "RunStats", "RunStatuses", "StoredStatus"]
-
-CANCELS = "run-cancels"
-"""Ids of runs that were to be cancelled while they went on somewhere, for workers that take them over."""
+__all__ = ["RunInfo", "RunStats", "RunStatuses", "StoredStatus"]
 
 StoredStatus: TypeAlias = Literal[
     "pending", "running", "interrupted", "completed", "stopped", "failed", "cancelled", "unreadable"
@@ -95,7 +92,7 @@ class RunStatuses:
 
     async def active(self) -> Sequence[RunInfo]:
         """Return the runs that go on now, the oldest first."""
-        held = [await self.get(found.key) async for found in every(self._store, LEASES)]
+        held = [await self.get(found.key) async for found in iter_documents(self._store, LEASES)]
         running = [one for one in held if one is not None and one.status == "running"]
         return sorted(running, key=lambda one: (one.record.created_at, one.run_id))
 
@@ -104,7 +101,7 @@ class RunStatuses:
         recent: dict[str, RunInfo] = {}
         if limit <= 0:
             return []
-        async for found in every(self._store, TIMES):
+        async for found in iter_documents(self._store, TIMES):
             one = await self.get(found.value)
             if one is not None and agent in (None, one.record.agent):
                 # whoever creates it may die and do so again: it stands here twice then
@@ -118,7 +115,7 @@ class RunStatuses:
 
         One that was spawned and not begun is among them when its parent is not at work either.
         """
-        found = [await self._told(one) async for one in every(self._store, RUNS)]
+        found = [await self._told(one) async for one in iter_documents(self._store, RUNS)]
         left = [one for one in found if agent in (None, one.record.agent) and await self._is_left(one)]
         return sorted(left, key=lambda one: (one.record.created_at, one.run_id))
 
@@ -126,7 +123,7 @@ class RunStatuses:
         """Return how many runs there are, by where they are."""
         counts: Counter[StoredStatus] = Counter()
         input_tokens = output_tokens = 0
-        async for found in every(self._store, RUNS):
+        async for found in iter_documents(self._store, RUNS):
             one = await self._told(found)
             counts[one.status] += 1
             if one.record.parent_id is None:  # what a child took counts in its parent
@@ -156,7 +153,7 @@ class RunStatuses:
     async def info(self, record: RunRecord) -> RunInfo:
         """Return where the run of a record is now."""
         status: StoredStatus = record.status
-        if status == "running" and not await is_held(self._store, record.run_id):
+        if status == "running" and not await is_held(self._store, LEASES, record.run_id):
             status = "interrupted"
         return RunInfo(record=record, status=status)
 
@@ -171,12 +168,12 @@ class RunStatuses:
     async def _cancel(self, record: RunRecord | None) -> bool:
         while record is not None and not record.done:
             # beside the lease, which ends with its holder
-            await self._store.put(CANCELS, record.run_id, True, ttl=KEEP_SECONDS)
-            if await ask_to_cancel(self._store, record.run_id):
+            await self._store.put(RUN_NOTES.cancels, record.run_id, True, ttl=KEEP_SECONDS)
+            if await ask_to_cancel(self._store, LEASES, record.run_id):
                 return True
             ended = replace(record, status="cancelled", stop_reason="cancelled", changed_at=self._clock())
             if await write_record(self._store, ended, ttl=KEEP_SECONDS) is not None:
-                await self._store.delete(CANCELS, record.run_id)
+                await self._store.delete(RUN_NOTES.cancels, record.run_id)
                 return True
             record = await read_record(self._store, record.run_id)  # it began or ended at this moment
         return False
@@ -184,5 +181,5 @@ class RunStatuses:
     async def _is_left(self, one: RunInfo) -> bool:
         if one.status == "pending":
             above = one.record.parent_id
-            return above is None or not await is_held(self._store, above)
+            return above is None or not await is_held(self._store, LEASES, above)
         return one.status == "interrupted"

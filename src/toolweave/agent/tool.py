@@ -15,9 +15,10 @@ import anyio
 from toolweave.agent import events
 from toolweave.agent.durable import Durable
 from toolweave.agent.keys import part_key
-from toolweave.agent.lease import is_held
+from toolweave.agent.records import LEASES
 from toolweave.agent.run import Run, current_run
 from toolweave.errors import ModelError, ToolError
+from toolweave.jobs.lease import is_held
 from toolweave.protocol.content import ContentBlock, TextContent
 from toolweave.tools.call import IDEMPOTENCY_KEY, RESUMABLE, CallContext
 from toolweave.tools.function import tool as function_tool
@@ -124,7 +125,7 @@ def _key(ctx: CallContext) -> str | None:
 
 async def _free(durable: Durable, run_id: str) -> None:
     """Wait until nobody runs a run: who made the same call before may be at it still, or have died just now."""
-    while await is_held(durable.store, run_id):
+    while await is_held(durable.store, LEASES, run_id):
         await durable.sleep(_POLL_SECONDS)
 
 

@@ -1,57 +1,35 @@
-"""What a worker does with submitted runs: begins or goes on with each where its journal ends, one process at a time.
+"""Submitted runs as a kind of durable job: begun, or gone on with where their journal ends.
 
-Knows agents by how their runs are begun, and a queue by its port. The lease of a run decides who runs it.
+Who does a run, and what happens when that one dies, is the engine's (`jobs/worker.py`); whose turn it is in a session
+is `session_queue.py`. Knows agents by how their runs are begun.
 """
 
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, cast
-
-import anyio
 
 from toolweave.agent.agent import Agent
 from toolweave.agent.durable import Durable, OnUnknown
-from toolweave.agent.lease import is_living
-from toolweave.agent.line import Line
-from toolweave.agent.records import (
-    LEASES,
-    RUNS,
-    STARTS,
-    RunRecord,
-    pages,
-    read_record,
-    read_start,
-    record_of,
-    write_record,
-)
+from toolweave.agent.records import RUNS, STARTS, RunRecord, read_record, read_start, record_of, write_record
 from toolweave.agent.resume import resume
+from toolweave.agent.session_queue import SessionQueue
 from toolweave.agent.spawn import tools_of_task
-from toolweave.agent.status import CANCELS, RunStatuses
-from toolweave.agent.submit import DEATHS, SUBMITTED, cleared, enqueue, submitted_key, topic_of
+from toolweave.agent.status import RunStatuses
 from toolweave.errors import RunError, StoreError
+from toolweave.jobs import Handler, Job, Later, WorkBackend
+from toolweave.jobs.kind import JobTopic
+from toolweave.jobs.worker import MOST_DEATHS, JobWorker, resubmit_jobs, share_suspicion, work_jobs
 from toolweave.state import Document
-from toolweave.work import Handler, Job, Later, WorkBackend
 
-__all__ = ["DEATHS", "resubmit_runs", "run_handlers", "submit_lost", "work_runs"]
+__all__ = ["resubmit_runs", "run_handlers", "work_runs"]
 
 _log = logging.getLogger("toolweave.agent")
-_HELD_SECONDS = 2.0
-"""How long until a run that goes on elsewhere is looked at again."""
-_SOON_SECONDS = 0.5
-"""The same for one whose worker is thought dead."""
 _TURN_SECONDS = 0.5
-"""The same for one that waits in the line of its session, for each that is before it; thirty seconds at most."""
-MOST_DEATHS = 3
-"""Number of dead workers after which a run fails."""
-_SUSPICIOUS_DEATHS = 2
-"""From how many on it goes on beside no other that workers died of, since all that a dead worker did is suspect."""
-_FORGET_SECONDS = 3600.0
-_SWEEPS = "run-sweeps"
-_SWEEP_SECONDS = 60.0
+"""Seconds until a run that waits in the queue of its session is looked at again, for each that is before it."""
+_LONGEST_TURN_SECONDS = 30.0
 
 
 async def work_runs(
@@ -71,7 +49,7 @@ async def work_runs(
     Args:
         agents: By their names they are told apart; one that keeps nothing yet keeps it in the backend from now on.
         backend: Where the queue is.
-        also: More handlers, by topic.
+        also: More handlers, by topic, such as `server.handlers()`.
         concurrency: How many runs of an agent go on here at the same time.
         on_unknown: What is done about calls whose outcome nobody knows, since a worker died in them, of runs that were
             not submitted with an answer of their own: `"error"` tells the model so, `"rerun"` makes them again, `"ask"`
@@ -83,21 +61,8 @@ async def work_runs(
         StoreError: The backend cannot be reached at the start.
         ValueError: Two agents have one name, or one keeps its runs in a store without a queue.
     """
-    known = list(agents)
-    handlers = {
-        **run_handlers(known, backend, on_unknown=on_unknown, most_deaths=most_deaths),
-        **(also or {}),
-    }
-    failure: Exception | None = None
-    async with backend, anyio.create_task_group() as tasks:
-        tasks.start_soon(resubmit_runs, known, backend)
-        try:
-            await backend.queue.work(handlers, concurrency=concurrency, started=started)
-        except Exception as exc:  # boundary: raised below, a task group would wrap it
-            failure = exc
-        tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
+    runs = run_handlers(agents, backend, on_unknown=on_unknown, most_deaths=most_deaths)
+    await work_jobs({**runs, **(also or {})}, backend, concurrency=concurrency, started=started)
 
 
 def run_handlers(
@@ -106,167 +71,108 @@ def run_handlers(
     *,
     on_unknown: OnUnknown | None = None,
     most_deaths: int = MOST_DEATHS,
-) -> Mapping[str, Handler]:
+) -> Mapping[str, JobWorker[Any]]:
     """Return what does the runs of these agents, by topic; `work_runs` looks after lost ones, too.
 
     Raises:
         ValueError: Two agents have one name, or one keeps its runs in a store without a queue.
     """
-    handlers: dict[str, Handler] = {}
-    suspect = anyio.Lock()
+    workers: dict[str, JobWorker[Any]] = {}
     for agent in agents:
         if agent.durable is None:
             agent.keep_in(backend)
         durable = agent.durable
-        if durable is None or durable.queue is None:
+        if durable is None or durable.jobs is None:
             raise ValueError(f"agent {agent.name!r} has a store and no backend; workers need Agent(..., backend=...)")
-        if topic_of(agent.name) in handlers:
+        if durable.jobs.name in workers:
             raise ValueError(f"two agents are called {agent.name!r}; workers tell them apart by their names")
-        handlers[topic_of(agent.name)] = _Runs(agent, durable.with_unknown(on_unknown), suspect, most_deaths).handle
-    return handlers
+        kind = _Runs(agent, durable.with_unknown(on_unknown), durable.jobs)
+        workers[durable.jobs.name] = JobWorker(kind, most_deaths=most_deaths)
+    share_suspicion(workers.values())
+    return workers
 
 
-async def resubmit_runs(agents: Iterable[Agent], backend: WorkBackend, *, seconds: float = _SWEEP_SECONDS) -> NoReturn:
+async def resubmit_runs(agents: Iterable[Agent], backend: WorkBackend, *, seconds: float = 60.0) -> NoReturn:
     """Submit lost runs of these agents anew: now and about every so many seconds, one worker at a time."""
-    known = list(agents)
-    first = True
-    while True:
-        for agent in known:
-            try:
-                if first or await backend.store.put(_SWEEPS, agent.name, True, ttl=seconds * 0.9, expect=0) is not None:
-                    await submit_lost(agent)
-            except StoreError as exc:
-                _log.warning("lost runs of agent %r cannot be looked for: %s", agent.name, exc)
-        first = False
-        await anyio.sleep(seconds * random.uniform(0.75, 1.25))  # noqa: S311 - so that workers do not look at once
+    await resubmit_jobs(list(run_handlers(agents, backend).values()), seconds=seconds)
 
 
-async def submit_lost(agent: Agent) -> int:
-    """Submit the runs anew that were submitted, have not ended, go on nowhere and wait in no queue; return how many.
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A run as it was just read.
 
-    What waits in the queue is not read: there may be much of it.
-
-    Raises:
-        StoreError: The store or the queue cannot be reached.
+    Attributes:
+        durable: Where it is kept; knows what was read, where that holds until it begins.
     """
-    durable, lost = agent.durable, 0
-    if durable is None or durable.queue is None:
-        return lost
-    prefix = submitted_key(agent.name, "")
-    async for page in pages(durable.store, SUBMITTED, prefix):
-        noted = {one.key.removeprefix(prefix): one for one in page}
-        waiting = set(await durable.queue.waiting(topic_of(agent.name), list(noted))) if noted else set[str]()
-        gone = [run_id for run_id in noted if run_id not in waiting]
-        found = await durable.store.read([(collection, run_id) for collection in (RUNS, LEASES) for run_id in gone])
-        for run_id, run, lease in zip(gone, found[: len(gone)], found[len(gone) :], strict=True):
-            note = noted[run_id]
-            if await _has_to_go_on(durable, note, run) and not is_living(lease):
-                await enqueue(durable, run_id, note.value["about"])
-                lost += 1
-    return lost
 
-
-async def _has_to_go_on(durable: Durable, note: Document, run: Document | None) -> bool:
-    """Whether a run that was submitted has not ended; the note of one that has, or is gone, is deleted."""
-    try:
-        record = None if run is None else record_of(run)
-    except StoreError:
-        return False  # a newer version wrote it, and will do it
-    if record is None and durable.clock() - note.value["at"] < _FORGET_SECONDS:
-        return False  # it is being submitted
-    if record is None or record.done:
-        await durable.store.delete(SUBMITTED, note.key, expect=note.revision)
-        return False
-    return True
+    record: RunRecord
+    durable: Durable
 
 
 class _Runs:
-    """Does the runs of one agent; `suspect` is held, by one of all agents, for a run that workers died of."""
+    """The runs of one agent, as a kind of job."""
 
-    def __init__(self, agent: Agent, durable: Durable, suspect: anyio.Lock, most_deaths: int) -> None:
+    records = RUNS
+
+    def __init__(self, agent: Agent, durable: Durable, topic: JobTopic) -> None:
+        self.topic = topic
         self._agent = agent
         self._durable = durable
         self._store = durable.store
-        self._suspect = suspect
-        self._most_deaths = most_deaths
 
-    async def handle(self, job: Job) -> None:
-        names = [(collection, job.key) for collection in (RUNS, STARTS, DEATHS, LEASES, CANCELS)]
-        found, start, dead, lease, cancel = await self._store.read(names)
-        record = self._record(job, found)
-        if record is None or found is None:
-            return
-        # how a run of a session begins is settled when it has its turn
-        durable = self._durable if record.session is not None else self._durable.knowing(found, start)
-        line = Line(self._durable, record)
-        deaths = await self._deaths(record, job, dead, lease)
-        if record.done:
-            await self._ended(record, line)
-        elif is_living(lease):
-            # whoever has it may die, or be dead and not known to be
-            raise Later(_SOON_SECONDS if job.deaths else _HELD_SECONDS)
-        elif cancel is not None:
-            await RunStatuses(self._store, clock=self._durable.clock).cancel(record.run_id)
-            await self._ended(record, line)
-        elif deaths >= self._most_deaths:
-            await self._fail(record, f"{deaths} workers died while it ran")
-            await self._ended(record, line)
-        elif deaths >= _SUSPICIOUS_DEATHS:
-            await self._quarantined(record, job, line, durable)
-        else:
-            await self._take_turn(record, job, line, durable)
+    def details(self, key: str) -> Sequence[tuple[str, str]]:
+        return [(STARTS, key)]
 
-    async def _deaths(self, record: RunRecord, job: Job, dead: Document | None, lease: Document | None) -> int:
-        """Return how many workers died while this run went on; who was only lost for a while counts once at most."""
-        known: dict[str, Any] = {"deaths": 0, "holder": None} if dead is None else dead.value
-        holder = None if lease is None else lease.value["holder"]
-        if not job.deaths or (holder is not None and holder == known["holder"]):
-            return known["deaths"]
-        deaths: int = known["deaths"] + 1
-        counted = {"deaths": deaths, "holder": holder}
-        await self._store.put(DEATHS, record.run_id, counted, ttl=self._durable.keep_seconds)
-        return deaths
+    def load(self, record: Document, details: Sequence[Document | None] = ()) -> _Loaded:
+        run = record_of(record)
+        if run.agent != self._agent.name:
+            raise StoreError(f"run {run.run_id!r} is one of agent {run.agent!r}")
+        if run.session is not None or not details:  # how a run of a session begins is settled when it has its turn
+            return _Loaded(run, self._durable)
+        return _Loaded(run, self._durable.knowing(record, details[0]))
 
-    async def _quarantined(self, record: RunRecord, job: Job, line: Line, durable: Durable) -> None:
-        """Go on with a run that workers die of, or one that was beside such a one: never two of them here at once."""
-        if self._suspect.locked():
-            raise Later(random.uniform(1, 5))  # noqa: S311 - so that they come apart
-        async with self._suspect:
-            await self._take_turn(record, job, line, durable)
+    def has_ended(self, record: _Loaded) -> bool:
+        return record.record.done
 
-    def _record(self, job: Job, found: Document | None) -> RunRecord | None:
-        problem = None if found is not None else f"run {job.key!r} is not in the store"
-        try:
-            record = None if found is None else record_of(found)
-            if record is not None and record.agent != self._agent.name:
-                problem = f"run {job.key!r} is one of agent {record.agent!r}"
-        except StoreError as exc:  # what is readable was read: a newer version wrote it
-            record, problem = None, str(exc)
-        if problem is not None:
-            _log.warning("a job of agent %r was dropped: %s", self._agent.name, problem)
-        return None if problem is not None else record
-
-    async def _take_turn(self, record: RunRecord, job: Job, line: Line, durable: Durable) -> None:
-        await line.join()
-        if ahead := await line.ahead():
-            raise Later(min(30.0, _TURN_SECONDS * ahead))
-        done = False
-        async with line.turn() as ours:
-            done = ours and await self._run(record, job, durable)
+    async def perform(self, record: _Loaded, job: Job) -> None:
+        done = await (self._run(record, job) if record.record.session is None else self._in_turn(record, job))
         if not done:
             raise Later(_TURN_SECONDS)
-        await line.leave()
 
-    async def _run(self, record: RunRecord, job: Job, durable: Durable) -> bool:
+    async def cancel(self, record: _Loaded) -> None:
+        await RunStatuses(self._store, clock=self._durable.clock).cancel(record.record.run_id)
+
+    async def give_up(self, record: _Loaded, deaths: int) -> None:
+        await self._fail(record.record, f"{deaths} workers died while it ran")
+
+    async def clean(self, record: _Loaded) -> None:
+        await SessionQueue(self._durable, record.record).leave()
+        await self._store.write(self.topic.forgotten(record.record.run_id))
+
+    async def _run(self, loaded: _Loaded, job: Job) -> bool:
         """Go on with a run until it ends; return whether it has, False when it goes on elsewhere."""
+        record = loaded.record
         try:
             tools = tools_of_task(self._agent, self._durable, record, job.about)
-            await (await resume(self._agent, record.run_id, tools=tools, durable=durable))
+            await (await resume(self._agent, record.run_id, tools=tools, durable=loaded.durable))
         except StoreError:
             raise  # it goes on when the store is back
         except Exception as exc:  # boundary: its record says what made it fail
             return await self._failed(record, exc)
-        return True  # which its journal recorded, and cleared what stands for it
+        return True  # which its journal recorded, and with it forgot what was noted of the job
+
+    async def _in_turn(self, loaded: _Loaded, job: Job) -> bool:
+        """Do the same when the run has its turn in its session."""
+        queue = SessionQueue(self._durable, loaded.record)
+        await queue.join()
+        if ahead := await queue.ahead():
+            raise Later(min(_LONGEST_TURN_SECONDS, _TURN_SECONDS * ahead))
+        done = False
+        async with queue.turn() as ours:
+            done = ours and await self._run(loaded, job)
+        if done:
+            await queue.leave()
+        return done
 
     async def _failed(self, record: RunRecord, error: Exception) -> bool:
         """Record that a run has failed, if it has not done so itself; return False when it goes on elsewhere."""
@@ -279,7 +185,7 @@ class _Runs:
                 except RunError as exc:
                     error = exc
             await self._fail(now, _words(error))
-        await self._clear(record)
+        await self._store.write(self.topic.forgotten(record.run_id))
         return True
 
     async def _fail(self, record: RunRecord, error: str) -> None:
@@ -287,13 +193,6 @@ class _Runs:
         _log.warning("run %s of agent %r failed: %s", record.run_id, record.agent, error)
         failed = replace(record, status="failed", stop_reason="error", error=error, changed_at=self._durable.clock())
         await write_record(self._store, failed, ttl=self._durable.keep_seconds)
-
-    async def _ended(self, record: RunRecord, line: Line) -> None:
-        await line.leave()
-        await self._clear(record)
-
-    async def _clear(self, record: RunRecord) -> None:
-        await self._store.write(cleared(record.agent, record.run_id))
 
 
 def _words(error: Exception) -> str:

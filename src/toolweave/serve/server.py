@@ -18,6 +18,7 @@ import anyio
 import anyio.abc
 
 from toolweave.errors import DuplicateToolError
+from toolweave.jobs.queue import WorkBackend
 from toolweave.serve.calls import ExposeErrors, Tools
 from toolweave.serve.changes import Changes
 from toolweave.serve.endpoint import Endpoint
@@ -30,7 +31,7 @@ from toolweave.serve.request import Feature, Json
 from toolweave.serve.rounds import Rounds
 from toolweave.serve.seal import Seal
 from toolweave.serve.served import Served
-from toolweave.serve.tasks import Here, Home, TaskRule, Tasks, TaskSupport
+from toolweave.serve.tasks import LocalTasks, TaskBackend, TaskRule, Tasks, TaskSupport
 from toolweave.state import Store
 from toolweave.tools import (
     Alias,
@@ -46,10 +47,10 @@ from toolweave.tools import (
 )
 from toolweave.tools.names import unknown_tool
 from toolweave.tools.sources import with_registry
-from toolweave.work.queue import Handler, Job, WorkBackend
 
 if TYPE_CHECKING:
-    from toolweave.serve.tasks.board import Board
+    from toolweave.jobs.worker import JobWorker
+    from toolweave.serve.tasks.store import TaskStore
 
 __all__ = ["AgentLike", "McpServer", "create_mcp_server"]
 
@@ -284,7 +285,7 @@ class McpServer(Offering, Served):
         self._rounds = Rounds(state=options.state, seal=Seal(options.request_state_keys), logs=logs)
         self._store = options.store
         self.backend = options.backend
-        self._tasks = Tasks(options.tasks, rounds=self._rounds, home=self._home())
+        self._tasks = Tasks(options.tasks, rounds=self._rounds, backend=self._task_backend())
         self._calls = Tools(
             toolset,
             rounds=self._rounds,
@@ -316,17 +317,17 @@ class McpServer(Offering, Served):
         self._calls.admit_all()
         self.changes.watch(toolset)
 
-    def _home(self) -> Home:
+    def _task_backend(self) -> TaskBackend:
         if self.backend is None:
-            return Here(rounds=self._rounds, changes=self.changes, store=self._store)
-        from toolweave.serve.tasks.replica import Replica  # only where there are workers
+            return LocalTasks(rounds=self._rounds, changes=self.changes, store=self._store)
+        from toolweave.serve.tasks.remote import RemoteTasks  # only where there are workers
 
-        return Replica(self._board(self.backend), self.backend.queue)
+        return RemoteTasks(self._task_store(self.backend))
 
-    def _board(self, backend: WorkBackend) -> Board:
-        from toolweave.serve.tasks.board import Board
+    def _task_store(self, backend: WorkBackend) -> TaskStore:
+        from toolweave.serve.tasks.store import TaskStore
 
-        return Board(backend.store, self.name, time.time)
+        return TaskStore(backend.store, backend.queue, self.name, time.time)
 
     def _declared(self) -> Json:
         return self.endpoint.capabilities(modern=True)
@@ -397,30 +398,25 @@ class McpServer(Offering, Served):
             stack.enter_context(self._tasks.within(tasks))
             yield tasks
 
-    def handlers(self) -> Mapping[str, Handler]:
-        """Return what does this server's tasks in a worker: `await backend.queue.work(server.handlers())`.
+    def handlers(self) -> Mapping[str, JobWorker[Any]]:
+        """Return what does this server's tasks in a worker: `await work_jobs(server.handlers(), backend)`.
 
         Each enters what the server needs, as `running` does; enter that around the worker to do so once. Empty when
         the server has no backend, or no tool that becomes a task.
         """
         if self.backend is None or not self._tasks.rules:
             return {}
-        from toolweave.serve.tasks.worker import Worker
+        from toolweave.jobs.worker import JobWorker
+        from toolweave.serve.tasks.worker import TaskJobs
 
-        board = self._board(self.backend)
-        worker = Worker(self._tasks.rules, rounds=self._rounds, board=board, prepare=self._calls.prepare)
-
-        async def do(job: Job) -> None:
-            failure: Exception | None = None
-            async with self.running():
-                try:
-                    await worker.do(job)
-                except Exception as exc:  # boundary: kept out of the task group, which would wrap it
-                    failure = exc
-            if failure is not None:
-                raise failure
-
-        return {worker.topic: do}
+        jobs = TaskJobs(
+            self._tasks.rules,
+            rounds=self._rounds,
+            tasks=self._task_store(self.backend),
+            prepare=self._calls.prepare,
+            running=self.running,
+        )
+        return {jobs.topic.name: JobWorker(jobs)}
 
     def tool_schema(self, name: str) -> Mapping[str, Any] | None:
         """Return the input schema of a tool that is offered under this name, or None."""

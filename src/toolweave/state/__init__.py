@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toolweave.state.memory import MemoryStore
 from toolweave.state.opening import open_store
 from toolweave.state.signals import Ear, Signalling, listening, signal
-from toolweave.state.store import Change, Delete, Document, Put, Store
+from toolweave.state.store import Change, Delete, Document, Put, Store, iter_documents, iter_pages
 
 if TYPE_CHECKING:
     from toolweave.state.redis import RedisStore
@@ -27,6 +27,8 @@ __all__ = [
     "Signalling",
     "SqliteStore",
     "Store",
+    "iter_documents",
+    "iter_pages",
     "listening",
     "open_store",
     "signal",

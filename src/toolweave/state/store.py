@@ -6,14 +6,16 @@ Says what a store promises; knows no store.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from toolweave.errors import StoreError
 
-__all__ = ["Change", "Delete", "Document", "Put", "Store", "to_json"]
+__all__ = ["Change", "Delete", "Document", "Put", "Store", "iter_documents", "iter_pages", "to_json"]
+
+_PAGE = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,3 +141,21 @@ def to_json(collection: str, key: str, value: Any) -> str:
         return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError) as exc:
         raise StoreError(f"{key!r} is no JSON: {exc}", collection=collection) from None
+
+
+async def iter_documents(store: Store, collection: str, prefix: str = "") -> AsyncGenerator[Document, None]:
+    """Yield all documents of a collection whose keys have this prefix, by key."""
+    async for page in iter_pages(store, collection, prefix):
+        for found in page:
+            yield found
+
+
+async def iter_pages(store: Store, collection: str, prefix: str = "") -> AsyncGenerator[Sequence[Document], None]:
+    """Yield the same in pages, as they are read."""
+    after = ""
+    while True:
+        page = await store.scan(collection, prefix=prefix, after=after, limit=_PAGE)
+        yield page
+        if len(page) < _PAGE:
+            return
+        after = page[-1].key

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toolweave.agent.durable import StoreConversations
-from toolweave.agent.records import CONVERSATIONS, conversation_key, every
+from toolweave.agent.records import CONVERSATIONS, conversation_key
 from toolweave.cli.exits import CommandError
 from toolweave.cli.render.text import clip
 from toolweave.models import AssistantMessage, Message, UserMessage
-from toolweave.state import Store
+from toolweave.state import Store, iter_documents
 
 __all__ = ["Conversation", "Kept"]
 
@@ -49,7 +49,7 @@ class Kept:
     async def all(self) -> list[Conversation]:
         """Return what is kept."""
         prefix = conversation_key(self._agent, "")
-        names = [found.key.removeprefix(prefix) async for found in every(self._store, CONVERSATIONS, prefix)]
+        names = [found.key.removeprefix(prefix) async for found in iter_documents(self._store, CONVERSATIONS, prefix)]
         return [_described(name, await self._conversations.load(name)) for name in names]
 
     async def copy(self, session: str, name: str) -> None:

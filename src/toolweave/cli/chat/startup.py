@@ -19,10 +19,10 @@ from toolweave.cli.servers import Fleet, open_fleet
 from toolweave.cli.stdin import can_ask
 from toolweave.cli.targets import names_in, select
 from toolweave.config import LoadedConfig, default_config
+from toolweave.jobs import WorkBackend
 from toolweave.models import Model, ToolCallPart, model_from
 from toolweave.state import Store
 from toolweave.tools import ToolSpec
-from toolweave.work import WorkBackend
 
 __all__ = ["OFFLINE", "VARIABLE", "Opened", "choose_model", "named_model", "opened", "servers_of"]
 

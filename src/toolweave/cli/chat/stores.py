@@ -11,8 +11,8 @@ from toolweave.cli.exits import CommandError, ExitCode
 from toolweave.errors import StoreError
 
 if TYPE_CHECKING:
+    from toolweave.jobs import Backend
     from toolweave.state import Store
-    from toolweave.work import Backend
 
 __all__ = ["BACKEND", "backend_named", "is_url", "opened_backend", "opened_store"]
 
@@ -74,7 +74,7 @@ async def opened_backend(url: str) -> AsyncGenerator[Backend]:
     Raises:
         CommandError: The URL is not understood, it cannot be reached, or what it needs is not installed.
     """
-    from toolweave.work import Backend  # as above
+    from toolweave.jobs import Backend  # as above
 
     with _refused(ExitCode.USAGE):
         backend = Backend(url)

@@ -15,9 +15,9 @@ from toolweave.cli.serve.locate import Place, find, load, parse_place
 
 if TYPE_CHECKING:
     from toolweave.agent import Agent
+    from toolweave.jobs import Handler, WorkBackend
     from toolweave.serve import McpServer
     from toolweave.state import Store
-    from toolweave.work import Handler, WorkBackend
 
 __all__ = ["Found", "find_all", "open_all"]
 

@@ -13,12 +13,12 @@ import anyio
 from toolweave.cli.render.text import safe_json
 from toolweave.cli.screen import answer, note
 from toolweave.errors import StoreError
-from toolweave.work import Later
+from toolweave.jobs import Later
 
 if TYPE_CHECKING:
     from toolweave.agent import RunStatuses
+    from toolweave.jobs import Backend, Handler, Job
     from toolweave.state import Store
-    from toolweave.work import Backend, Handler, Job
 
 __all__ = ["Telling", "ToldBackend"]
 

@@ -1,6 +1,6 @@
 """What clients ask about tasks: their methods in both forms of the protocol, and who may use them.
 
-Knows no tool, no carrier, and not where a task runs: that is its `Home`.
+Knows no tool, no carrier, and not where a task runs: that is its `TaskBackend`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from toolweave.protocol.input_required import INPUT_RESPONSES
 from toolweave.protocol.tasks import ENDED, TASK_ID, capabilities, created, in_core, related, task_result
 from toolweave.serve.request import Json, Method, Request
 from toolweave.serve.rounds import Rounds, Work
-from toolweave.serve.tasks.home import Found, Heard, Home, NewTask
+from toolweave.serve.tasks.port import Heard, NewTask, TaskBackend, TaskHandle
 from toolweave.serve.tasks.rules import Rules, TaskRule, TaskSupport, declared, undeclared
 from toolweave.serve.tasks.task import TOLD_BY
 from toolweave.tools.spec import ToolSpec
@@ -42,7 +42,7 @@ class Tasks:
     Args:
         rules: The tools that become tasks, by name: `"optional"`, `"required"` or a `TaskRule`.
         rounds: Knows the answers that came with a call.
-        home: Where tasks are.
+        backend: Where tasks are.
         ttl_ms: Milliseconds from a task's creation until it may be forgotten; work that takes longer is cancelled.
         poll_ms: How often clients are asked to look, in milliseconds.
         clock: Tells the time in seconds since the epoch.
@@ -58,14 +58,14 @@ class Tasks:
         rules: Mapping[str, TaskSupport | TaskRule],
         *,
         rounds: Rounds,
-        home: Home,
+        backend: TaskBackend,
         ttl_ms: int = 3_600_000,
         poll_ms: int = 500,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.rules = Rules(rules)
         self._rounds = rounds
-        self._home = home
+        self._backend = backend
         self._ttl_ms = ttl_ms
         self._poll_ms = poll_ms
         self._clock = clock
@@ -74,7 +74,7 @@ class Tasks:
 
     def within(self, group: anyio.abc.TaskGroup) -> AbstractContextManager[None]:
         """Let tasks run in a task group until the block ends, as far as they run here."""
-        return self._home.within(group)
+        return self._backend.within(group)
 
     def takes(self, spec: ToolSpec, request: Request) -> bool:
         """Whether this call becomes a task.
@@ -94,7 +94,7 @@ class Tasks:
         ttl_ms, now = self._ttl(request), self._clock()
         shown = created(secrets.token_urlsafe(24), ttl_ms=ttl_ms, poll_ms=self._poll_ms, now=now)
         new = NewTask(request=request, work=work, given=given, shown=shown, expires_at=now + ttl_ms / 1000)
-        await self._home.start(new)
+        await self._backend.start(new)
         return task_result(shown, modern=request.modern)
 
     def support(self, spec: ToolSpec, *, modern: bool) -> Json:
@@ -126,12 +126,12 @@ class Tasks:
             RequestError: The client did not declare the extension.
         """
         _require(request)
-        found = [(name, await _reached(self._home.find(name, request.client.principal))) for name in names]
+        found = [(name, await _reached(self._backend.find(name, request.client.principal))) for name in names]
         return {name: one.shown for name, one in found if one is not None}
 
     async def watch(self, known: Mapping[str, Json], heard: Heard) -> None:
         """Tell of the changes of tasks that nobody in this process would tell of."""
-        await self._home.watch(known, heard)
+        await self._backend.watch(known, heard)
 
     async def _get(self, request: Request) -> Json:
         found = await self._find(request)
@@ -166,13 +166,13 @@ class Tasks:
         error: Json = shown.get("error") or {"code": INVALID_PARAMS, "message": f"the task is {shown['status']}"}
         raise RequestError(error["message"], code=error["code"], data=error.get("data"))
 
-    async def _await_end(self, request: Request, found: Found) -> None:
+    async def _await_end(self, request: Request, found: TaskHandle) -> None:
         while found.shown["status"] not in ENDED:
             await self._put_questions(request, found)
             if found.shown["status"] not in ENDED and not found.questions:
                 await found.change()
 
-    async def _put_questions(self, request: Request, found: Found) -> None:
+    async def _put_questions(self, request: Request, found: TaskHandle) -> None:
         """Ask what waits in a task, on the stream of the request for its result."""
         for key, question in tuple(found.questions.items()):
             params = {**question.params(modern=False), "_meta": related(found.shown[TASK_ID])}
@@ -186,13 +186,13 @@ class Tasks:
                 said = f"the client did not answer {question.method} within {self._rounds.patience:g} s"
                 await found.refuse(key, RequestError(said, code=INTERNAL_ERROR))
 
-    async def _find(self, request: Request) -> Found:
+    async def _find(self, request: Request) -> TaskHandle:
         """Return the task that a request names, if it is this client's."""
         _require(request)
         name = request.text(TASK_ID)
         if request.modern and request.headers and request.headers.get("mcp-name", "").strip() != name:
             raise RequestError("the header Mcp-Name must be what params.taskId is", code=HEADER_MISMATCH)
-        found = await _reached(self._home.find(name, request.client.principal))
+        found = await _reached(self._backend.find(name, request.client.principal))
         if found is None:
             raise RequestError("Unknown task", code=INVALID_PARAMS)
         return found

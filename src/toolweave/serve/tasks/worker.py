@@ -1,13 +1,15 @@
-"""The worker's half of tasks in a store: takes one, runs its tool, and writes down what becomes of it.
+"""Tasks as a kind of durable job: a worker runs the tool, and writes down what becomes of it.
 
-Two workers never run one task at the same time: a lease says who does, and what is written names its holder. What
-clients ask meanwhile is `replica.py`, which may be in any other process.
+Who may do a task, and what happens when its worker dies, is the engine's (`jobs/worker.py`). What is written while a
+tool runs names the holder of its lease, so that a worker which lost it writes nothing. What clients ask meanwhile is
+`remote.py`, which may be in any other process.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -15,86 +17,120 @@ from typing import Any
 import anyio
 
 from toolweave.errors import ErrorKind, RequestError, StoreError, ToolError
+from toolweave.jobs.backoff import Backoff, Sleep
+from toolweave.jobs.lease import LEASE_SECONDS, Lease
+from toolweave.jobs.queue import Job, Later
+from toolweave.jobs.worker import HELD_SECONDS
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_REQUEST
 from toolweave.protocol.tasks import failed, updated
 from toolweave.serve.request import Json, Request
 from toolweave.serve.rounds import Rounds, Work
-from toolweave.serve.tasks.board import LEASES, Board, Entry
-from toolweave.serve.tasks.home import MARK_SECONDS, perform, too_long
+from toolweave.serve.tasks.port import MARK_SECONDS, perform, too_long
 from toolweave.serve.tasks.rules import Rules
+from toolweave.serve.tasks.store import TASKS, Entry, TaskStore
 from toolweave.serve.tasks.task import Task, TaskCaller
+from toolweave.state import Document
 from toolweave.tools.call import IDEMPOTENCY_KEY
 from toolweave.tools.spec import ToolSpec
-from toolweave.work.lease import LEASE_SECONDS, Lease
-from toolweave.work.pause import Pause, Sleep
-from toolweave.work.queue import Job, Later
 
-__all__ = ["Prepare", "Worker"]
+__all__ = ["Prepare", "TaskJobs"]
 
 _log = logging.getLogger("toolweave.serve")
 
 Prepare = Callable[[Request], tuple[ToolSpec, Work]]
 """Finds the tool of a call and what is to be done; raises `RequestError` when there is no such tool."""
 
-HELD_SECONDS = 2.0
-"""How long a job waits whose task another worker has."""
-MOST_DEATHS = 5
-"""How many workers may die while they run one task: it may be what they die of."""
 END_TRIES = 20
 """How often the end of a task is written until the queue has to bring it up again; some seconds between."""
 
 
-class Worker:
-    """Runs the tools of tasks, for all servers of this name.
+class TaskJobs:
+    """The tasks of all servers of one name, as a `JobKind`.
 
     Args:
         rules: What is done about a task whose worker died.
         rounds: Makes the contexts of handlers.
-        board: The tasks of the server.
+        tasks: The tasks of the server.
         prepare: Finds the tools.
+        running: Returns what is entered while a tool runs.
         sleep: Waits between looks at what clients do, and between renewals of a lease.
         lease_seconds: How long a task is kept for a worker that says nothing.
     """
+
+    records = TASKS
 
     def __init__(
         self,
         rules: Rules,
         *,
         rounds: Rounds,
-        board: Board,
+        tasks: TaskStore,
         prepare: Prepare,
+        running: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
         sleep: Sleep = anyio.sleep,
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:
+        self.topic = tasks.topic
         self._rules = rules
         self._rounds = rounds
-        self._board = board
+        self._tasks = tasks
         self._prepare = prepare
+        self._running = running
         self._sleep = sleep
         self._lease_seconds = lease_seconds
 
-    @property
-    def topic(self) -> str:
-        """The topic of its jobs."""
-        return self._board.topic
+    def details(self, key: str) -> Sequence[tuple[str, str]]:
+        """Return nothing: the call that a task comes from is read by who has its lease."""
+        return ()
 
-    async def do(self, job: Job) -> None:
-        """Bring a task to its end; return when it has one, whoever brought it there.
+    def load(self, record: Document, details: Sequence[Document | None] = ()) -> Entry:
+        """Return a task.
 
         Raises:
-            Later: Another worker has it; when that has died, this one may have it after a while.
+            StoreError: It is another server's, or another version wrote it.
+        """
+        entry = self._tasks.loaded(record)
+        if entry is None:
+            raise StoreError(f"task {record.key!r} is another server's, or one of another version")
+        return entry
+
+    def has_ended(self, record: Entry) -> bool:
+        """Whether its status is final."""
+        return record.ended
+
+    async def perform(self, record: Entry, job: Job) -> None:
+        """Run the tool of a task and write down its end.
+
+        Raises:
+            Later: Another worker has taken it.
             StoreError: It is not at its end, and the store cannot be reached: the job is to be delivered again.
         """
-        entry = await self._board.read(job.key)
-        if entry is None:
-            return
-        if not entry.ended:
-            await self._hold(entry.name)
-        await self._board.tidy(entry)
+        failure: Exception | None = None
+        async with self._running():
+            try:
+                await self._hold(record.name)
+            except Exception as exc:  # boundary: kept out of the task group, which would wrap it
+                failure = exc
+        if failure is not None:
+            raise failure
+        now = await self._tasks.read(record.name)
+        if now is not None and now.ended:  # else another worker began it, and will end it
+            await self.clean(now)
+
+    async def cancel(self, record: Entry) -> None:
+        """Record that a task was cancelled."""
+        await self._tasks.cancel(record.name, "it was cancelled")
+
+    async def give_up(self, record: Entry, deaths: int) -> None:
+        """Record that a task has failed, as so many workers died of it."""
+        await self._tasks.change(record.name, partial(self._fail, _outcome_unknown("died")))
+
+    async def clean(self, record: Entry) -> None:
+        """Forget what nobody needs of a task that has ended; it makes room for another."""
+        await self._tasks.tidy(record)
 
     async def _hold(self, name: str) -> None:
-        store = self._board.store
-        lease = Lease(store, LEASES, name, seconds=self._lease_seconds, sleep=self._sleep, strict=True)
+        lease = self.topic.lease(name, seconds=self._lease_seconds, sleep=self._sleep, strict=True)
         if await lease.take() is not None:
             raise Later(HELD_SECONDS)
         try:
@@ -104,40 +140,44 @@ class Worker:
         except Exception:  # boundary: what cannot be done must not come back for ever
             _log.exception("a task cannot be done")
             error = RequestError("Internal error", code=INTERNAL_ERROR)
-            await self._board.change(name, partial(self._fail, error))
+            await self._tasks.change(name, partial(self._fail, error))
         finally:
             with anyio.move_on_after(MARK_SECONDS, shield=True):
                 await lease.release()
 
     async def _bring_to_end(self, name: str, lease: Lease) -> None:
-        found = await self._board.call(name, _Nobody())
+        found = await self._tasks.call(name, _Nobody())
         try:
             if found is None:
                 raise RequestError("the call of the task is not known any more", code=INTERNAL_ERROR)
             request, more = found
             spec, work = self._prepare(request)
             reruns = self._rules.reruns(spec)
-            entry = await self._board.change(name, partial(self._begin, lease, reruns))
+            entry = await self._tasks.change(name, partial(self._begin, lease, reruns))
         except RequestError as exc:
-            await self._board.change(name, partial(self._fail, exc))
+            await self._tasks.change(name, partial(self._fail, exc))
             return
         if entry is None or entry.ended:
             return
         if not lease.sure:  # nothing has happened yet
-            await self._board.change(name, partial(_hand_back, lease.holder))
+            await self._tasks.change(name, partial(_hand_back, lease.holder))
             raise _too_slow()
-        run = _Run(self._board, entry, lease.holder)
+        run = _Run(self._tasks, entry, lease.holder)
         caller = TaskCaller(run.task, request.client.capabilities, more["given"], request.client.key)
         meta = {IDEMPOTENCY_KEY: sha256(f"task {name}".encode()).hexdigest(), **more["meta"]}
         context = self._rounds.context(request, caller, run.task.progress, meta=meta)
-        try:
-            kept = await self._run(run, lease, partial(perform, run.task, work, context))
-        except BaseException:
-            with anyio.move_on_after(MARK_SECONDS, shield=True):
-                await self._stopped(run, lease.holder, reruns=reruns)
-            raise
+        kept = False
+        async with lease.kept(_nothing):
+            try:
+                kept = await self._run(run, partial(perform, run.task, work, context))
+            except BaseException:
+                if not lease.lost:
+                    with anyio.move_on_after(MARK_SECONDS, shield=True):
+                        await self._stopped(run, lease.holder, reruns=reruns)
+                raise
         if not kept:
-            raise StoreError("the end of a task cannot be written: the store cannot be reached", collection=LEASES)
+            why = "another worker has it, or may have it" if lease.lost else "the store cannot be reached"
+            raise StoreError(f"the end of a task cannot be written: {why}", collection=TASKS)
 
     def _begin(self, lease: Lease, reruns: bool, entry: Entry) -> bool:
         """Note that the tool runs, from its start.
@@ -150,25 +190,22 @@ class Worker:
             return False
         if not lease.sure:
             raise _too_slow()
-        if entry.runner is not None:
-            entry.deaths += 1
-            if not reruns or entry.deaths >= MOST_DEATHS:
-                raise _outcome_unknown("died")
+        if entry.runner is not None and not reruns:
+            raise _outcome_unknown("died")
         entry.runner = lease.holder
-        entry.task = updated(entry.task, self._board.clock(), status="working", statusMessage=None)
+        entry.task = updated(entry.task, self._tasks.clock(), status="working", statusMessage=None)
         return True
 
     def _fail(self, error: RequestError, entry: Entry) -> bool:
         if entry.ended:
             return False
-        entry.task = failed(entry.task, self._board.clock(), error)
+        entry.task = failed(entry.task, self._tasks.clock(), error)
         return True
 
-    async def _run(self, run: _Run, lease: Lease, work: Callable[[], Any]) -> bool:
-        """Run the tool beside what renews the lease and what looks at the store; return whether its end is kept."""
+    async def _run(self, run: _Run, work: Callable[[], Any]) -> bool:
+        """Run the tool beside what looks at the store; return whether its end is kept."""
         kept = False
         async with anyio.create_task_group() as beside:
-            beside.start_soon(lease.keep, run.lose, run.lose)
             beside.start_soon(self._follow, run)
             with run.task.scope, anyio.move_on_after(run.task.left) as bound:
                 await work()
@@ -180,7 +217,7 @@ class Worker:
 
     async def _follow(self, run: _Run) -> None:
         """Bring what the tool says to the store, and what clients say there to the tool, until either has ended."""
-        pause = Pause(self._sleep)
+        pause = Backoff(self._sleep)
         while not run.over:
             await pause.wait_for(run.news)
             try:
@@ -192,12 +229,10 @@ class Worker:
 
     async def _keep_end(self, run: _Run) -> bool:
         """Write how a task ended, or that this cannot be kept; False when it has no end in the store."""
-        pause, refused = Pause(self._sleep), 0
+        pause, refused = Backoff(self._sleep), 0
         for _ in range(END_TRIES):
-            if run.lost:
-                return False
             try:
-                await self._board.read(run.task.id)  # what cannot be read cannot be reached; else there is no room
+                await self._tasks.read(run.task.id)  # what cannot be read cannot be reached; else there is no room
                 try:
                     await run.exchange()
                 except StoreError as exc:
@@ -218,7 +253,7 @@ class Worker:
             run.task.fail(_outcome_unknown("was stopped"))
         try:
             again = reruns and not run.task.ended
-            await (self._board.change(run.task.id, partial(_hand_back, holder)) if again else run.exchange())
+            await (self._tasks.change(run.task.id, partial(_hand_back, holder)) if again else run.exchange())
         except StoreError as exc:
             _log.error("it cannot be noted that a task was stopped: %s", exc)
 
@@ -226,20 +261,15 @@ class Worker:
 class _Run:
     """A task that runs here: in the store, and as its handler sees it."""
 
-    def __init__(self, board: Board, entry: Entry, holder: str) -> None:
-        self._board = board
+    def __init__(self, tasks: TaskStore, entry: Entry, holder: str) -> None:
+        self._tasks = tasks
         self._holder = holder
         self.news = anyio.Event()
-        self.over = self.lost = False
-        self.task = Task(entry.task, expires_at=entry.expires_at, now=board.clock, changed=self._heard)
+        self.over = False
+        self.task = Task(entry.task, expires_at=entry.expires_at, now=tasks.clock, changed=self._heard)
 
     def _heard(self, task: Task) -> None:
         self.news.set()
-
-    def lose(self) -> None:
-        """Stop: another worker has the task, or may have it."""
-        self.over = self.lost = True
-        self.task.scope.cancel()
 
     async def exchange(self) -> bool:
         """Take what clients said and write what the tool said; return whether there was any of it.
@@ -249,8 +279,8 @@ class _Run:
         """
         self.news = anyio.Event()
         while True:
-            entry = await self._board.read(self.task.id)
-            if self.lost or entry is None or entry.ended or entry.runner != self._holder:
+            entry = await self._tasks.read(self.task.id)
+            if entry is None or entry.ended or entry.runner != self._holder:
                 self.over = True
                 return True
             before = self.task.show()
@@ -259,7 +289,7 @@ class _Run:
             if shown == entry.task:
                 return shown != before
             entry.task = shown
-            if await self._board.write(entry):
+            if await self._tasks.write(entry):
                 self.over = self.task.ended
                 return True
 
@@ -295,8 +325,12 @@ def _hand_back(holder: str, entry: Entry) -> bool:
     return ours
 
 
+def _nothing() -> None:
+    """Ignore a wish to cancel by the lease: a client that cancels a task writes so into it."""
+
+
 def _too_slow() -> StoreError:
-    return StoreError("the store is too slow for a task to be begun", collection=LEASES)
+    return StoreError("the store is too slow for a task to be begun", collection=TASKS)
 
 
 def _outcome_unknown(what: str) -> RequestError:

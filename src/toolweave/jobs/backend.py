@@ -16,7 +16,7 @@ from toolweave.state import MemoryStore, Store
 from toolweave.state.redis_address import REDIS_SCHEMES, Address, split_name
 
 if TYPE_CHECKING:
-    from toolweave.work.queue import WorkQueue
+    from toolweave.jobs.queue import WorkQueue
 
 __all__ = ["BACKEND_VARIABLE", "Backend"]
 
@@ -60,7 +60,7 @@ class Backend:
         self.name = name or found or "toolweave"
         self.where = "memory://" if address is None else address.place
         try:
-            from toolweave.work.docket import REDELIVERY_SECONDS, DocketQueue
+            from toolweave.jobs.docket import REDELIVERY_SECONDS, DocketQueue
         except ImportError as exc:
             missing = (exc.name or "docket").partition(".")[0]
             raise StoreError(f"a queue of work needs {missing}: pip install 'toolweave[distributed]'") from None

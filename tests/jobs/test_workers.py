@@ -17,9 +17,10 @@ import anyio
 import pytest
 
 from toolweave.agent import Agent, RunStatuses, SubmittedRun
-from toolweave.agent.records import JOURNAL, RunRecord, every
+from toolweave.agent.records import JOURNAL, RunRecord
+from toolweave.jobs import Backend
 from toolweave.models import AssistantMessage, ScriptedModel
-from toolweave.work import Backend
+from toolweave.state import iter_documents
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -29,7 +30,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent.parent
 @contextmanager
 def worker(url: str, folder: Path, where: str = "") -> Generator[subprocess.Popen[str]]:
     """Run a worker that takes jobs; it is killed in the end."""
-    command = [sys.executable, "-m", "tests.work.worker_process", url, str(folder), where]
+    command = [sys.executable, "-m", "tests.jobs.worker_process", url, str(folder), where]
     with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as process:
         try:
             said(process, "started")
@@ -74,7 +75,9 @@ async def test_a_run_whose_worker_is_killed_goes_on_on_another(redis_url: str, t
                 record = await reaping(run, one, other)
             assert agent.durable is not None
             spoken = await agent.durable.conversations.load("s")
-            journal = [found.key.split("/", 1)[1] async for found in every(backend.store, JOURNAL, f"{run.id}/")]
+            journal = [
+                found.key.split("/", 1)[1] async for found in iter_documents(backend.store, JOURNAL, f"{run.id}/")
+            ]
         dead = [process.poll() for process in (one, other)]
     assert sorted(map(str, dead)) == ["-9", "None"]
     assert sorted(effects(tmp_path)) == ["a", "b", "c"]

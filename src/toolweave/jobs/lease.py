@@ -17,8 +17,8 @@ from typing import Any
 import anyio
 
 from toolweave.errors import StoreError
+from toolweave.jobs.backoff import Sleep
 from toolweave.state import Change, Delete, Document, Put, Store, listening, signal
-from toolweave.work.pause import Sleep
 
 __all__ = ["LEASE_SECONDS", "Lease", "ask_to_cancel", "is_held", "is_living", "machine", "process_is_dead"]
 
@@ -82,6 +82,7 @@ class Lease:
         Raises:
             StoreError: The store cannot be reached.
         """
+        self._given = False
         if await self._put(0):
             return None
         while True:
@@ -99,6 +100,7 @@ class Lease:
             StoreError: The store cannot be reached.
         """
         begun = anyio.current_time()
+        self._given = False
         _here.add(self.holder)
         ours = Put(collection=self._collection, key=self._key, value=self._value, ttl=self._seconds, expect=0)
         revisions = await self._store.write([ours, *changes])
@@ -204,6 +206,9 @@ class Lease:
     async def release(self) -> None:
         """Give it back, if it is still held; what cannot be given back, as on a full disk, is free to this process."""
         _here.discard(self.holder)
+        if self._given:
+            return
+        self._given = True  # who renews it meanwhile would take it again
         try:
             await self._store.delete(self._collection, self._key, expect=self._revision)
         except StoreError:

@@ -1,6 +1,6 @@
-"""Whose turn it is among the runs of one session that workers do: the one that was submitted first.
+"""The queue of the runs of one session that workers do: the one that was submitted first has the first turn.
 
-The line is in the store, so that runs of one session wait for each other wherever they are; it knows no worker.
+It is in the store, so that runs of one session wait for each other wherever they are; it knows no worker.
 """
 
 from __future__ import annotations
@@ -11,52 +11,44 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from toolweave.agent.durable import Durable
-from toolweave.agent.records import (
-    LEASES,
-    RunRecord,
-    conversation_key,
-    every,
-    read_record,
-    read_start,
-    write_start,
-)
+from toolweave.agent.records import LEASES, RunRecord, conversation_key, read_record, read_start, write_start
 from toolweave.agent.sessions import continued
 from toolweave.errors import StoreError
-from toolweave.state import Put
-from toolweave.work.lease import Lease
+from toolweave.jobs.lease import Lease
+from toolweave.state import Put, iter_documents
 
-__all__ = ["LINES", "Line", "place_in_line"]
+__all__ = ["SessionQueue", "queued"]
 
-LINES = "run-lines"
+_COLLECTION = "run-lines"
 """Runs that were submitted to a session, below what stands for that, the first first."""
 
 
-class Line:
-    """The place of one run in the line of its session; without a session it is always its turn."""
+class SessionQueue:
+    """The queue of one run's session, as that run sees it; without a session it is always its turn."""
 
     def __init__(self, durable: Durable, record: RunRecord) -> None:
         self._durable = durable
         self._store = durable.store
         self._record = record
-        self._session = _session(record.agent, record.session or "")
-        self._key = _place(self._session, record.run_id, record.created_at)
+        self._session = "" if record.session is None else _session(record.agent, record.session)
+        self._key = _position(self._session, record.run_id, record.created_at)
 
     async def join(self) -> None:
-        """Stand in line, where the run was submitted; harmless when it does already."""
+        """Take the position that the run had when it was submitted; harmless when it has it already."""
         if self._record.session is not None:
-            await self._store.put(LINES, self._key, self._record.run_id, ttl=self._durable.keep_seconds)
+            await self._store.put(_COLLECTION, self._key, self._record.run_id, ttl=self._durable.keep_seconds)
 
     async def leave(self) -> None:
         """Let the next one have its turn."""
         if self._record.session is not None:
-            await self._store.delete(LINES, self._key)
+            await self._store.delete(_COLLECTION, self._key)
 
     async def ahead(self) -> int:
-        """Return how many have their turn before; those that have ended are taken out of the line."""
+        """Return how many have their turn before; those that have ended are taken out of the queue."""
         waiting = 0
         if self._record.session is None:
             return waiting
-        async for found in every(self._store, LINES, f"{self._session}/"):
+        async for found in iter_documents(self._store, _COLLECTION, f"{self._session}/"):
             if found.key >= self._key:
                 break
             try:
@@ -64,7 +56,7 @@ class Line:
             except StoreError:
                 continue  # another version wrote it; what holds the session then is its lease
             if other is None or other.done:
-                await self._store.delete(LINES, found.key)
+                await self._store.delete(_COLLECTION, found.key)
             else:
                 waiting += 1
         return waiting
@@ -99,11 +91,12 @@ class Line:
         await write_start(self._store, now, ttl=self._durable.keep_seconds)
 
 
-def place_in_line(agent: str, session: str | None, run_id: str, at: float, *, ttl: float) -> Sequence[Put]:
-    """Return what puts a run that is created at a time into the line of its session, if it has one."""
+def queued(agent: str, session: str | None, run_id: str, at: float, *, ttl: float) -> Sequence[Put]:
+    """Return what puts a run that is created at a time into the queue of its session, if it has one."""
     if session is None:
         return []
-    return [Put(collection=LINES, key=_place(_session(agent, session), run_id, at), value=run_id, ttl=ttl)]
+    key = _position(_session(agent, session), run_id, at)
+    return [Put(collection=_COLLECTION, key=key, value=run_id, ttl=ttl)]
 
 
 def _session(agent: str, session: str) -> str:
@@ -111,7 +104,7 @@ def _session(agent: str, session: str) -> str:
     return hashlib.sha256(conversation_key(agent, session).encode()).hexdigest()[:32]
 
 
-def _place(session: str, run_id: str, at: float) -> str:
+def _position(session: str, run_id: str, at: float) -> str:
     return f"{session}/{round(at * 1e6):016}/{run_id}"
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.jobs.places import PLACES, client_of, url_of
 from tests.redis_server import RedisServer
-from tests.work.places import PLACES, client_of, url_of
 from toolweave.errors import StoreError
+from toolweave.jobs import Backend, Handler, Job, Later
 from toolweave.state import MemoryStore
-from toolweave.work import Backend, Handler, Job, Later
 
 pytestmark = pytest.mark.anyio
 

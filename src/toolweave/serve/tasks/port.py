@@ -21,7 +21,17 @@ from toolweave.serve.tasks.task import Task
 from toolweave.tools.call import CallContext
 from toolweave.tools.questions import Question
 
-__all__ = ["KEPT_AT_LEAST", "MARK_SECONDS", "Found", "Heard", "Home", "NewTask", "full", "perform", "too_long"]
+__all__ = [
+    "KEPT_AT_LEAST",
+    "MARK_SECONDS",
+    "Heard",
+    "NewTask",
+    "TaskBackend",
+    "TaskHandle",
+    "full",
+    "perform",
+    "too_long",
+]
 
 _log = logging.getLogger("toolweave.serve")
 
@@ -53,7 +63,7 @@ class NewTask:
     expires_at: float
 
 
-class Found(Protocol):
+class TaskHandle(Protocol):
     """A task of the client that asks."""
 
     @property
@@ -96,7 +106,7 @@ class Found(Protocol):
         ...
 
 
-class Home(Protocol):
+class TaskBackend(Protocol):
     """Where tasks are."""
 
     def within(self, group: anyio.abc.TaskGroup) -> AbstractContextManager[None]:
@@ -111,7 +121,7 @@ class Home(Protocol):
         """
         ...
 
-    async def find(self, name: str, owner: str | None) -> Found | None:
+    async def find(self, name: str, owner: str | None) -> TaskHandle | None:
         """Return a task of this owner, or None."""
         ...
 

@@ -20,13 +20,13 @@ from docket import Docket, Execution, Worker
 from docket.dependencies import FailureHandler, current_execution, current_worker
 from docket.dependencies import TaskOutcome as Outcome
 
-from toolweave.work.liveness import Liveness, worker_name
-from toolweave.work.messages import FUNCTION, Messages, PlainDocket, in_plain
-from toolweave.work.queue import Handler, Job, Later
+from toolweave.jobs.liveness import Liveness, worker_name
+from toolweave.jobs.messages import FUNCTION, Messages, PlainDocket, in_plain
+from toolweave.jobs.queue import Handler, Job, Later
 
 __all__ = ["TopicWorker", "open_docket"]
 
-_log = logging.getLogger("toolweave.work")
+_log = logging.getLogger("toolweave.jobs")
 _SHORTEST, _LONGEST = 1.0, 60.0
 """Seconds until a job that failed is delivered again."""
 _RECONNECT_SECONDS = 1.0

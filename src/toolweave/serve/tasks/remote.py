@@ -1,4 +1,4 @@
-"""Tasks at home in a store, as a server sees them that answers clients: given to workers, and looked at.
+"""Tasks in a store as a server has them that answers clients: given to workers, and looked at.
 
 Any number of servers do this to the same tasks. What a worker does is `worker.py`.
 """
@@ -16,36 +16,33 @@ import anyio
 import anyio.abc
 
 from toolweave.errors import RequestError, StoreError, ToolError
+from toolweave.jobs.backoff import Sleep, until
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED
 from toolweave.protocol.tasks import updated
 from toolweave.serve.request import Json
-from toolweave.serve.tasks.board import Board, Entry
-from toolweave.serve.tasks.home import MARK_SECONDS, Found, Heard, NewTask
-from toolweave.serve.tasks.watching import Watching
+from toolweave.serve.tasks.poller import TaskPoller
+from toolweave.serve.tasks.port import MARK_SECONDS, Heard, NewTask, TaskHandle
+from toolweave.serve.tasks.store import Entry, TaskStore, changed_signal
 from toolweave.tools.questions import Question, question_of
-from toolweave.work.pause import Pause, Sleep
-from toolweave.work.queue import WorkQueue
 
-__all__ = ["Replica"]
+__all__ = ["RemoteTasks"]
 
 _log = logging.getLogger("toolweave.serve")
 
 
-class Replica:
-    """The home of tasks that workers run.
+class RemoteTasks:
+    """The backend of tasks that workers run.
 
     Args:
-        board: The tasks of the server.
-        queue: Where workers find what is to be done.
+        tasks: The tasks of the server.
         sleep: Waits between looks at what others do.
     """
 
-    def __init__(self, board: Board, queue: WorkQueue, *, sleep: Sleep = anyio.sleep) -> None:
-        self._board = board
-        self._queue = queue
+    def __init__(self, tasks: TaskStore, *, sleep: Sleep = anyio.sleep) -> None:
+        self._tasks = tasks
         self._sleep = sleep
-        self._watching: WeakKeyDictionary[asyncio.AbstractEventLoop, Watching] = WeakKeyDictionary()
+        self._watching: WeakKeyDictionary[asyncio.AbstractEventLoop, TaskPoller] = WeakKeyDictionary()
 
     @contextmanager
     def within(self, group: anyio.abc.TaskGroup) -> Generator[None]:
@@ -58,10 +55,10 @@ class Replica:
         Raises:
             RequestError: It cannot be kept, or given to a worker.
         """
-        entry = self._board.entry(new)
+        entry = self._tasks.entry(new)
         try:
-            await self._board.add(entry, new)
-            await self._queue.submit(self._board.job(entry.name))
+            await self._tasks.add(entry, new)
+            await self._tasks.topic.queue.submit(self._tasks.topic.job(entry.name))
         except BaseException as exc:
             with anyio.move_on_after(MARK_SECONDS, shield=True):
                 await self._forget(entry)
@@ -70,37 +67,37 @@ class Replica:
             _log.error("a task cannot be given to a worker: %s", exc)
             raise RequestError("no task can be kept or given to a worker now", code=INTERNAL_ERROR) from None
 
-    async def find(self, name: str, owner: str | None) -> Found | None:
+    async def find(self, name: str, owner: str | None) -> TaskHandle | None:
         """Return a task of this owner.
 
         Raises:
             StoreError: The store cannot be reached.
         """
-        entry = await self._board.read(name)
-        return None if entry is None or entry.owner != owner else _Shared(self._board, entry, self._sleep)
+        entry = await self._tasks.read(name)
+        return None if entry is None or entry.owner != owner else _Handle(self._tasks, entry, self._sleep)
 
     async def watch(self, known: Mapping[str, Json], heard: Heard) -> None:
         """Tell of every change of these tasks until all have ended; an outage of the store is waited out."""
         loop = asyncio.get_running_loop()
         watching = self._watching.get(loop)
         if watching is None:
-            watching = self._watching[loop] = Watching(self._board, self._sleep)
+            watching = self._watching[loop] = TaskPoller(self._tasks, self._sleep)
         await watching.watch(known, heard)
 
     async def _forget(self, entry: Entry) -> None:
-        if entry.place is None:
+        if entry.permit is None:
             return  # nothing was written
         try:
-            await self._board.remove(entry)
+            await self._tasks.remove(entry)
         except StoreError as exc:
             _log.debug("a task that was not begun stays until its ttl: %s", exc)
 
 
-class _Shared:
+class _Handle:
     """A task in the store, as it was when it was last looked at."""
 
-    def __init__(self, board: Board, entry: Entry, sleep: Sleep) -> None:
-        self._board = board
+    def __init__(self, tasks: TaskStore, entry: Entry, sleep: Sleep) -> None:
+        self._tasks = tasks
         self._entry = entry
         self._sleep = sleep
 
@@ -114,7 +111,7 @@ class _Shared:
 
     @property
     def left(self) -> float:
-        return self._entry.expires_at - self._board.clock()
+        return self._entry.expires_at - self._tasks.clock()
 
     async def answer(self, answers: Mapping[str, Any]) -> None:
         def take(entry: Entry) -> bool:
@@ -138,27 +135,24 @@ class _Shared:
         await self._change(take)
 
     async def cancel(self) -> bool:
-        cancelled = False
-
-        def take(entry: Entry) -> bool:
-            nonlocal cancelled
-            cancelled = not entry.ended
-            if cancelled:
-                said = "the client cancelled it"
-                entry.task = updated(entry.task, self._board.clock(), status="cancelled", statusMessage=said)
-            return cancelled
-
-        await self._change(take)
+        entry, cancelled = await self._tasks.cancel(self._entry.name, "the client cancelled it")
+        self._take(entry)
         return cancelled
 
     async def change(self) -> None:
-        before, pause = self._entry.revision, Pause(self._sleep)
-        while self._entry.revision == before:
-            await pause.wait()
-            await self._change(lambda entry: False)
+        before = self._entry.revision
+
+        async def look() -> bool | None:
+            self._take(await self._tasks.read(self._entry.name))
+            return None if self._entry.revision == before else True
+
+        # it may end by its time alone, of which no signal tells
+        await until(self._tasks.store, changed_signal(self._entry.name), look, sleep=self._sleep, last=1.0)
 
     async def _change(self, change: Callable[[Entry], bool]) -> None:
-        entry = await self._board.change(self._entry.name, change)
+        self._take(await self._tasks.change(self._entry.name, change))
+
+    def _take(self, entry: Entry | None) -> None:
         if entry is None:
             raise RequestError("Unknown task", code=INVALID_PARAMS)
         self._entry = entry
@@ -170,7 +164,7 @@ class _Shared:
         if len(rest) == len(asked):
             return False
         status = INPUT_REQUIRED if rest else "working"
-        now = self._board.clock()
+        now = self._tasks.clock()
         entry.task = updated(entry.task, now, status=status, statusMessage=None, **{INPUT_REQUESTS: rest or None})
         return True
 

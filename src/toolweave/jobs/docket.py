@@ -20,9 +20,9 @@ from docket import Disposition, Docket, Execution
 from redis.exceptions import RedisError
 
 from toolweave.errors import StoreError
-from toolweave.work.messages import FUNCTION, PlainDocket, in_plain
-from toolweave.work.queue import Handler, Job
-from toolweave.work.topic import TopicWorker, open_docket
+from toolweave.jobs.messages import FUNCTION, PlainDocket, in_plain
+from toolweave.jobs.queue import Handler, Job
+from toolweave.jobs.topic import TopicWorker, open_docket
 
 __all__ = ["REDELIVERY_SECONDS", "DocketQueue"]
 

@@ -1,13 +1,20 @@
-"""Waits between looks at what others do: they grow, up to a bound. Knows nothing of what is looked at."""
+"""Waits between looks at what others do: they grow, up to a bound, and end with a signal where there are some.
+
+Knows nothing of what is looked at.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import anyio
 
-__all__ = ["FIRST_SECONDS", "Pause", "Sleep", "longer"]
+from toolweave.state import Store, listening
+
+__all__ = ["FIRST_SECONDS", "Backoff", "Sleep", "longer", "until"]
+
+T = TypeVar("T")
 
 FIRST_SECONDS = 0.1
 _LAST_SECONDS = 1.0
@@ -22,7 +29,7 @@ def longer(seconds: float) -> float:
     return min(seconds * _GROWTH, _LAST_SECONDS)
 
 
-class Pause:
+class Backoff:
     """How long to wait until the next look: longer each time, short again after a change.
 
     Args:
@@ -65,3 +72,29 @@ class Pause:
     def restart(self) -> None:
         """Look again soon."""
         self._next = self._first
+
+
+async def until(
+    store: Store,
+    name: str,
+    look: Callable[[], Awaitable[T | None]],
+    *,
+    sleep: Sleep,
+    first: float = FIRST_SECONDS,
+    last: float = 5.0,
+) -> T:
+    """Return what `look` returns once that is not None.
+
+    Args:
+        store: Passes on the signal, if it passes on any.
+        name: The signal that it is worth to look.
+        look: Looks; first when the signals are listened to, so that none is missed.
+        sleep: Waits so many seconds.
+        first: Seconds until the second look, where changes are not signalled; it grows.
+        last: Seconds until the next look where they are; a signal may be lost.
+    """
+    backoff = Backoff(sleep, first=first)
+    async with listening(store, name) as ear:
+        while (found := await look()) is None:
+            await ear.wait(last if ear.sure else backoff.next(), sleep)
+    return found

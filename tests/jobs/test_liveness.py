@@ -11,9 +11,9 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.work.places import client_of
+from tests.jobs.places import client_of
+from toolweave.jobs import Backend, Job
 from toolweave.state import MemoryStore
-from toolweave.work import Backend, Job
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -21,7 +21,7 @@ STREAM, GROUP = "toolweave:letters:stream", "docket-workers"
 WORKER = """
 import anyio, sys
 from toolweave.state import MemoryStore
-from toolweave.work import Backend, Job
+from toolweave.jobs import Backend, Job
 
 async def work(job):
     print(job.key, flush=True)

@@ -1,4 +1,4 @@
-"""What tells the listeners of a process of tasks that run elsewhere: the store is looked at once for all of them.
+"""A poller that tells the listeners of a process of tasks that run elsewhere: it looks once for all of them.
 
 Each task is looked at by itself, rarely while nothing happens to it, and one after the other: however many clients
 listen to however many tasks, no more than one question at a time is on its way. Knows no client.
@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 import anyio
 
 from toolweave.errors import StoreError
+from toolweave.jobs.backoff import FIRST_SECONDS, Sleep, longer
 from toolweave.protocol.tasks import ENDED
 from toolweave.serve.request import Json
-from toolweave.serve.tasks.board import Board
-from toolweave.serve.tasks.home import Heard
-from toolweave.work.pause import FIRST_SECONDS, Sleep, longer
+from toolweave.serve.tasks.port import Heard
+from toolweave.serve.tasks.store import TaskStore
 
-__all__ = ["Watching"]
+__all__ = ["TaskPoller"]
 
 _log = logging.getLogger("toolweave.serve")
 
@@ -54,16 +54,16 @@ class _Watched:
         self.pause, self.left = FIRST_SECONDS, 0.0
 
 
-class Watching:
+class TaskPoller:
     """The tasks that are listened to in one event loop.
 
     Args:
-        board: The tasks.
+        tasks: The tasks.
         sleep: Waits between looks.
     """
 
-    def __init__(self, board: Board, sleep: Sleep) -> None:
-        self._board = board
+    def __init__(self, tasks: TaskStore, sleep: Sleep) -> None:
+        self._tasks = tasks
         self._sleep = sleep
         self._watched: dict[str, _Watched] = {}
         self._turn = anyio.Lock()
@@ -115,7 +115,7 @@ class Watching:
             return
         watched.pause = watched.left = longer(watched.pause)
         listeners = tuple(watched.listeners)  # who comes meanwhile may know of something newer
-        entry = await self._board.read(name)
+        entry = await self._tasks.read(name)
         task = None if entry is None else entry.task
         if any(task != listener.known.get(name) for listener in listeners):
             watched.soon()

@@ -12,7 +12,7 @@ import pytest
 
 from tests.redis_server import NO_SERVER, RedisServer
 from toolweave.agent import Agent, work_runs
-from toolweave.work import Backend
+from toolweave.jobs import Backend
 
 PLACES = ["memory", "redis"]
 

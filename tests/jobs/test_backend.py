@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from toolweave.errors import StoreError
+from toolweave.jobs import Backend, WorkBackend
 from toolweave.state import MemoryStore
-from toolweave.work import Backend, WorkBackend
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def python(code: str) -> str:
 
 def test_importing_the_room_loads_neither_docket_nor_redis() -> None:
     loaded = "[name for name in ('docket', 'redis', 'opentelemetry', 'prometheus_client') if name in sys.modules]"
-    rooms = "toolweave.work, toolweave.agent.durable, toolweave.agent.submit, toolweave.agent.worker"
+    rooms = "toolweave.jobs, toolweave.agent.durable, toolweave.agent.submit, toolweave.agent.worker"
     assert python(f"import sys, {rooms}; print({loaded})") == "[]"
 
 
@@ -79,7 +79,7 @@ def test_without_the_extra_a_backend_says_what_to_install() -> None:
     code = """
 import sys
 from toolweave.errors import StoreError
-from toolweave.work import Backend
+from toolweave.jobs import Backend
 class Missing:
     def find_spec(self, name, path=None, target=None):
         if name in ("docket", "redis"):
@@ -96,10 +96,10 @@ except StoreError as exc:
 def test_docket_tells_nothing_below_a_loss_unless_it_is_asked_to() -> None:
     code = """
 import logging
-from toolweave.work import Backend
-import toolweave.work.topic
+from toolweave.jobs import Backend
+import toolweave.jobs.topic
 {before}
-toolweave.work.topic.open_docket("memory://", "x")
+toolweave.jobs.topic.open_docket("memory://", "x")
 print(logging.getLogger("docket.worker").getEffectiveLevel())
 """
     assert python(code.format(before="")) == "50"

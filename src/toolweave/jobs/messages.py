@@ -18,7 +18,7 @@ from docket.strikelist import StrikeList
 
 __all__ = ["FUNCTION", "Messages", "PlainDocket", "Reader", "in_plain"]
 
-_log = logging.getLogger("toolweave.work")
+_log = logging.getLogger("toolweave.jobs")
 
 FUNCTION = "job"
 """The one function of every docket."""

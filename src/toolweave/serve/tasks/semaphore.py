@@ -1,7 +1,7 @@
-"""How many tasks of a server may be outstanding in a store that many processes share: there is a place for each.
+"""A semaphore in a store: at most N tasks of a server are outstanding, for all processes that share the store.
 
-A place is a number under which nothing stands, so that any number of replicas take no more of them than there are, and
-nobody counts. Knows no task.
+Each permit is a document under a number, which is taken by writing it where there is none. So any number of replicas
+hold no more of them than there are, and nobody counts. Knows no task.
 """
 
 from __future__ import annotations
@@ -10,37 +10,36 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from toolweave.state import Store
-from toolweave.state.store import Document
+from toolweave.state import Document, Store
 
-__all__ = ["Place", "Places"]
+__all__ = ["Permit", "StoreSemaphore"]
 
 MOST = 1000
 OPEN_TO_ALL = 0.8
-"""The part of the places that is taken blindly; who takes one of the rest holds few."""
+"""The part of the permits that is taken blindly; an owner who takes one of the rest has to hold few."""
 FEW = 0.1
-"""The part of the places up to which a principal may have some of the rest."""
+"""The part of the permits up to which an owner may have some of the rest."""
 TRIES = 8
-"""How often a place is looked for blindly, before all of them are looked at."""
+"""How often a free number is guessed, before all of them are looked at."""
 REFUSED_SECONDS = 1.0
-"""For how long who was refused is refused again without a look."""
+"""Seconds for which who was refused is refused again without a look."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place that is taken.
+class Permit:
+    """A permit that is held.
 
     Attributes:
         key: Its number.
-        revision: Who took it, so to speak: nobody gives back the place of another.
+        revision: Of its document: nobody releases what expired and was acquired by another.
     """
 
     key: str
     revision: int
 
 
-class Places:
-    """The places of one server.
+class StoreSemaphore:
+    """The permits of one server.
 
     Args:
         server: The server's name.
@@ -50,14 +49,14 @@ class Places:
 
     def __init__(self, store: Store, server: str, clock: Callable[[], float], *, most: int = MOST) -> None:
         self._store = store
-        self._collection = f"task-places {server}"
+        self._collection = f"task-permits {server}"
         self._clock = clock
         self._most = most
         self._open = max(1, int(most * OPEN_TO_ALL))
         self._refused: dict[str | None, float] = {}  # until when, by owner; None for all of them
 
-    async def take(self, owner: str | None, ttl: float) -> Place | None:
-        """Take a place for so many seconds at most; None when there is none for this owner.
+    async def acquire(self, owner: str | None, ttl: float) -> Permit | None:
+        """Take a permit for so many seconds at most; None when there is none for this owner.
 
         Raises:
             StoreError: The store cannot be reached.
@@ -67,21 +66,21 @@ class Places:
         if None in self._refused or owner in self._refused:
             return None
         for _ in range(TRIES):
-            place = await self._take(random.randrange(self._open), owner, ttl)  # noqa: S311 - spreads, guards nothing
-            if place is not None:
-                return place
+            permit = await self._take(random.randrange(self._open), owner, ttl)  # noqa: S311 - spreads, guards nothing
+            if permit is not None:
+                return permit
         return await self._look(owner, ttl)
 
-    async def give_back(self, place: Place) -> None:
-        """Give a place back, unless its time was over.
+    async def release(self, permit: Permit) -> None:
+        """Give a permit back, unless its time was over.
 
         Raises:
-            StoreError: The store cannot be reached; the place is free when its time is over.
+            StoreError: The store cannot be reached; the permit is free when its time is over.
         """
-        await self._store.delete(self._collection, place.key, expect=place.revision)
+        await self._store.delete(self._collection, permit.key, expect=permit.revision)
 
-    async def _look(self, owner: str | None, ttl: float) -> Place | None:
-        """Look at all places and take one that is free, of the last only for an owner who has few."""
+    async def _look(self, owner: str | None, ttl: float) -> Permit | None:
+        """Look at all numbers and take one that is free, of the last only for an owner who has few."""
         taken: Sequence[Document] = await self._store.scan(self._collection, limit=self._most)
         free = sorted(set(range(self._most)) - {int(one.key) for one in taken})
         if not free:
@@ -94,12 +93,12 @@ class Places:
             return None
         free = open_to_all or free
         for number in random.sample(free, min(TRIES, len(free))):
-            place = await self._take(number, owner, ttl)
-            if place is not None:
-                return place
+            permit = await self._take(number, owner, ttl)
+            if permit is not None:
+                return permit
         return None  # as many others took them meanwhile
 
-    async def _take(self, number: int, owner: str | None, ttl: float) -> Place | None:
+    async def _take(self, number: int, owner: str | None, ttl: float) -> Permit | None:
         key = f"{number:06}"
         revision = await self._store.put(self._collection, key, owner, ttl=ttl, expect=0)
-        return None if revision is None else Place(key, revision)
+        return None if revision is None else Permit(key, revision)

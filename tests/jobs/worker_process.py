@@ -1,4 +1,4 @@
-"""A worker as a process, killed once where it is told to be: `python -m tests.work.worker_process URL FOLDER [WHERE]`.
+"""A worker as a process, killed once where it is told to be: `python -m tests.jobs.worker_process URL FOLDER [WHERE]`.
 
 WHERE is `turn:N`, when the model is asked with N messages, or `before:LINE` and `after:LINE`, in the tool that writes
 LINE into a file: before it has, and after. Of all workers of a folder one is killed. With `hold:LINE` that tool waits
@@ -17,9 +17,9 @@ import anyio
 
 from tests.agent.killed_run import answer
 from toolweave.agent import Agent, work_runs
+from toolweave.jobs import Backend
 from toolweave.models import ModelRequest, ScriptedModel, UserMessage
 from toolweave.tools import tool
-from toolweave.work import Backend
 
 
 def first(folder: Path, name: str) -> bool:

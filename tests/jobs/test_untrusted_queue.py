@@ -12,9 +12,9 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.work.places import client_of
+from tests.jobs.places import client_of
+from toolweave.jobs import Backend, Job
 from toolweave.state import MemoryStore
-from toolweave.work import Backend, Job
 
 pytestmark = pytest.mark.anyio
 

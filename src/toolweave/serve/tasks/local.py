@@ -1,4 +1,4 @@
-"""Tasks at home in this process: they run in the task groups in which the server is served, and end with them.
+"""Tasks of this process: they run in the task groups in which the server is served, and end with them.
 
 Only how they began and ended is in a store. Knows neither rules nor methods.
 """
@@ -22,23 +22,23 @@ from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.serve.changes import Changes, Topic
 from toolweave.serve.request import Json
 from toolweave.serve.rounds import Rounds, Work
-from toolweave.serve.tasks.home import KEPT_AT_LEAST, MARK_SECONDS, Found, Heard, NewTask, full, perform, too_long
+from toolweave.serve.tasks.port import KEPT_AT_LEAST, MARK_SECONDS, Heard, NewTask, TaskHandle, full, perform, too_long
 from toolweave.serve.tasks.task import TOLD_BY, Task, TaskCaller
 from toolweave.state import MemoryStore, Store
 from toolweave.tools.call import CallContext
 from toolweave.tools.questions import Question
 
-__all__ = ["Here"]
+__all__ = ["LocalTasks"]
 
 _log = logging.getLogger("toolweave.serve")
 
 COLLECTION = "tasks"
 
-_home: ContextVar[anyio.abc.TaskGroup | None] = ContextVar("toolweave-serve-tasks", default=None)
+_serving: ContextVar[anyio.abc.TaskGroup | None] = ContextVar("toolweave-serve-tasks", default=None)
 
 
-class Here:
-    """The home of tasks that run in this process.
+class LocalTasks:
+    """The backend of tasks that run in this process.
 
     Args:
         rounds: Makes the contexts of handlers.
@@ -73,12 +73,12 @@ class Here:
         there longest.
         """
         self._groups.append(mine := (asyncio.get_running_loop(), group))
-        before = _home.get()
-        _home.set(group)
+        before = _serving.get()
+        _serving.set(group)
         try:
             yield
         finally:
-            _home.set(before)
+            _serving.set(before)
             self._groups.remove(mine)
             for running in tuple(self._running.values()):
                 if running.group is group:
@@ -107,7 +107,7 @@ class Here:
             raise
         group.start_soon(self._run, running, new.work, context)
 
-    async def find(self, name: str, owner: str | None) -> Found | None:
+    async def find(self, name: str, owner: str | None) -> TaskHandle | None:
         """Return a task of this owner, as it runs or as it ended."""
         running = self._running.get(name)
         if running is not None:
@@ -163,11 +163,11 @@ class Here:
         self._changes.tell(Topic(TOLD_BY, task.id), task.show())
 
     def _group(self) -> anyio.abc.TaskGroup:
-        loop, home = asyncio.get_running_loop(), _home.get()
+        loop, serving = asyncio.get_running_loop(), _serving.get()
         here = [group for known, group in self._groups if known is loop]
         if not here:
             raise RuntimeError("tasks run only while their server is served")
-        return home if home is not None and home in here else here[0]
+        return serving if serving is not None and serving in here else here[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from toolweave.work.pause import Pause
+from toolweave.jobs.backoff import Backoff
 
 pytestmark = pytest.mark.anyio
 
@@ -16,7 +16,7 @@ async def test_waits_grow_up_to_a_second_and_begin_anew_after_a_change() -> None
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    pause = Pause(sleep, first=0.2)
+    pause = Backoff(sleep, first=0.2)
     told = [await pause.wait() for _ in range(6)]
     pause.restart()
     again = await pause.wait()
@@ -35,7 +35,7 @@ async def test_a_wait_for_something_lasts_the_first_time_at_least_and_ends_with_
         if len(slept) == 3:  # the rest of a wait that has grown
             await anyio.sleep_forever()
 
-    pause = Pause(sleep, first=0.2)
+    pause = Backoff(sleep, first=0.2)
     await pause.wait()
     come.set()
     with anyio.fail_after(60):

@@ -6,31 +6,31 @@ from is written once. Knows no request that waits and no tool that runs.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from toolweave.errors import StoreError
+from toolweave.jobs.kind import JobCollections, JobTopic
+from toolweave.jobs.queue import WorkQueue
 from toolweave.protocol import methods
-from toolweave.protocol.tasks import ENDED, TASK_ID, failed
+from toolweave.protocol.tasks import ENDED, TASK_ID, failed, updated
 from toolweave.serve.request import Client, Json, Line, Request
 from toolweave.serve.rounds import kept_meta
-from toolweave.serve.tasks.home import KEPT_AT_LEAST, NewTask, full, too_long
-from toolweave.serve.tasks.places import MOST, Place, Places
-from toolweave.state import Store
-from toolweave.work.queue import Job
+from toolweave.serve.tasks.port import KEPT_AT_LEAST, NewTask, full, too_long
+from toolweave.serve.tasks.semaphore import MOST, Permit, StoreSemaphore
+from toolweave.state import Change, Delete, Document, Put, Store
 
-__all__ = ["LEASES", "Board", "Entry"]
-
-_log = logging.getLogger("toolweave.serve")
+__all__ = ["TASK_NOTES", "Entry", "TaskStore", "changed_signal"]
 
 TOOLS_CALL = methods.TOOLS_CALL
 TASKS = "tasks"
 CALLS = "task-calls"
-LEASES = "task-leases"
+TASK_NOTES = JobCollections("task", "server")
 FORM = 1
 """How entries are written; those of another form are none of ours."""
+_NOTED_SECONDS = 86_400.0
+"""Seconds for which it is kept how many workers died of a task."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,10 +43,9 @@ class Entry:
         task: As clients see it.
         expires_at: When it has to be over, in seconds since the epoch.
         runner: The holder of the lease that runs it, or died; None before it began, and after it was handed back.
-        deaths: How many workers died while they ran it.
         answers: What the client answered, by the key of the question.
         refused: What it refused to answer, with the error's message and data.
-        place: The number of its place among those that may be outstanding, and who took that.
+        permit: The one that it holds of those that may be outstanding.
         revision: Of the document; 0 before it is there.
     """
 
@@ -55,10 +54,9 @@ class Entry:
     task: Json
     expires_at: float
     runner: str | None = None
-    deaths: int = 0
     answers: Json = field(default_factory=dict[str, Any])
     refused: Json = field(default_factory=dict[str, Any])
-    place: tuple[str, int] | None = None
+    permit: tuple[str, int] | None = None
     revision: int = 0
 
     @property
@@ -72,29 +70,27 @@ class Entry:
         return self.task["status"] in ENDED
 
 
-class Board:
+class TaskStore:
     """The tasks of one server in a store.
 
     Args:
+        queue: Tells workers of them.
         server: The server's name.
         clock: Tells the time in seconds since the epoch.
         most: How many tasks may be outstanding, for all that share the store.
+
+    Attributes:
+        topic: What workers are told of them.
     """
 
-    def __init__(self, store: Store, server: str, clock: Callable[[], float], *, most: int = MOST) -> None:
+    def __init__(
+        self, store: Store, queue: WorkQueue, server: str, clock: Callable[[], float], *, most: int = MOST
+    ) -> None:
         self.store = store
         self.server = server
         self.clock = clock
-        self._places = Places(store, server, clock, most=most)
-
-    @property
-    def topic(self) -> str:
-        """What its jobs are called."""
-        return f"tasks:{self.server}"
-
-    def job(self, name: str) -> Job:
-        """Return what a worker is given to do a task."""
-        return Job(topic=self.topic, key=name)
+        self.topic = JobTopic(TASK_NOTES, server, store=store, queue=queue, clock=clock, keep_seconds=_NOTED_SECONDS)
+        self._permits = StoreSemaphore(store, server, clock, most=most)
 
     def entry(self, new: NewTask) -> Entry:
         """Return what a new task is to be in the store."""
@@ -108,10 +104,11 @@ class Board:
             RequestError: As many are outstanding as may be.
             StoreError: The store cannot be reached, or is full.
         """
-        place = await self._places.take(entry.owner, self._ttl(entry))
-        if place is None:
+        ttl = self._ttl(entry)
+        permit = await self._permits.acquire(entry.owner, ttl)
+        if permit is None:
             raise full()
-        entry.place = (place.key, place.revision)
+        entry.permit = (permit.key, permit.revision)
         request = new.request
         client = request.client
         call: Json = {
@@ -126,8 +123,11 @@ class Board:
             "conversation": client.conversation,
             "strangers": bool(request.headers),
         }
-        await self.store.put(CALLS, entry.name, call, ttl=self._ttl(entry))
-        await self.write(entry)
+        kept = Put(collection=CALLS, key=entry.name, value=call, ttl=ttl)
+        revisions = await self.store.write([self._put(entry), kept, self.topic.note(entry.name, ttl=ttl)])
+        if revisions is None:
+            raise StoreError(f"there is a task {entry.name!r} already", collection=TASKS)
+        entry.revision = revisions[0]
 
     async def remove(self, entry: Entry) -> None:
         """Forget a task that its client was never told of.
@@ -139,14 +139,15 @@ class Board:
         await self.tidy(entry)
 
     async def tidy(self, entry: Entry) -> None:
-        """Forget what nobody needs of a task that no worker will see again: its call, and its place.
+        """Forget what nobody needs of a task that no worker will see again: its call, its notes, and its permit.
 
         Raises:
             StoreError: The store cannot be reached.
         """
-        await self.store.delete(CALLS, entry.name)
-        if entry.place is not None:
-            await self._places.give_back(Place(*entry.place))
+        call = Delete(collection=CALLS, key=entry.name)
+        await self.store.write([call, *self.topic.forgotten(entry.name)])
+        if entry.permit is not None:
+            await self._permits.release(Permit(*entry.permit))
 
     async def call(self, name: str, line: Line) -> tuple[Request, Json] | None:
         """Return the call that a task comes from, and the answers that came with it; None when it is forgotten."""
@@ -174,32 +175,33 @@ class Board:
         """
         while True:
             found = await self.store.get(TASKS, name)
-            if found is None or (found.value.get("form"), found.value.get("server")) != (FORM, self.server):
+            entry = None if found is None else self.loaded(found)
+            if entry is None:
                 return None
-            entry = Entry(**{name: found.value[name] for name in _WRITTEN}, revision=found.revision)
             if entry.ended or self.clock() <= entry.expires_at:
                 return entry
             entry.task = failed(entry.task, self.clock(), too_long())
             if await self.write(entry):
                 return entry
 
+    def loaded(self, found: Document) -> Entry | None:
+        """Return the task that a document is; None when it is another server's, or of another version."""
+        if (found.value.get("form"), found.value.get("server")) != (FORM, self.server):
+            return None
+        return Entry(**{name: found.value[name] for name in _WRITTEN}, revision=found.revision)
+
     async def write(self, entry: Entry) -> bool:
         """Write a task unless another wrote it meanwhile; return whether it was written.
 
         With its end, what its client answered is forgotten, and its call, which may all be secret.
         """
+        changes: list[Change] = [self._put(entry)]
         if entry.ended:
-            entry.answers, entry.refused = {}, {}
-        value = {"form": FORM, **{name: getattr(entry, name) for name in _WRITTEN}}
-        revision = await self.store.put(TASKS, entry.name, value, ttl=self._ttl(entry), expect=entry.revision)
-        if revision is None:
+            changes.append(Delete(collection=CALLS, key=entry.name))
+        revisions = await self.store.write(changes, tell=changed_signal(entry.name))
+        if revisions is None:
             return False
-        entry.revision = revision
-        if entry.ended:
-            try:
-                await self.store.delete(CALLS, entry.name)
-            except StoreError as exc:
-                _log.debug("the call of a task that has ended stays until its job is done: %s", exc)
+        entry.revision = revisions[0]
         return True
 
     async def change(self, name: str, change: Callable[[Entry], bool]) -> Entry | None:
@@ -209,9 +211,33 @@ class Board:
             if entry is None or not change(entry) or await self.write(entry):
                 return entry
 
+    async def cancel(self, name: str, message: str) -> tuple[Entry | None, bool]:
+        """Cancel a task; return it as it is now, and whether it had not ended before."""
+        cancelled = False
+
+        def end(entry: Entry) -> bool:
+            nonlocal cancelled
+            cancelled = not entry.ended
+            if cancelled:
+                entry.task = updated(entry.task, self.clock(), status="cancelled", statusMessage=message)
+            return cancelled
+
+        return await self.change(name, end), cancelled
+
+    def _put(self, entry: Entry) -> Put:
+        if entry.ended:
+            entry.answers, entry.refused = {}, {}
+        value = {"form": FORM, **{name: getattr(entry, name) for name in _WRITTEN}}
+        return Put(collection=TASKS, key=entry.name, value=value, ttl=self._ttl(entry), expect=entry.revision)
+
     def _ttl(self, entry: Entry) -> float:
         left = max(0.0, entry.expires_at - self.clock())
         return max(left, KEPT_AT_LEAST) if entry.ended else left + KEPT_AT_LEAST
 
 
-_WRITTEN = ("owner", "server", "task", "expires_at", "runner", "deaths", "answers", "refused", "place")
+def changed_signal(name: str) -> str:
+    """Return the signal that a task was written to."""
+    return f"{TASKS}/{name}"
+
+
+_WRITTEN = ("owner", "server", "task", "expires_at", "runner", "answers", "refused", "permit")

@@ -16,8 +16,8 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from toolweave.work.lease import machine, process_is_dead
-from toolweave.work.messages import Messages, PlainDocket
+from toolweave.jobs.lease import machine, process_is_dead
+from toolweave.jobs.messages import Messages, PlainDocket
 
 __all__ = ["SILENT_SECONDS", "Liveness", "worker_name"]
 

@@ -1,0 +1,37 @@
+"""Durable jobs: what stands in a store is done once, by any worker, whoever dies (`[distributed]`).
+
+The engine is `worker.py`; what a kind of job has to say is `kind.py`: agents' runs and servers' tasks are kinds. Who
+is woken when is told by a queue, docket's on Redis, Valkey or in memory. The room knows neither agents nor servers.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from toolweave.jobs.queue import Handler, Job, Later, WorkBackend, WorkQueue
+
+if TYPE_CHECKING:
+    from toolweave.jobs.backend import Backend
+    from toolweave.jobs.worker import JobWorker, resubmit_jobs, work_jobs
+
+__all__ = [
+    "Backend",
+    "Handler",
+    "Job",
+    "JobWorker",
+    "Later",
+    "WorkBackend",
+    "WorkQueue",
+    "resubmit_jobs",
+    "work_jobs",
+]
+
+_LATE = {"Backend": "backend", "JobWorker": "worker", "resubmit_jobs": "worker", "work_jobs": "worker"}
+"""Names by their modules, loaded when they are asked for: who only names the ports needs no store."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATE:
+        return getattr(import_module(f"toolweave.jobs.{_LATE[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
