@@ -284,6 +284,7 @@ async def test_a_tool_that_does_no_harm_runs_again_after_its_worker_stopped(back
             delivered.append(job)
             await do(job)
 
+        shown: dict[str, Any] = {}
         async with backend, anyio.create_task_group() as tasks:
             tasks.start_soon(backend.queue.work, {"tasks:shop": work})
             shown = await until(talk, name, "completed", "failed")
