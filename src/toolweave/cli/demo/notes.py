@@ -10,7 +10,7 @@ from toolweave.cli.demo import READ_ONLY, arguments_schema
 from toolweave.errors import ToolError
 from toolweave.protocol.versions import LATEST_HANDSHAKE_VERSION
 from toolweave.serve import McpServer, create_mcp_server, prompt, resource
-from toolweave.tools import CallContext, tool
+from toolweave.tools import CallContext, Tool, tool
 
 __all__ = ["notes_server"]
 
@@ -23,6 +23,16 @@ _QUERY = {"type": "string", "description": "Text to look for, in any case"}
 _LIMIT = {"type": "integer", "description": "How many notes at most", "default": 10, "minimum": 1}
 
 
+@prompt
+async def review(topic: str) -> str:
+    """Ask for a review of the notes.
+
+    Args:
+        topic: What the review is about
+    """
+    return f"Review my notes about {topic}."
+
+
 def notes_server(*, pause: float = 0.04) -> McpServer:
     """Return a notebook with three notes; it forgets everything when it ends.
 
@@ -30,6 +40,23 @@ def notes_server(*, pause: float = 0.04) -> McpServer:
     """
     notes = list(_FIRST)
 
+    @resource("notes://all", name="notes://all")
+    async def everything() -> str:
+        return "\n".join(notes)
+
+    server = create_mcp_server(
+        "toolweave-demo-notes",
+        "1.0.0",
+        instructions="A notebook. Search before you add.",
+        tools=_tools(notes, pause),
+        resources=[everything],
+        prompts=[review],
+    )
+    server.speak(LATEST_HANDSHAKE_VERSION)
+    return server
+
+
+def _tools(notes: list[str], pause: float) -> list[Tool]:
     @tool(
         input_schema=arguments_schema({"text": _TEXT}, required=("text",)),
         annotations={**READ_ONLY, "readOnlyHint": False},
@@ -62,29 +89,7 @@ def notes_server(*, pause: float = 0.04) -> McpServer:
             await ctx.progress(done, len(words), f"indexing {word!r}")
         return {"words": len(words), "different": len(set(words))}
 
-    @resource("notes://all", name="notes://all")
-    async def everything() -> str:
-        return "\n".join(notes)
-
-    @prompt
-    async def review(topic: str) -> str:
-        """Ask for a review of the notes.
-
-        Args:
-            topic: What the review is about
-        """
-        return f"Review my notes about {topic}."
-
-    server = create_mcp_server(
-        "toolweave-demo-notes",
-        "1.0.0",
-        instructions="A notebook. Search before you add.",
-        tools=[add_note, search_notes, read_note, index_notes],
-        resources=[everything],
-        prompts=[review],
-    )
-    server.speak(LATEST_HANDSHAKE_VERSION)
-    return server
+    return [add_note, search_notes, read_note, index_notes]
 
 
 if __name__ == "__main__":
