@@ -131,7 +131,8 @@ def callbacks(log: Callable[[LogMessage], None]) -> Callbacks:
 
 async def play_ours(at: Stage, engine: str, protocol: str) -> Json:
     """Play with a connection of ours; return what the caller got."""
-    entry = {**at.target, "name": "contract", "engine": engine, "protocol": protocol, "timeout": PATIENCE}
+    entry = {**at.target, "name": "contract", "engine": engine, "protocol": protocol}
+    entry["timeout"] = {"call": PATIENCE, "probe": PATIENCE}  # a server that starts slowly is asked no other question
     got = Got()
     logged: list[LogMessage] = []
     async with connect_mcp(entry, callbacks=callbacks(logged.append)) as server:

@@ -82,7 +82,7 @@ def test_tools_are_a_sequence_indexed_by_name_that_runs_them(server: sync.SyncCo
     assert [one.name for one in tools] == ["add"]
     assert len(tools) == 1
     assert "add" in tools
-    assert tools[0].call({"a": 1, "b": 2}).data == 3
+    assert tools[0].call({"a": 1, "b": 2}).text == "3"
     assert tools[:1].names == ("add",)
     assert tools[0].input_schema["required"] == ["a", "b"]
     assert isinstance(tools.wrapped, ToolList)
@@ -93,15 +93,15 @@ def test_tools_are_a_sequence_indexed_by_name_that_runs_them(server: sync.SyncCo
 def test_toolsets_chain(server: sync.SyncConnection) -> None:
     with server.filtered(["add"]).prefixed("x").renamed({"x_add": "plus"}) as tools:
         assert tools.tools.names == ("plus",)
-        assert tools.execute("plus", {"a": 1, "b": 2}).data == 3
+        assert tools.execute("plus", {"a": 1, "b": 2}).text == "3"
     assert server.state is ConnectionState.READY
 
 
 def test_many_servers_are_a_hub() -> None:
     with sync.connect_mcp_servers({"memory": {"server": memory()}, "broken": {"command": "no-such-program"}}) as hub:
-        assert hub.execute("memory_add", {"a": 1, "b": 2}).data == 3
+        assert hub.execute("memory_add", {"a": 1, "b": 2}).text == "3"
         assert list(hub.errors) == ["broken"]
-        assert hub.connect("more", {"server": memory()}).call_tool("add", {"a": 2, "b": 2}).data == 4
+        assert hub.connect("more", {"server": memory()}).call_tool("add", {"a": 2, "b": 2}).text == "4"
         hub.disconnect("more")
         assert list(hub.clients) == ["memory"]
     assert hub.clients == {}
@@ -125,18 +125,18 @@ def test_many_threads_use_one_connection_at_the_same_time() -> None:
 
     with sync.connect_mcp(MemoryServer([meet], name="memory")) as server, ThreadPoolExecutor(8) as threads:
         found = [threads.submit(server.call_tool, "meet", {"n": n}) for n in range(8)]
-        assert [one.result().data for one in found] == list(range(8))
+        assert [one.result().text for one in found] == [str(n) for n in range(8)]
 
 
 def test_it_works_in_a_thread_whose_event_loop_runs_as_in_a_notebook(server: sync.SyncConnection) -> None:
-    async def cell() -> int:
-        return server.call_tool("add", {"a": 1, "b": 2}).data
+    async def cell() -> str:
+        return server.call_tool("add", {"a": 1, "b": 2}).text
 
-    assert asyncio.run(cell()) == 3
+    assert asyncio.run(cell()) == "3"
 
 
 def test_what_plain_code_opened_is_used_from_another_event_loop(server: sync.SyncConnection) -> None:
-    assert asyncio.run(server.wrapped.call_tool("add", {"a": 1, "b": 2})).data == 3
+    assert asyncio.run(server.wrapped.call_tool("add", {"a": 1, "b": 2})).text == "3"
 
 
 def test_an_async_function_in_the_portals_own_loop_is_told_to_await(server: sync.SyncConnection) -> None:
@@ -148,11 +148,11 @@ def test_an_async_function_in_the_portals_own_loop_is_told_to_await(server: sync
 
 
 def test_a_plain_tool_may_call_another_server(server: sync.SyncConnection) -> None:
-    def nested() -> int:
-        return server.call_tool("add", {"a": 1, "b": 2}).data
+    def nested() -> str:
+        return server.call_tool("add", {"a": 1, "b": 2}).text
 
     with sync.connect_mcp(MemoryServer([nested], name="nested")) as outer:
-        assert outer.call_tool("nested").data == 3
+        assert outer.call_tool("nested").text == "3"
 
 
 def scripted() -> ScriptedModel:
@@ -283,7 +283,7 @@ def test_a_forked_process_begins_with_a_thread_of_its_own(server: sync.SyncConne
         code = 1
         try:
             with sync.connect_mcp(memory()) as own:
-                code = 0 if own.call_tool("add", {"a": 1, "b": 2}).data == 3 else 2
+                code = 0 if own.call_tool("add", {"a": 1, "b": 2}).text == "3" else 2
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
@@ -294,4 +294,4 @@ def test_the_portal_is_closed_with_what_is_open_and_begins_anew() -> None:
     PORTAL.close()
     assert left.state is ConnectionState.CLOSED
     with sync.connect_mcp(memory()) as again:
-        assert again.call_tool("add", {"a": 1, "b": 2}).data == 3
+        assert again.call_tool("add", {"a": 1, "b": 2}).text == "3"
