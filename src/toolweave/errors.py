@@ -62,9 +62,9 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def shortened(text: str, limit: int) -> str:
-    """Return a text, or as much of its beginning as `limit` characters hold and how long it is.
+    """Cut a text to `limit` characters and append its full length; a shorter text is returned unchanged.
 
-    The one way in which foreign text is cut before it becomes a part of a message.
+    Every message that quotes foreign text cuts it with this function.
     """
     if len(text) <= limit:
         return text
@@ -72,10 +72,10 @@ def shortened(text: str, limit: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text as it may stand in a log or on a terminal: cut, and with nothing in it that acts.
+    """Make foreign text safe for a log or a terminal: cut to 10,000 characters, control characters escaped.
 
-    Control characters and the Unicode line separators are escaped, and a line after the first is indented, so that
-    what a server says cannot look like a record of its own.
+    The Unicode line separators are escaped too, and every line after the first is indented, so that
+    a server's text cannot pass for a log record of its own.
     """
     text = _CONTROL.sub(_escaped, shortened(text, _MAX_PRINTED))
     return text if "\n" not in text else "\n".join(_indented(text.split("\n")))
@@ -90,14 +90,14 @@ def _indented(lines: list[str]) -> list[str]:
 
 
 class ErrorKind(StrEnum):
-    """What went wrong with a tool call, for programs (DESIGN decision 4, requirement C2)."""
+    """The kind of failure of a tool call, for programs to branch on."""
 
     INVALID_INPUT = "invalid_input"
     """The arguments do not fit the tool's input schema; the model can fix them."""
     INVALID_OUTPUT = "invalid_output"
     """The tool's structured content does not fit its output schema."""
     EXECUTION_FAILED = "execution_failed"
-    """The tool ran and says it failed."""
+    """The tool ran and reported a failure."""
     TIMEOUT = "timeout"
     """No answer within the bound."""
     NOT_FOUND = "not_found"
@@ -111,7 +111,7 @@ class ErrorKind(StrEnum):
     CLOSED = "closed"
     """The connection or toolset is closed."""
     DENIED = "denied"
-    """Whoever had to allow the call did not."""
+    """The approval that the call needed was not given."""
     AUTH_REQUIRED = "auth_required"
     """The server wants (other) credentials."""
     PROTOCOL = "protocol"
@@ -175,7 +175,7 @@ class SchemaError(ToolweaveError, ValueError):
 
 
 class DuplicateToolError(ToolweaveError, ValueError):
-    """Two local tools want the same name (requirement C20)."""
+    """Two local tools want the same name."""
 
     def __init__(self, name: str, *, where: str = "the registry") -> None:
         super().__init__(f"tool {name!r} is already in {where}; give one of them another name or use a prefix")
@@ -183,9 +183,9 @@ class DuplicateToolError(ToolweaveError, ValueError):
 
 
 class RequestError(ToolweaveError):
-    """A request to a server of ours is answered with a JSON-RPC error (requirement C14).
+    """A request to a server of ours is answered with a JSON-RPC error.
 
-    A handler may raise it where the answer is no result but a protocol error; its text goes to the client.
+    A handler raises it to answer with a protocol error instead of a result; its text goes to the client.
 
     Attributes:
         code: The JSON-RPC error code, such as -32602.
@@ -216,12 +216,12 @@ class ToolError(ToolweaveError):
     """One tool call failed: raised by handlers, and the value of `ToolResult.error`.
 
     Attributes:
-        kind: An `ErrorKind`, what a program branches on.
+        kind: The `ErrorKind`, for programs to branch on.
         code: The JSON-RPC error code or the server's own code, when there is one.
         message: One sentence for a person or a model.
-        retryable: True when sending the same call again is safe and may help; in a server's result, as it claims.
-        data: Details as JSON, never a stack trace (requirement R104).
-        unexpected: True for an exception that nobody meant for the caller; a server may mask its text (C31).
+        retryable: True when sending the same call again is safe and may help; for a server's result, its own claim.
+        data: Details as JSON, never a stack trace.
+        unexpected: True for an exception that was not raised for the caller to read; a server may mask its text.
     """
 
     def __init__(
@@ -267,11 +267,11 @@ class ToolError(ToolweaveError):
 
 
 class ToolExecutionError(ToolError):
-    """What `Tool.call` and `ToolResult.raise_for_error` raise for a result that is an error (requirement C2).
+    """A tool result that is an error, as raised by `Tool.call` and `ToolResult.raise_for_error`.
 
     Attributes:
         result: The whole `ToolResult`, content included.
-        tool: The name of the tool that was called; `""` where the result alone was at hand.
+        tool: The name of the tool that was called; `""` when raised from a result alone.
     """
 
     def __init__(
@@ -288,10 +288,10 @@ class ModelError(ToolweaveError):
     Attributes:
         model: Provider and model.
         message: The text without the leading `model 'NAME': `.
-        kind: What went wrong: `"auth"`, `"rate_limited"`, `"overloaded"`, `"too_long"` (the conversation does not fit
+        kind: One of `"auth"`, `"rate_limited"`, `"overloaded"`, `"too_long"` (the conversation does not fit
             the model), `"invalid_request"`, `"refused"`, `"unreachable"`, `"timeout"` or `"protocol"`.
         status: The HTTP status, when there was one.
-        retry_after: Seconds that the provider asked to wait, or None.
+        retry_after: Seconds to wait as the provider requests, or None.
     """
 
     def __init__(
@@ -317,7 +317,7 @@ class ModelError(ToolweaveError):
 
 
 class RunError(ToolweaveError):
-    """An agent's run ended before its work was done; raised only where that was asked for (`RunResult.check`).
+    """An agent's run ended before its work was done; raised only on request, by `RunResult.check`.
 
     Attributes:
         run_id: The run.
@@ -348,7 +348,7 @@ class ServerError(ToolweaveError):
 
 
 class ConnectError(ServerError):
-    """The server could not be reached or did not shake hands (requirement R59).
+    """The server could not be reached or did not shake hands.
 
     Attributes:
         exit_code: The exit code of the process when it died, negative for a signal.
@@ -391,7 +391,7 @@ class AuthRequiredError(ConnectError):
 
 
 class ConnectionClosedError(ServerError):
-    """The connection was used after `close()` (requirement R63)."""
+    """The connection was used after `close()`."""
 
     kind = ErrorKind.CLOSED
 
@@ -452,7 +452,7 @@ class ProtocolError(ServerError):
         self.retryable = isinstance(data, dict) and cast("dict[str, Any]", data).get("retryable") is True
 
     def mask(self, redact: Callable[[str], str]) -> None:
-        """Mask in place what the server said back of our secrets."""
+        """Mask in place the secrets that the server echoed."""
         self.message = redact(self.message)
         self.args = (f"server {self.server!r}: {self.message}",)
         self.data = _masked(self.data, redact)
@@ -470,7 +470,7 @@ def _masked(value: Any, redact: Callable[[str], str]) -> Any:
 def as_tool_error(exc: BaseException) -> ToolError:
     """Turn any exception of a tool call into the `ToolError` that goes into its result.
 
-    The one place where server errors become tool errors (requirement R65). Texts of
+    The one place where server errors become tool errors. Texts of
     unexpected exceptions are kept, stack traces never are.
     """
     if isinstance(exc, ToolError):
@@ -487,7 +487,7 @@ def as_tool_error(exc: BaseException) -> ToolError:
 
 
 def _process_data(exc: ServerError) -> dict[str, Any] | None:
-    """Return what a dead process left behind, as JSON: its exit code and the tail of its standard error."""
+    """Return a dead process's exit code and the tail of its standard error as JSON."""
     if not isinstance(exc, (ConnectError, ConnectionLostError)):
         return None
     left = {"exit_code": exc.exit_code, "stderr": exc.stderr}
@@ -500,9 +500,9 @@ _CAUSE = re.compile(r"error|exception|fatal|panic|fail|cannot|can't|denied|refus
 
 
 def _with_process(message: str, exit_code: int | None, stderr: str, hint: str = "") -> str:
-    """Return a message with how a process ended: the likely cause first, at most two more lines, then the hint.
+    """Append a process's exit to a message: the likely cause first, at most two more lines, then the hint.
 
-    All that it wrote is in the error's `stderr`: a message is read by models, which must not drown in it.
+    The full output is in the error's `stderr`; models read the message, so it stays short.
     """
     if exit_code is not None:
         how = f"exit code {exit_code}" if exit_code >= 0 else f"killed by signal {-exit_code}"

@@ -1,6 +1,6 @@
-"""Agents: the loop that lets a model work with tools, and everything around it.
+"""Agents: the loop in which a model works with tools, and everything around it.
 
-Knows models by their port and tools as toolsets; no provider, no connection. Names of this room.
+Depends on the `Model` and `Toolset` protocols; knows no provider and no connection. Exports the public names.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ _MODULES = {
     "worker": ("resubmit_runs", "run_handlers", "work_runs"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
-"""The homes of all names but those of `events`."""
+"""The module of each public name; names that are missing are in `events`."""
 
 
 def __getattr__(name: str) -> Any:

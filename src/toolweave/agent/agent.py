@@ -1,7 +1,7 @@
-"""Agents: a model, tools and rules under one name, and what is sent to them.
+"""`Agent`: a model, tools and run settings under one name, and the methods that start runs.
 
-Puts the parts of the room together; decides and drives nothing itself. Knows no connection: what a server's config
-is, only a subclass of compose's knows.
+Wires the parts of the package together and holds no loop logic. Knows no connection: the subclass in `compose`
+handles server configs.
 """
 
 from __future__ import annotations
@@ -48,41 +48,41 @@ _log = logging.getLogger("toolweave.agent")
 class Agent(Submits):
     """A model that works with tools until it has an answer.
 
-    It opens what its tools need when it is first used and closes what it opened when its last run ends. In
-    `async with agent` all of that stays open in between, and what still runs at the end is cancelled. What was open
-    before stays open. Tools may come and go at any time; a run sees them at its next turn.
+    Toolsets are opened for the first run and closed when the last run ends. `async with agent` keeps them open between
+    runs and cancels the runs that are still active at its end. Toolsets that were open already are never closed. Tools
+    may be added and removed at any time; a run sees them at its next turn.
 
     Args:
         model: A `Model`, or a text that names one, such as `"anthropic:claude-sonnet-4-5"`.
         name: For people, and as the tool `agent_<name>`.
         system: The system prompt.
-        description: What other agents and clients read about it as a tool.
+        description: Its description as a tool for other agents and clients.
         tools: Functions, tools, toolsets, `ClientTool`s and `ProviderTool`s; more by `agent.tools.add`. For
             `toolweave.Agent` also servers, each whatever `connect_mcp` takes, whose tools keep their names.
         mcp_servers: Servers by name, which stands before the names of their tools; `toolweave.Agent` takes config files
             and their content too. See `add_mcp_servers`.
         store: Keeps runs and conversations beyond this process; by default they are kept in memory.
-        backend: A store with a queue: what is submitted or spawned is done by workers (`work_runs`).
-        on_unknown: What is done about calls of resumed runs whose outcome nobody knows; see `resume`.
+        backend: A store with a queue: submitted and spawned runs are executed by workers (`work_runs`).
+        on_unknown: Policy for calls of resumed runs with an unknown outcome; see `resume`.
         max_steps: Turns of the model in one run.
-        confirm: Which tool calls a person has to allow (`run.approve`): `"always"`, `"never"`, `"destructive"` or a
+        confirm: Tool calls that need a person's approval (`run.approve`): `"always"`, `"never"`, `"destructive"` or a
             function of the call and the tool; never by default.
-        on_transport_error: `"result"` lets the model read that the way to a server failed, `"raise"` ends the run (C2).
-        on_error: `"skip"` goes on without a toolset that cannot be opened (`agent.errors`), `"raise"` fails (C3).
-        output_type: What the answer has to be: a pydantic model, dataclass, TypedDict, another type, or a JSON Schema.
+        on_transport_error: `"result"` gives the model an error result when a server fails, `"raise"` ends the run.
+        on_error: `"skip"` continues without a toolset that cannot be opened (`agent.errors`), `"raise"` fails.
+        output_type: Type of the answer: a pydantic model, dataclass, TypedDict, another type, or a JSON Schema.
         limits: Bounds of one run.
-        settings: How the model is to answer.
-        result_policy: How much of a tool's result the model reads.
-        defer_tools: Tokens of tool definitions from which on the model searches them; None always shows all of them.
-        history: What the model is shown of a conversation: a function, async or not, that is given its messages
-            before each turn and returns those to send. The conversation itself stays whole. Without one, and after
-            one, a conversation that is too long for the model is cut to its newest part (`trim_history`).
+        settings: Sampling and request settings of the model.
+        result_policy: Size limits for the tool results that the model reads.
+        defer_tools: Tokens of tool definitions above which the model gets a search tool; None always sends all of them.
+        history: A function, async or not, that gets the conversation's messages before each turn and returns those to
+            send; the stored conversation stays whole. Without it, and after it, a conversation that is too long for
+            the model is cut to its newest part (`trim_history`).
 
     Attributes:
         name: Its name.
-        description: What others read about it.
+        description: Its description as a tool.
         tools: Its tools, to add, remove and get.
-        durable: What it keeps in its store, or None without one.
+        durable: Its persistence in a store, or None without a store.
 
     Raises:
         ConfigError: The text names no model.
@@ -152,23 +152,23 @@ class Agent(Submits):
 
     @property
     def model(self) -> Model:
-        """The model that is asked."""
+        """The model of its runs."""
         return self._host.model
 
     @property
     def errors(self) -> Mapping[str, Exception]:
-        """What could not be opened, by name (requirement C3)."""
+        """The errors of the tool sources that could not be opened, by name."""
         return self._host.errors
 
     def keep_in(self, backend: WorkBackend) -> None:
-        """Keep what it keeps there from now on, as with `Agent(backend=)`; for an agent that keeps nothing yet."""
+        """Store its runs in `backend` from now on, as with `Agent(backend=)`; only for an agent without a store."""
         self.durable = make_durable(self.name, None, backend, self._on_unknown)
         assert self.durable is not None  # there is a backend
         self._host.durable, self._host.conversations = True, self.durable.conversations
 
     @property
     def max_depth(self) -> int:
-        """How deep agents may be nested for this one to be called."""
+        """Maximum nesting depth of agents at which this one may be called."""
         return self._host.rules.limits.depth
 
     def send(
@@ -186,15 +186,15 @@ class Agent(Submits):
 
         Args:
             sent: A text, a block, a `Prompt`, a message, or a sequence of these.
-            session: The name of the conversation that this goes on with. Its runs take turns.
-            tools: More tools for this run alone.
-            ctx: What surrounds it: the `meta`, `state` and `caller` that its tools see.
-            attended: Whether anybody is there to allow calls; without that what needs to be allowed is denied.
-            key: An idempotency key: with the same one it is the same run, which goes on or gives its result again.
-                Awaiting it raises `RunError` while it goes on already, here or elsewhere.
+            session: Name of the conversation to continue; its runs execute one after another.
+            tools: Additional tools for this run alone.
+            ctx: Call context whose `meta`, `state` and `caller` its tools see.
+            attended: Whether a person can approve calls; if not, calls that need approval are denied.
+            key: An idempotency key: the same key is the same run, which continues or returns its result again.
+                Awaiting it raises `RunError` while the run is executing already, in any process.
 
         Raises:
-            TypeError: It is nothing that can be sent.
+            TypeError: The value is of no type that can be sent.
             ValueError: A prompt lacks a variable, or has nothing to answer; or there is a key and no store.
         """
         if key is not None and self.durable is None:
@@ -210,7 +210,7 @@ class Agent(Submits):
         )
 
     run = send
-    """The same: `result = await agent.run("...")`."""
+    """Alias of `send`: `result = await agent.run("...")`."""
 
     def run_sync(
         self,
@@ -221,14 +221,14 @@ class Agent(Submits):
         tools: ToolLike | Iterable[ToolLike] | None = None,
         ctx: CallContext = NO_CONTEXT,
     ) -> RunResult:
-        """Return what comes of a run, for plain code: the calling thread waits, and Ctrl-C cancels the run.
+        """Execute a run from synchronous code and return its result: blocks the thread, and Ctrl-C cancels the run.
 
-        It runs in the event loop of `toolweave.sync`, also where one runs in this thread, as in a notebook. An agent
-        that opened connections in another loop is used there; see `send` for the arguments.
+        It executes in the event loop of `toolweave.sync`, even if this thread has a running loop, as in a notebook. An
+        agent that opened connections in another loop is used there; see `send` for the arguments.
 
         Raises:
-            RuntimeError: The agent is at work in another event loop, or this is that of `toolweave.sync`.
-            Exception: What made the run fail.
+            RuntimeError: The agent is in use in another event loop, or this is the loop of `toolweave.sync`.
+            Exception: The error that made the run fail.
         """
         return PORTAL.run(self.send(sent, session=session, tools=tools, ctx=ctx).outcome)
 
@@ -241,7 +241,7 @@ class Agent(Submits):
         tools: ToolLike | Iterable[ToolLike] | None = None,
         ctx: CallContext = NO_CONTEXT,
     ) -> AsyncGenerator[str, None]:
-        """Return what the model says while it says it: `async for text in agent.stream_text("...")`.
+        """Stream the model's text: `async for text in agent.stream_text("...")`.
 
         See `send` for the arguments. Leaving early cancels the run.
         """
@@ -261,7 +261,7 @@ class Agent(Submits):
         output_type: Any = None,  # any type, or a JSON Schema
         journal: Journal | None = None,
     ) -> Run:
-        """Return a run with an identity that was given to it elsewhere; one that the journal knows goes on there."""
+        """Return a run with the given id and parent; a run that the journal knows continues where it ended."""
         rules = self._host.rules
         job = Job(
             sent=tuple(messages),
@@ -287,24 +287,24 @@ class Agent(Submits):
         output_type: Any = None,  # any type, or a JSON Schema
         on_unknown: OnUnknown | None = None,
     ) -> Run:
-        """Return a run of the store that goes on where it ended: `result = await (await agent.resume(run_id))`.
+        """Return a stored run that continues where it ended: `result = await (await agent.resume(run_id))`.
 
-        Finished turns and calls are replayed and not done again. A call that had begun and not ended is made again
-        when its tool says that this does no harm (`readOnlyHint`, `idempotentHint`); else `on_unknown` decides. A run
-        that failed, was stopped or cancelled goes on too; one that was completed only gives its result again.
+        Finished turns and calls are replayed, not repeated. A call that had started and not ended is repeated when its
+        tool's annotations allow that (`readOnlyHint`, `idempotentHint`); else `on_unknown` decides. Failed, stopped and
+        cancelled runs continue too; a completed run only returns its result again.
 
         Args:
             run_id: The run.
-            tools: More tools for it, as it had them in `send`.
-            ctx: The `state` and `caller` that its tools see; `meta` is laid over what it began with.
-            attended: Whether anybody is there to allow calls; None is as it began.
-            output_type: The type of the prompt that it began with; without it the answer is checked the same, and JSON.
-            on_unknown: What is done about calls whose outcome nobody knows: `"error"` tells the model so, `"ask"` asks
-                a person whether to make them again, `"rerun"` does so; by default what the run was submitted with, else
-                what the agent was made with.
+            tools: Additional tools of the run, as in `send`.
+            ctx: The `state` and `caller` that its tools see; `meta` is merged over the recorded one.
+            attended: Whether a person can approve calls; None keeps the recorded value.
+            output_type: The output type of its prompt; without it the answer is validated the same but stays JSON.
+            on_unknown: Policy for calls with an unknown outcome: `"error"` gives the model an error result, `"ask"`
+                asks a person whether to repeat them, `"rerun"` repeats them; by default that of the submission, else
+                the agent's.
 
         Raises:
-            RunError: The store knows no such run, or it is another agent's.
+            RunError: The store has no such run, or it is another agent's.
             ValueError: The agent has no store.
         """
         return await resume(
@@ -316,13 +316,13 @@ class Agent(Submits):
         return run.host is self._host
 
     def add_mcp(self, server: Any, *, prefix: str | None = None, name: str | None = None) -> None:
-        """Add the tools of an MCP server, under a prefix of their own (requirement F4).
+        """Add the tools of an MCP server, under a prefix of their own.
 
         Args:
-            server: An open connection or another toolset, which is used as it is; or a function that returns what is
-                entered for one, which the agent opens and closes. `toolweave.Agent` takes configs too.
-            prefix: Stands before the names of its tools, with `_`.
-            name: What errors call it.
+            server: An open connection or another toolset, used as is; or a function that returns an async context
+                manager for one, which the agent enters and exits. `toolweave.Agent` takes configs too.
+            prefix: Prefix of its tools' names, joined with `_`.
+            name: Its name in errors.
 
         Raises:
             TypeError: It is neither.
@@ -334,12 +334,12 @@ class Agent(Submits):
             self.tools.add_opener(found, name=name or prefix or "mcp server", prefix=prefix)
 
     def add_mcp_servers(self, servers: Any) -> None:
-        """Add the servers of a mapping by their names, which stand before the names of their tools; see `add_mcp`.
+        """Add the servers of a mapping by name; the name prefixes the names of their tools. See `add_mcp`.
 
         `toolweave.Agent` takes config files and whole configs too.
 
         Raises:
-            TypeError: It is no mapping, or one of them is nothing that `add_mcp` takes.
+            TypeError: It is no mapping, or `add_mcp` does not take one of its values.
         """
         if not isinstance(servers, Mapping):
             raise TypeError(f"mcp_servers= takes servers by name, not {type(servers).__name__}")
@@ -349,18 +349,18 @@ class Agent(Submits):
     def open_journal(
         self, run_id: str, *, durable: Durable | None = None, on_unknown: OnUnknown | None = None
     ) -> Journal:
-        """Return the journal of a run; where more has to know of each run, this is overridden.
+        """Return the journal of a run; subclasses override it to observe runs.
 
         Args:
             run_id: The run.
-            durable: Where it is kept, when that is not where the agent keeps its own.
-            on_unknown: What is done about calls whose outcome nobody knows.
+            durable: Persistence of this run, if not the agent's own.
+            on_unknown: Policy for calls with an unknown outcome.
         """
         kept = durable or self.durable
         return NO_JOURNAL if kept is None else kept.journal(run_id, on_unknown=on_unknown)
 
     def mcp_toolset(self, server: Any, *, name: str | None = None) -> Toolset | Opener:
-        """Return the toolset that a server stands for, or what opens it; where configs are known this is overridden.
+        """Return a server as a toolset, or a factory that opens one; overridden where server configs are known.
 
         Raises:
             TypeError: It is neither.
@@ -376,23 +376,23 @@ class Agent(Submits):
         *,
         keep_conversation: KeepConversation = False,
     ) -> Tool:
-        """Return the agent as a tool with one parameter, `message` (requirements R85, C22, C23).
+        """Return the agent as a tool with one parameter, `message`.
 
         A call is a whole run; its failure is an error result. An agent is never called from within itself, and agents
         call agents no deeper than `Limits.depth`.
 
         Args:
             name: The tool's name; `agent_<name>` by default.
-            description: What a model reads about it; the agent's own by default.
+            description: The tool's description; the agent's own by default.
             keep_conversation: Continue one conversation: for each run or session of a calling agent and for each
                 client that can be told from others; or by the session that a function of the context returns.
         """
         return agent_tool(self, name=name, description=description, keep_conversation=keep_conversation)
 
     async def close(self) -> None:
-        """Cancel what runs and close what the agent opened, within a bound; it may be used again.
+        """Cancel all runs and close what the agent opened, within a time limit; the agent may be used again.
 
-        From a tool that one of its runs runs it returns at once: that run is a part of what ends.
+        Called by a tool of one of its own runs it returns at once, because that run ends too.
         """
         period, run = self._host.owner.period, current_run()
         while run is not None and not self.runs(run):
@@ -429,7 +429,7 @@ class Agent(Submits):
             await period.close()
 
     async def _rest(self) -> None:
-        """Close the connections of a model that nobody else has."""
+        """Close the connections of a model that the agent made from a text."""
         close = getattr(self.model, "aclose", None)
         if close is not None:
             try:

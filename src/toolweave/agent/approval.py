@@ -1,6 +1,6 @@
-"""Who may allow a tool call: the policy, what was allowed for good, and the calls that wait for a person.
+"""Approval of tool calls: the policy, the permanent grants, and the calls that wait for a person.
 
-Knows no screen: whoever shows a run answers by the call's id.
+Knows no user interface: an answer names the call by its id.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Approval:
 
     Attributes:
         approved: Whether the tool may run.
-        remember: Allow this tool from now on without asking: `"run"` for this run, `"agent"` for all of the agent. It
-            is asked about again when its definition changes.
-        reason: What the model is told about a denial.
+        remember: Allow this tool from now on without asking: `"run"` for this run, `"agent"` for all runs of the agent.
+            A changed definition is asked about again.
+        reason: Text about a denial that the model reads.
     """
 
     approved: bool
@@ -52,18 +52,18 @@ Answer: TypeAlias = bool | Approval | None
 Confirm: TypeAlias = (
     Literal["always", "never", "destructive"] | Callable[[ToolCallPart, ToolSpec], Answer | Awaitable[Answer]]
 )
-"""Which calls a person has to allow: all, none, those of tools that may destroy something (by their annotations), or
-what a function says: True allows the call, False denies it, None asks a person."""
+"""Policy for the approval of tool calls: all, none, those of tools that are destructive by their annotations, or a
+function of call and tool: True allows the call, False denies it, None asks a person."""
 
 
 class Allowed:
-    """Tools that were allowed for good, by their identity and their definition."""
+    """Tools that are allowed permanently, by their identity and their definition."""
 
     def __init__(self) -> None:
         self._digests: set[str] = set()
 
     def add(self, tool: ToolSpec) -> None:
-        """Allow a tool as it is defined now."""
+        """Allow a tool by its present definition."""
         self._digests.add(definition_digest(tool))
 
     def restore(self, digests: Iterable[str]) -> None:
@@ -79,7 +79,7 @@ class _Waiting:
     call: ToolCallPart
     tool: ToolSpec
     alone: bool = False
-    """Whether it is this one call that is asked about, not the tool."""
+    """Whether the question is about this call alone, not about the tool."""
     decided: anyio.Event = field(default_factory=anyio.Event)
     approval: Approval | None = None
 
@@ -89,9 +89,9 @@ class Approvals:
 
     Args:
         confirm: The policy.
-        allowed: What is allowed for the whole agent.
-        seconds: How long a person may take.
-        attended: Whether there is anybody who could be asked.
+        allowed: The permanent grants of the agent.
+        seconds: Time limit for a person's answer.
+        attended: Whether a person can be asked.
     """
 
     attended: bool
@@ -116,7 +116,7 @@ class Approvals:
     async def decide(
         self, call: ToolCallPart, tool: ToolSpec, ask: Callable[[], None], *, force: bool = False
     ) -> tuple[Approval, bool]:
-        """Return the decision on a call, and whether a person was asked; `ask` tells whoever shows the run.
+        """Return the decision on a call, and whether a person was asked; `ask` is called to announce the question.
 
         With `force` a person is asked whatever the policy is.
         """
@@ -185,7 +185,7 @@ def checked_confirm(confirm: Confirm | None) -> Confirm:
 
 
 def definition_digest(tool: ToolSpec) -> str:
-    """Return what stands for a tool as it is defined now: it changes with all that a person would look at."""
+    """Return a digest of a tool's definition: it changes with everything that a person would check."""
     shown = (
         (tool.server, tool.name, tool.original_name, tool.title, tool.description),
         (tool.input_schema, tool.output_schema, tool.annotations),
@@ -194,11 +194,11 @@ def definition_digest(tool: ToolSpec) -> str:
 
 
 def is_destructive(tool: ToolSpec) -> bool:
-    """Whether a tool may destroy something; one that says nothing may (MCP specification, `ToolAnnotations`)."""
+    """Whether a tool may be destructive, which is the default without a hint (MCP specification, `ToolAnnotations`)."""
     return tool.hint("readOnlyHint") is not True and tool.hint("destructiveHint") is not False
 
 
 def denied(tool: str, approval: Approval) -> ToolResult:
-    """Return what the model reads of a call that was not allowed."""
+    """Return the error result of a call that was denied."""
     why = f": {approval.reason}" if approval.reason else ""
     return ToolResult.failure(ToolError(f"the call of tool {tool!r} was not allowed{why}", kind=ErrorKind.DENIED))

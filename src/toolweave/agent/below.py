@@ -1,4 +1,4 @@
-"""What the runs below one took, for its limits and its result. Pure."""
+"""Token usage of child runs, for the limits and the result of their parent. Pure."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ __all__ = ["Below"]
 
 
 class Below:
-    """Counts each run once, however often it is told: one that goes on after a crash tells all that it took again."""
+    """Token usage of child runs, counted once for each run id, because a resumed child reports its total again."""
 
     def __init__(self) -> None:
         self._took: dict[str, Usage] = {}
         self._unrecorded: dict[str, Usage] = {}
 
     def count(self, run_id: str, took: Usage) -> None:
-        """Count what a run took that has ended."""
+        """Add the usage of a child run that has ended."""
         if self._took.get(run_id) != took:
             self._took[run_id] = self._unrecorded[run_id] = took
 
     def restore(self, recorded: Mapping[str, Usage]) -> None:
-        """Count what was recorded."""
+        """Add the recorded usage of child runs."""
         self._took.update(recorded)
 
     def unrecorded(self) -> Mapping[str, Usage]:
-        """Return what was counted since this was asked for last, to be recorded."""
+        """Return the usage added since the last call of this method, to be recorded."""
         new, self._unrecorded = self._unrecorded, {}
         return new
 
     @property
     def usage(self) -> Usage:
-        """What all of them took."""
+        """Total usage of all child runs."""
         return sum(self._took.values(), Usage())

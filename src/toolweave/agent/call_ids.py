@@ -1,7 +1,7 @@
-"""Ids of tool calls, each one once in a conversation whatever the provider gives. Pure.
+"""Ids of tool calls, unique in a conversation whatever the provider sends. Pure.
 
-Results, approvals and journal entries go by them; some servers number the calls of each turn anew, or give all of
-them the same id.
+Results, approvals and journal entries refer to them; some servers number the calls of each turn from zero, or give all
+of them the same id.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["CallIds"]
 
 
 class CallIds:
-    """The ids of the calls of one turn; one that is free stays as it is.
+    """Unique ids for the calls of one turn; a provider's id that is free is kept.
 
     Args:
         taken: The ids of the conversation up to the turn.
@@ -33,12 +33,12 @@ class CallIds:
         return self._begun[given][-1]
 
     def current(self, given: str) -> str:
-        """Return the id of the call that was begun last with this one."""
+        """Return the unique id of the last call that began with this provider id."""
         begun = self._begun.get(given)
         return begun[-1] if begun else given
 
     def settle(self, message: AssistantMessage) -> AssistantMessage:
-        """Return the whole turn with these ids."""
+        """Return the finished turn with its call ids made unique."""
         parts = tuple(self._settled(part) if isinstance(part, ToolCallPart) else part for part in message.parts)
         unchanged = all(new is old for new, old in zip(parts, message.parts, strict=True))
         return message if unchanged else replace(message, parts=parts)

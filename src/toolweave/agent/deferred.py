@@ -1,7 +1,7 @@
-"""Tools that are loaded when they are wanted: above a budget a model sees one tool that searches the others.
+"""Tool search: above a token budget a model sees one tool that searches the others and loads them on demand.
 
-One view stands for one conversation. What it loaded follows from the conversation alone, so a resumed run, which has
-nothing but its messages, sees the same tools. Knows no provider; one that searches tools by itself is given the names.
+One toolset serves one conversation. The loaded tools follow from the conversation alone, so a resumed run, which has
+nothing but its messages, sees the same tools. Knows no provider; one with a tool search of its own gets the names.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from toolweave.tools.wrappers import WrapperToolset
 __all__ = ["BUDGET_TOKENS", "Deferred", "Offered", "estimated_tokens"]
 
 BUDGET_TOKENS = 10_000
-"""Tokens of definitions from which on a model is given the search instead."""
+"""Tokens of definitions above which a model gets the search tool instead."""
 
 _MOST_TOOLS = 128
-"""Tools in one request to OpenAI; other providers take more, and models choose badly long before."""
+"""Maximum number of tools in one request to OpenAI; other providers take more, and models choose badly long before."""
 _NAME = "search_tools"
 _MOST_FOUND = 20
 _MOST_SERVERS = 40
@@ -58,11 +58,11 @@ _INPUT_SCHEMA: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offered:
-    """What goes into a request.
+    """The tool definitions of one model request.
 
     Attributes:
         tools: The definitions.
-        deferred: Names among them that the provider is to load on demand.
+        deferred: Names of tools that the provider loads on demand.
     """
 
     tools: ToolSnapshot
@@ -70,7 +70,7 @@ class Offered:
 
 
 def estimated_tokens(tools: Iterable[ToolSpec]) -> int:
-    """Return about how many tokens definitions take: a quarter of the bytes of name, description and schema as JSON.
+    """Estimate the tokens of definitions: a quarter of the bytes of name, description and schema as JSON.
 
     Tokenizers differ by model and none of them is needed for this. Held against four of them (OpenAI's o200k and
     cl100k, and those published of Claude and of DeepSeek) on the same JSON of 5,645 definitions of 675 servers, the sum
@@ -101,13 +101,13 @@ def _validator() -> Validator:
 
 
 class Deferred(WrapperToolset):
-    """A `Toolset` that shows `search_tools` and what was loaded instead of all tools, where these pass a budget.
+    """A `Toolset` that shows `search_tools` and the loaded tools instead of all tools, if these exceed a budget.
 
-    Below the budget it is the toolset itself. A tool that was found or called stays for the conversation. Every tool
-    can be called at any time, shown or not: `find` has the definition of either.
+    Below the budget it shows the wrapped toolset. A tool that was found or called stays loaded for the conversation.
+    Every tool can be called at any time, shown or not: `find` returns the definition of either.
 
     Args:
-        toolset: What is searched; borrowed like every toolset.
+        toolset: The toolset to search; the caller opens and closes it.
         budget_tokens: `estimated_tokens` of all definitions up to which nothing is deferred.
         always: Names of tools that are always shown.
     """
@@ -140,7 +140,7 @@ class Deferred(WrapperToolset):
 
     @property
     def loaded(self) -> tuple[str, ...]:
-        """The names of the tools that the conversation has loaded, in the order in which it did."""
+        """The names of the tools that the conversation has loaded, in the order of loading."""
         return tuple(self._loaded)
 
     @property
@@ -150,7 +150,7 @@ class Deferred(WrapperToolset):
         return self._search is not None
 
     def snapshot(self) -> ToolSnapshot:
-        """Return what a model is shown now."""
+        """Return the tools that a model sees now."""
         inner = self._inner.snapshot()
         if inner is not self._seen:
             over = len(inner) > _MOST_TOOLS or _tokens_of(inner) > self._budget
@@ -164,14 +164,14 @@ class Deferred(WrapperToolset):
         return self.snapshot().find(name) or self._inner.snapshot().find(name)
 
     def owns(self, tool: ToolSpec) -> bool:
-        """Whether a tool is the search itself."""
+        """Whether a tool is the search tool."""
         return tool.input_schema is _INPUT_SCHEMA
 
     def offered(self, *, native: bool = False) -> Offered:
-        """Return what a request offers.
+        """Return the tool definitions for a request.
 
         Args:
-            native: The provider searches tools itself: it is given all of them, and the names of those to defer.
+            native: Whether the provider has a tool search: it gets all definitions, and the names of those to defer.
         """
         view = self.snapshot()
         if self._search is None or not native:
@@ -180,7 +180,7 @@ class Deferred(WrapperToolset):
         return Offered(tools=inner, deferred=frozenset(inner.by_name) - frozenset(view.by_name))
 
     def load(self, *names: str) -> None:
-        """Show these tools from now on; names that no tool has wait for it to come."""
+        """Show these tools from now on; a name without a tool takes effect when the tool appears."""
         new = [name for name in dict.fromkeys(names) if name not in self._loaded]
         if not new:
             return
@@ -192,7 +192,7 @@ class Deferred(WrapperToolset):
             self._listeners.emit(ToolsChanged.between(before, self._view))
 
     def restore(self, messages: Iterable[Message]) -> None:
-        """Load what a conversation found or called so far."""
+        """Load the tools that a conversation found or called so far."""
         self.snapshot()
         own = _NAME if self._search is None else self._search.name
         for message in messages:
@@ -204,7 +204,7 @@ class Deferred(WrapperToolset):
                         self.load(*_found(outcome.result))
 
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
-        """Search, or run any of the tools."""
+        """Search the tools, or call any of them."""
         self.snapshot()
         if self._search is not None and call.name == self._search.name:
             return self._searched(call.arguments)
@@ -217,7 +217,7 @@ class Deferred(WrapperToolset):
         return [*super()._feeds(), self._listeners.subscribe]
 
     def _show(self) -> None:
-        """Make the view anew; its version grows with the toolset's and with what is loaded."""
+        """Rebuild the snapshot; its version grows with the toolset's and with every loaded tool."""
         inner = self._seen or ToolSnapshot()
         version = inner.version + self._loads
         if self._search is None:

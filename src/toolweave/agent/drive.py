@@ -1,6 +1,6 @@
-"""The driver of a run: does what `step.py` decides, one step after the other.
+"""The run loop: executes the steps that `step.py` decides.
 
-The only place of the room with side effects besides tools and the owner. Knows no connection and no provider.
+The only module of the package with side effects besides tools and the lifespan. Knows no connection and no provider.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ _UNDONE = "the call was not finished: the run ended before"
 
 @dataclass(slots=True, kw_only=True)
 class Host:
-    """What an agent's runs share.
+    """State and settings that all runs of an agent share.
 
     Attributes:
-        raises: Whether a failure of the way to a server ends a run.
-        strict: Whether a toolset that cannot be opened does.
-        errors: What could not be opened, by name.
-        durable: Whether its runs outlive their process.
-        defer_tokens: Tokens of definitions from which on tools are searched for; None shows all of them.
-        history: What the model is shown of a conversation; None is all of it.
+        raises: Whether a transport error of a server ends a run.
+        strict: Whether a toolset that cannot be opened ends a run.
+        errors: Errors of the toolsets that could not be opened, by name.
+        durable: Whether its runs are kept in a store.
+        defer_tokens: Tokens of definitions above which the model gets a search tool; None sends all of them.
+        history: Function that returns the messages to send of a conversation; None sends all of them.
     """
 
     name: str
@@ -92,10 +92,10 @@ class Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What one run is to do.
+    """The request for one run: its messages, rules and options.
 
     Attributes:
-        attended: Whether anybody is there to allow calls; None is as it began, and that somebody is.
+        attended: Whether a person can approve calls; None is the recorded value, and True for a new run.
     """
 
     sent: tuple[Message, ...]
@@ -111,7 +111,7 @@ class Job:
 
 
 class Driven(Protocol):
-    """The run, as its driver sees it."""
+    """A run, as its loop sees it."""
 
     @property
     def id(self) -> str:
@@ -125,22 +125,22 @@ class Driven(Protocol):
 
     @property
     def depth(self) -> int:
-        """How many runs it is nested in."""
+        """Nesting depth: the number of runs above it."""
         ...
 
     @property
     def approvals(self) -> Approvals:
-        """The calls that have to be allowed."""
+        """The approvals of its calls."""
         ...
 
     @property
     def cancelling(self) -> bool:
-        """Whether somebody asked it to end."""
+        """Whether its cancellation was requested."""
         ...
 
     @property
     def priced(self) -> bool:
-        """Whether it or a run above it has a bound on the cost."""
+        """Whether it or a parent run has a cost limit."""
         ...
 
     def cancel(self) -> None:
@@ -148,16 +148,16 @@ class Driven(Protocol):
         ...
 
     def emit(self, event: Event, /) -> None:
-        """Tell everybody who watches."""
+        """Publish an event of the run."""
         ...
 
 
 class Driver:
-    """Drives one run.
+    """The loop of one run.
 
     Attributes:
-        step: The turn of the model that goes on, from 1; 0 before the first.
-        durable: Whether the run outlives its process.
+        step: Number of the current turn of the model, from 1; 0 before the first.
+        durable: Whether the run is kept in a store.
     """
 
     def __init__(self, host: Host, job: Job, run: Driven) -> None:
@@ -174,23 +174,23 @@ class Driver:
         self._began_with = 0
 
     async def drive(self, room: Room, period: Period) -> RunResult:
-        """Run to the end; what ends it is in the result, cancellation propagates."""
+        """Execute the run to its end; a failure is in the result, cancellation propagates."""
         journal = self._job.journal or self._host.open_journal(self._run.id)
         async with journal.held(self._run.cancel):
             return await self._work(room, period, journal)
 
     @property
     def began(self) -> bool:
-        """Whether it is this one that runs the run, and not another that had it before."""
+        """Whether this process executes the run: the journal has accepted its start."""
         return self._state is not None
 
     def count(self, run_id: str, took: Usage) -> None:
-        """Count what a run below took, once however often it is told."""
+        """Add the usage of a child run, once for each run id."""
         if self._state is not None:
             self._state.below.count(run_id, took)
 
     def result(self, reason: StopReason, finish: Finish | None = None, *, error: Exception | None = None) -> RunResult:
-        """Return what came of the run so far, if this is its end."""
+        """Return the result of the run if it ends now."""
         state = self._state
         messages = () if state is None else tuple(state.messages)
         # before its first turn a run has said nothing: what stands there is of the session's runs before it
@@ -275,7 +275,7 @@ class Driver:
         return self._state
 
     def _restore(self, start: RunStart) -> None:
-        """Take on how the run began, where nothing else was said now."""
+        """Apply the recorded start of the run where the request leaves it open."""
         job, own = self._job, self._host.rules.output
         if start.output is not None and job.rules.output is own:
             same = own is not None and own.form == start.output  # else its type is not at hand
@@ -371,10 +371,10 @@ class Driver:
             self._check_cost(state, finished.usage)
 
     def _check_cost(self, state: State, turn: Usage | None = None) -> None:
-        """Refuse to go on where a bound on the cost cannot be kept.
+        """Raise when a cost limit cannot be checked.
 
         Raises:
-            ConfigError: What was used has no known cost.
+            ConfigError: The cost of the usage is not known.
         """
         most, total = self._rules.limits.cost, state.total
         told = turn is None or turn.cost is not None  # one that tells no tokens either has not cost nothing
@@ -396,9 +396,9 @@ class Driver:
         return self.result(finish.reason, finish, error=error)
 
     async def _kept(self, result: RunResult, journal: Journal) -> None:
-        """Keep the conversation and close the journal, unless all of this is shut down or the journal is what failed.
+        """Save the conversation and close the journal, unless the agent is shut down or the journal itself failed.
 
-        Who goes on with an interrupted run keeps its conversation then.
+        The conversation of an interrupted run is saved by the process that resumes it.
         """
         interrupted = result.stop_reason == "cancelled" and not self._run.cancelling
         if interrupted or isinstance(result.error, (RunError, StoreError)):
@@ -413,5 +413,5 @@ class Driver:
 
 
 def _passed_on(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members of a call's `meta` that hold for the calls that come of it too: its key is its own."""
+    """Return the members of a call's `meta` that nested calls inherit: all but its idempotency key."""
     return {name: member for name, member in meta.items() if name != IDEMPOTENCY_KEY}

@@ -1,6 +1,6 @@
-"""Runs that outlive their process: the journal of a run, and the conversations of sessions, in a store.
+"""Durable runs: the journal of a run, and the conversations of sessions, in a store.
 
-Writes what the loop tells at its two points and answers from it; knows no model and runs no tool.
+Records the turns and calls that the loop reports, and replays them; knows no model and runs no tool.
 """
 
 from __future__ import annotations
@@ -71,34 +71,34 @@ __all__ = [
 ]
 
 OnUnknown: TypeAlias = Literal["error", "ask", "rerun"]
-"""What is done about a call that had begun when its process died, and that may not be made twice.
+"""Policy for a call that had started when its process died, and that must not be repeated.
 
-`"error"`: the model reads that its outcome is unknown; `"ask"`: a person is asked whether to make it again, and the
-model reads that when the answer is no; `"rerun"`: it is made again.
+`"error"`: the model reads that its outcome is unknown; `"ask"`: a person is asked whether to repeat it, and if not the
+model reads that; `"rerun"`: it is repeated.
 """
 
 WORKER_LEASE_SECONDS = 5.0
-"""Seconds of the lease of a run that workers may take over; a worker that does not renew it in time loses the run."""
+"""Time to live of the lease of a run that workers execute; a worker that does not renew it in time loses the run."""
 KEEP_SECONDS = 30 * 86_400.0
-"""How long runs are kept after they were last written to; conversations are kept for good."""
+"""Seconds that a run is kept after its last write; conversations are kept forever."""
 
 
 class Durable:
-    """What an agent keeps in a store.
+    """An agent's persistence in a store: runs, conversations and approvals.
 
     Args:
-        store: Where.
-        agent: The agent's name; its conversations are kept under it.
-        on_unknown: What is done about calls whose outcome nobody knows.
-        clock: Tells the time in seconds.
-        lease_seconds: How long a run is kept for a process that says nothing.
-        sleep: Waits between the renewals of that, and between looks at what another process does.
-        keep_seconds: How long runs are kept.
-        queue: Where runs are submitted for workers to do; without one what is spawned runs in this process.
+        store: The store.
+        agent: The agent's name, which prefixes the keys of its conversations.
+        on_unknown: Policy for calls with an unknown outcome.
+        clock: Returns the time in seconds.
+        lease_seconds: Seconds until the run of a silent process may be taken over.
+        sleep: Waits between lease renewals, and between polls of another process's run.
+        keep_seconds: Seconds that a run is kept after its last write.
+        queue: Queue of the runs for workers; without one, spawned runs execute in this process.
 
     Attributes:
         jobs: Its runs as jobs of workers, or None without a queue.
-        known: The record of the one run that this is for and how it begins, as they were just read.
+        known: The record and the start of one run, if they were just read.
     """
 
     def __init__(
@@ -131,24 +131,24 @@ class Durable:
         return StoreJournal(self, run_id, lease, on_unknown=on_unknown)
 
     def with_unknown(self, on_unknown: OnUnknown | None) -> Durable:
-        """Return the same with another answer to calls whose outcome nobody knows; None keeps this one's."""
+        """Return a copy with another policy for calls with an unknown outcome; None keeps the present one."""
         other = copy(self)
         other.on_unknown = on_unknown or self.on_unknown
         return other
 
     def knowing(self, found: Document, start: Document | None) -> Durable:
-        """Return the same for one run, of which the record and how it begins were just read."""
+        """Return a copy for one run, whose record and start were just read."""
         other = copy(self)
         other.known = (found, start)
         return other
 
     async def allowed(self) -> frozenset[str]:
-        """Return the `definition_digest`s of the tools that were allowed for good."""
+        """Return the `definition_digest`s of the tools that are permanently allowed."""
         known = iter_documents(self.store, APPROVALS, f"{self.agent}/")
         return frozenset([found.value async for found in known if found.key == f"{self.agent}/{found.value}"])
 
     async def allow(self, tool: ToolSpec) -> None:
-        """Allow a tool for good, as it is defined now."""
+        """Allow a tool permanently, by its present definition."""
         digest = definition_digest(tool)
         await self.store.put(APPROVALS, f"{self.agent}/{digest}", digest)
 
@@ -156,7 +156,7 @@ class Durable:
 def make_durable(
     name: str, store: Store | None, backend: WorkBackend | None, on_unknown: OnUnknown = "error"
 ) -> Durable | None:
-    """Return what an agent of this name keeps in a store or a backend; None without one.
+    """Return an agent's persistence in a store or a backend; None without either.
 
     Raises:
         ValueError: There are both.
@@ -175,7 +175,7 @@ def _jobs(agent: str, store: Store, queue: WorkQueue, clock: Callable[[], float]
 
 
 class StoreConversations:
-    """Keeps conversations in a store, under the agent's name."""
+    """Conversations in a store, under the agent's name."""
 
     def __init__(self, store: Store, agent: str) -> None:
         self._store = store
@@ -186,7 +186,7 @@ class StoreConversations:
         return messages_from_json(await conversation(self._store, self._agent, session))
 
     async def save(self, session: str, messages: Sequence[Message]) -> None:
-        """Keep a conversation; what another process, or a run that was not interrupted, said meanwhile stays in it."""
+        """Save a conversation, merged with messages that other processes or runs have added meanwhile."""
         wanted = messages_to_json(messages)
         key = conversation_key(self._agent, session)
         while True:
@@ -199,9 +199,9 @@ class StoreConversations:
 
 
 class StoreJournal:
-    """The journal of one run in a store; see `Journal` for what is told when.
+    """The journal of one run in a store; see `Journal` for the order of calls.
 
-    An entry is written once: of two processes that both believe they run the run, one fails.
+    An entry is written once: of two processes that both execute the run, one fails.
     """
 
     def __init__(self, durable: Durable, run_id: str, lease: Lease, *, on_unknown: OnUnknown | None) -> None:
@@ -225,11 +225,11 @@ class StoreJournal:
         return self._held(cancel)
 
     async def started(self, start: RunStart) -> RunStart:
-        """Record a new run, or return how a recorded one began.
+        """Record a new run, or return the recorded start.
 
         Raises:
-            RunError: Another process began it at the same time, it is not complete in the store any more, or it began
-                with something else than what is sent now.
+            RunError: Another process started it at the same time, it is not complete in the store any more, or its
+                recorded request differs from this one.
         """
         record, ttl = self._begun, self._durable.keep_seconds
         if record is None and not self._is_new:
@@ -271,11 +271,11 @@ class StoreJournal:
             self._unwritten = Put(collection=JOURNAL, key=key, value=value, ttl=self._durable.keep_seconds, expect=0)
 
     async def allowed(self) -> frozenset[str]:
-        """Return the tools that were allowed to the agent for good."""
+        """Return the digests of the tools that are permanently allowed to the agent."""
         return await self._durable.allowed()
 
     async def allow(self, tool: ToolSpec, *, for_good: bool) -> None:
-        """Record that a tool was allowed, to the agent for good or to the run."""
+        """Record that a tool was allowed, permanently to the agent or to the run."""
         if for_good:
             await self._durable.allow(tool)
         else:
@@ -283,7 +283,7 @@ class StoreJournal:
             await self._write(self._allowed_key(digest), digest)
 
     async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> Recorded | Ask | None:
-        """Return what is recorded of a call, None to have it made, or `ASK`."""
+        """Return the record of a call, None to make it, or `ASK` to ask a person."""
         key = self._call_key(step, call)
         found = self._entries.get(key)
         if found is None:
@@ -300,7 +300,7 @@ class StoreJournal:
         return recorded
 
     async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
-        """Record that a call reaches its tool."""
+        """Record that a call is about to reach its tool."""
         await self._write(self._call_key(step, call), {"name": call.name, "begun": self._durable.clock()})
 
     async def call_finished(self, step: int, call: ToolCallPart, recorded: Recorded) -> None:
@@ -311,7 +311,7 @@ class StoreJournal:
         await self._write(self._call_key(step, call), value)
 
     async def finished(self, result: RunResult) -> None:
-        """Record how the run ended."""
+        """Record the end of the run."""
         if self._record is None:
             return
         record, ttl = self._record.ended(result, self._durable.clock()), self._durable.keep_seconds
@@ -346,7 +346,7 @@ class StoreJournal:
             raise self._taken()
 
     async def _begun_at_once(self) -> bool:
-        """Take the lease of a run that waits for its first worker, and record that it goes on, in one step."""
+        """Take the lease of a run that waits for its first worker and record that it is running, atomically."""
         known, self._known = self._known, None
         found, start = known or await self._store.read([(RUNS, self._run_id), (STARTS, self._run_id)])
         record = None if found is None else record_of(found)
@@ -375,7 +375,7 @@ class StoreJournal:
         self._entries[key] = Document(key=key, value=value, revision=self._unless_taken(revision))
 
     async def _is_gone(self, collection: str, key: str) -> bool:
-        """Whether what this run wrote has passed its time, as when a clock is set, and nobody else has the run."""
+        """Whether a document of this run has expired, as after a clock change, and nobody else has the run."""
         return await self._store.get(collection, key) is None and await self._lease.is_ours()
 
     def _turn_key(self, step: int) -> str:
@@ -402,13 +402,13 @@ class StoreJournal:
 
 
 def _may_be_made_twice(tool: ToolSpec) -> bool:
-    """Whether a call of the tool may be made again without harm, by what it says of itself (DESIGN decision 3)."""
+    """Whether a call of the tool may be repeated without harm, by its annotations."""
     goes_on = tool.server is None and tool.meta.get(RESUMABLE) is True  # with what the call's key stands for
     return goes_on or tool.hint("readOnlyHint") is True or tool.hint("idempotentHint") is True
 
 
 def same_request(now: RunStart, began: RunStart) -> bool:
-    """Whether a run is asked for what it began with, or for nothing, to go on."""
+    """Whether a request equals the recorded one, or is empty, which continues the run."""
     said, known = (
         [one for one in start.messages[len(start.messages) - start.sent :] if isinstance(one, UserMessage)]
         for start in (now, began)
@@ -417,7 +417,7 @@ def same_request(now: RunStart, began: RunStart) -> bool:
 
 
 def _merged(kept: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a conversation with what a run added, when others may have gone on with it meanwhile."""
+    """Return a conversation with the messages that a run added, though others may have extended it meanwhile."""
     shared = common(kept, wanted)
     rest = kept[shared:]
     completes = (

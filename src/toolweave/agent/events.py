@@ -1,4 +1,4 @@
-"""What a run tells while it goes on, and what it returns. Values only; knows no loop."""
+"""The events and the result of a run. Values only; knows no loop."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 RunStatus: TypeAlias = Literal["new", "queued", "running", "completed", "stopped", "cancelled", "failed"]
-"""Where a run is; the last four are ends. `"stopped"` is a limit or a model that would not go on."""
+"""The status of a run; the last four are final. `"stopped"` is a limit, or a model that did not continue."""
 
 StopReason: TypeAlias = Literal[
     "end",
@@ -60,9 +60,9 @@ StopReason: TypeAlias = Literal[
     "transport_error",
     "error",
 ]
-"""Why a run ended.
+"""The reason for the end of a run.
 
-`"end"`: the model has answered; `"client_tools"`: it waits for tools that whoever called runs itself (`pending`);
+`"end"`: the model has answered; `"client_tools"`: it waits for tools that the caller runs itself (`pending`);
 `"max_tokens"`: the model's own bound on one turn; the `_limit`s and `"max_steps"`: those of `Limits` and the agent;
 `"malformed_call"`, `"empty_answer"`: the model did so again and again (`Limits.turn_retries`); `"other"`: the provider
 gave a reason that this version does not know (`RunResult.stop_detail`); `"tool_failures"`: a tool failed too often in a
@@ -72,17 +72,17 @@ row; `"invalid_output"`: the answer never fitted `output_type`; `"error"`: code 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """What came of a run.
+    """The result of a run.
 
     Attributes:
-        text: What the model said last.
+        text: The last text of the model.
         output: The validated answer when the agent has an `output_type`, else None.
-        messages: The whole conversation: what was there before, what was sent, and what came of it.
-        usage: What all turns took, those of agents that ran as tools included.
+        messages: The whole conversation: the earlier messages, those that were sent, and those that followed.
+        usage: Token usage of all turns, those of agents that ran as tools included.
         steps: Turns of the model.
-        error: What `await run` raises, or None.
-        pending: Calls of client tools, for whoever sent the message to run and to answer with a `ToolMessage`.
-        stop_detail: More about `stop_reason`: the provider's own word for it, or the tool that failed; None mostly.
+        error: The exception that `await run` raises, or None.
+        pending: Calls of client tools, for the caller to run and to answer with a `ToolMessage`.
+        stop_detail: More about `stop_reason`: the provider's own word for it, or the tool that failed; usually None.
     """
 
     run_id: str
@@ -99,15 +99,15 @@ class RunResult:
 
     @property
     def why(self) -> str:
-        """Why it ended, in words for people."""
+        """The reason for its end, in words for people."""
         return self.stop_reason if self.stop_detail is None else f"{self.stop_reason} ({self.stop_detail})"
 
     def check(self) -> Self:
         """Return the result if the run completed.
 
         Raises:
-            RunError: It ended for another reason than that the model was done.
-            ModelError, ToolError: What made it fail.
+            RunError: It ended before the model was done.
+            ModelError, ToolError: The error that made it fail.
         """
         if self.error is not None:
             raise self.error
@@ -118,11 +118,11 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What all events have.
+    """Base class of the events of a run.
 
     Attributes:
-        run_id: The run that it is of; those of a child run that concern a person reach the parent's stream too.
-        step: The turn of the model, from 1; 0 before the first.
+        run_id: The run that it belongs to; a child's events that concern a person reach the parent's stream too.
+        step: Number of the turn of the model, from 1; 0 before the first.
     """
 
     run_id: str
@@ -140,7 +140,7 @@ class RunStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepStarted(Event):
-    """The model is asked; it sees that many tools."""
+    """A model request starts; `tools` is the number of tools in it."""
 
     tools: int
 
@@ -192,7 +192,7 @@ class ToolProgress(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFinished(Event):
-    """A call is answered; `result` is whole, what the model reads may be cut (`ResultPolicy`)."""
+    """A call is answered; `result` is whole, though the model may read a truncated one (`ResultPolicy`)."""
 
     call: ToolCallPart
     result: ToolResult
@@ -217,7 +217,7 @@ class ApprovalGiven(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageReported(Event):
-    """What this turn took, and all so far."""
+    """Token usage of this turn, and of the run so far."""
 
     usage: Usage
     total: Usage
@@ -225,7 +225,7 @@ class UsageReported(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRestarted(Event):
-    """The model's turn broke off and is asked for again: the text, thoughts and calls of this step so far are void."""
+    """The model's turn broke off and is requested again: the text, thoughts and calls of this step so far are void."""
 
     error: ModelError
 

@@ -1,4 +1,4 @@
-"""A conversation made shorter for a model: the hook for it, and what is done about one that is too long. Pure."""
+"""Shortening a conversation for a model: the type of the hook, and the default for one that is too long. Pure."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ History: TypeAlias = Callable[[Sequence[Message]], Sequence[Message] | Awaitable
 """A function that is called with the whole conversation before each turn and returns the messages to send."""
 
 _MEDIA = 6_000
-"""Characters that an image counts as, about what its tokens would be."""
+"""Characters that an image counts as, roughly its tokens."""
 
 
 def trim_history(messages: Sequence[Message], *, keep: float = 0.5) -> Sequence[Message]:
     """Return the newest part of a conversation, at most this share of it by its length.
 
-    It begins with a user's message, and every result stays with its call: between what was left out and the newest
-    turns of a long run stands the question that the run is about. Where nothing can be left out it is returned as is.
+    It begins with a user's message, and every result stays with its call: the newest turns of a long run follow the
+    user's question that the run is about. A conversation that cannot be shortened is returned as is.
     """
     if not 0 < keep < 1:
         raise ValueError(f"keep is a share between 0 and 1, not {keep!r}")

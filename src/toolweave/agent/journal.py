@@ -1,6 +1,6 @@
-"""The seam for what outlives a run: what of it is finished, told after each turn and each call, asked for before.
+"""The journal of a run: finished turns and calls are recorded after, and looked up before, each of them.
 
-Holds the Protocol and the journal that keeps nothing; knows no store.
+Holds the Protocol and a journal that records nothing; knows no store.
 """
 
 from __future__ import annotations
@@ -28,23 +28,22 @@ class Ask(Enum):
 
 
 ASK: Literal[Ask.ASK] = Ask.ASK
-"""A call had begun when its process died, nobody knows whether it was carried out, and a person is to decide."""
+"""A call had started when its process died, its outcome is unknown, and a person is to decide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStart:
-    """How a run begins.
+    """The start of a run: its messages and options.
 
     Attributes:
-        messages: The whole conversation: the session's so far and what was sent now.
-        sent: How many of them, at the end, were sent now.
-        depth: How many runs it is nested in.
-        attended: Whether anybody is there to allow calls.
-        output: What its answer has to be when that was given to this one run: the `form` of an `Output`.
-        meta: What its tools see as `CallContext.meta`, JSON.
-        on_unknown: What it was submitted with for calls whose outcome nobody knows, an `OnUnknown`; None is the
-            agent's own.
-        turns: How many of its turns are recorded; they are taken as they are, whatever its limits are now.
+        messages: The whole conversation: the session's so far and the new messages.
+        sent: Number of messages at the end that were sent now.
+        depth: Nesting depth: the number of runs above it.
+        attended: Whether a person can approve calls.
+        output: The `form` of an `Output` that was given to this run alone, or None.
+        meta: `CallContext.meta` of its tools, as JSON.
+        on_unknown: The submission's policy for calls with an unknown outcome, an `OnUnknown`; None is the agent's own.
+        turns: Number of its recorded turns; they are replayed whatever its limits are now.
         allowed: The digests of the tools that were allowed to it alone.
     """
 
@@ -65,10 +64,10 @@ class RunStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What is recorded of a finished call.
+    """The record of a finished call.
 
     Attributes:
-        below: What runs took that had ended below this one since the call before was recorded, by their ids.
+        below: Usage of child runs that ended since the previous call was recorded, by run id.
     """
 
     result: ToolResult
@@ -78,24 +77,24 @@ class Recorded:
 class Journal(Protocol):
     """The journal of one run. A step is a turn of the model, from 1.
 
-    A run asks before it does anything and tells when it is done: what is answered is replayed and not done again.
-    What a method raises fails the run.
+    A run looks each turn and call up before it makes it, and records it afterwards: a recorded one is replayed. An
+    exception of any method fails the run.
     """
 
     def held(self, cancel: Callable[[], None]) -> AbstractAsyncContextManager[None]:
-        """Return what the run is inside of from before `started` until after `finished`.
+        """Return a context manager that is entered before `started` and exited after `finished`.
 
-        There a run can be kept from going on in two processes: entering raises `RunError` when it does already, and
-        the body is ended by one when it is lost. `cancel` cancels the run, when somebody elsewhere asks for that.
+        It may hold a lease, so that only one process executes the run: entering raises `RunError` when another process
+        has it, and so does the body when the lease is lost. `cancel` cancels the run at another process's request.
         """
         ...
 
     async def started(self, start: RunStart) -> RunStart:
-        """Take note of a run and return how it began: as it was recorded, when it runs again."""
+        """Record the start of a run and return it; a resumed run gets its recorded start."""
         ...
 
     async def turn(self, step: int) -> Finished | None:
-        """Return the model's turn of a step that is recorded, or None."""
+        """Return the recorded turn of a step, or None."""
         ...
 
     async def turn_finished(self, step: int, turn: Finished) -> None:
@@ -103,36 +102,36 @@ class Journal(Protocol):
         ...
 
     async def allowed(self) -> Collection[str]:
-        """Return the digests of the tools that were allowed to the agent for good."""
+        """Return the digests of the tools that are permanently allowed to the agent."""
         ...
 
     async def allow(self, tool: ToolSpec, *, for_good: bool) -> None:
-        """Record that a tool was allowed as it is defined now: to the agent for good, or to the run."""
+        """Record that a tool was allowed by its present definition: permanently to the agent, or to the run."""
         ...
 
     async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> Recorded | Ask | None:
-        """Return what is recorded of a call, or None to have it made now.
+        """Return the record of a call, or None to make it now.
 
-        For a call that had begun when its process died, and that must not be made twice, the answer is an error result
-        (`outcome_unknown`), or `ASK`. The tool is None where there is none of this name (any more).
+        A call that had started when its process died, and that must not be repeated, gets an error result
+        (`outcome_unknown`), or `ASK`. The tool is None if there is none of this name (any more).
         """
         ...
 
     async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
-        """Take note that a call, allowed by now, reaches its tool; a journal that trusts every tool need not."""
+        """Record that an allowed call is about to reach its tool; a journal that may repeat every call need not."""
         ...
 
     async def call_finished(self, step: int, call: ToolCallPart, recorded: Recorded) -> None:
-        """Record the whole result of a call; of those of one turn in the order in which they end."""
+        """Record the whole result of a call; the calls of one turn come in the order in which they end."""
         ...
 
     async def finished(self, result: RunResult) -> None:
-        """Record how the run ended; not told when the process or the agent is shut down while it goes on."""
+        """Record the end of the run; not called when the process or the agent is shut down during the run."""
         ...
 
 
 OpenJournal: TypeAlias = Callable[[str], Journal]
-"""Returns the journal of the run of this id, new or not."""
+"""Function that returns the journal of a run by its id, whether the run is new or not."""
 
 
 class _NoJournal:
@@ -170,11 +169,11 @@ class _NoJournal:
 
 
 NO_JOURNAL: Journal = _NoJournal()
-"""The journal of runs that need not outlive their process."""
+"""The journal of runs that are not kept in a store."""
 
 
 def outcome_unknown(tool: str) -> ToolResult:
-    """Return what the model reads of a call of which nobody knows whether it was carried out."""
+    """Return the error result of a call with an unknown outcome."""
     message = (
         f"the outcome of this call of tool {tool!r} is unknown: it had begun when the process that made it ended. "
         "It may have been carried out: look whether it was before calling it again"

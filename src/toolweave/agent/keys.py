@@ -1,4 +1,4 @@
-"""Names that are the same when something is done again: of runs and of calls. Pure."""
+"""Idempotency keys of runs and of calls: the same for every repetition. Pure."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _NAMES = uuid.UUID("0c6f8f0e-52b7-5d0e-9f5a-3c2d8b1e7a64")
 
 
 def run_id_of(agent: str, key: str) -> str:
-    """Return the id of the run of an agent that an idempotency key stands for."""
+    """Return the run id for an idempotency key of an agent."""
     return _named("run", agent, key)
 
 
 def call_key(run_id: str, step: int, call_id: str) -> str:
-    """Return the idempotency key of a call of a run: the same when it is made again after a crash, 32 characters."""
+    """Return the idempotency key of a call of a run, the same for a repetition after a crash: 32 characters."""
     return _named("call", run_id, str(step), call_id)
 
 
 def part_key(key: str, number: int) -> str:
-    """Return the idempotency key of one of the many calls that a call is made of."""
+    """Return the idempotency key of one of the calls that a batch call makes."""
     return _named("part", key, str(number))
 
 

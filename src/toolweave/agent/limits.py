@@ -1,4 +1,4 @@
-"""How far a run may go. Values and one pure function."""
+"""The limits of a run. Values and one pure function."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ class Limits:
 
     Attributes:
         tokens: Input and output of all turns, in tokens; no turn is begun at or over it.
-        cost: The same in US dollars, as far as models tell.
-        seconds: From the first turn to the last, waits for approval included; a resumed run has them anew.
+        cost: Cost of all turns in US dollars, as far as it is known.
+        seconds: From the first turn to the last, waits for approval included; a resumed run starts at zero.
         tool_calls: Calls in all; a turn that would pass it runs none of its own.
-        parallel_per_server: Calls that run at the same time on one MCP server, over all runs of the agent (C28).
-        call_seconds: Silence of a tool until its call is given up; None takes the toolset's own bound, which functions
-            of this process do not have.
-        approval_seconds: How long a person may take to allow a call; it is denied then.
-        output_retries: How often an answer that does not fit `output_type` is sent back with its problems.
-        turn_retries: How often in a row the model is asked again after a turn that is of no use: an empty one, one
-            whose call was cut off or could not be read.
-        tool_failures: Turns in a row in which a tool does nothing but fail until the run ends; None is no bound.
-        depth: How deep agents may call agents.
+        parallel_per_server: Calls that run at the same time on one MCP server, over all runs of the agent.
+        call_seconds: Idle timeout of a tool call; None takes the toolset's own, which functions of this process do not
+            have.
+        approval_seconds: Time limit for a person's approval of a call, which is denied after it.
+        output_retries: Maximum number of times that an answer that does not fit `output_type` is sent back.
+        turn_retries: Maximum number of retries in a row after a useless turn: an empty one, or one whose call was cut
+            off or could not be parsed.
+        tool_failures: Turns in a row with nothing but failed calls of a tool until the run ends; None is no bound.
+        depth: Maximum nesting depth of agents that call agents.
     """
 
     tokens: int | None = None
@@ -48,7 +48,7 @@ class Limits:
 
 
 def passed(limits: Limits, usage: Usage, steps: int, max_steps: int) -> StopReason | None:
-    """Return the bound that forbids another turn of the model, or None."""
+    """Return the limit that forbids another turn of the model, or None."""
     if steps >= max_steps:
         return "max_steps"
     if limits.tokens is not None and usage.input_tokens + usage.output_tokens >= limits.tokens:

@@ -1,4 +1,4 @@
-"""One run without an agent to keep. Puts an agent around a model, and sends to it."""
+"""`generate` and `stream`: one run without an `Agent` object."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["generate", "stream"]
 def generate(
     model: Model | str, messages: Sendable, *, tools: ToolLike | Iterable[ToolLike] = (), **options: Any
 ) -> Run:
-    """Return one whole run of a model with tools, to be awaited.
+    """Return a run of a model with tools, to be awaited.
 
     `options` are those of `Agent`: `result = await generate(model, "What is new?", tools=[search], name="reader")`.
     """
@@ -25,4 +25,4 @@ def generate(
 
 
 stream = generate
-"""The same, to be iterated: `async for event in stream(model, "...")`."""
+"""Alias of `generate`, to be iterated: `async for event in stream(model, "...")`."""

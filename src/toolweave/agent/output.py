@@ -1,4 +1,4 @@
-"""The answer as a value: the schema that a model is given, and the check of what it says. Pure."""
+"""Structured output: the schema for the model, and the validation of its answer. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WRAPPED = "value"
 
 
 class Output:
-    """What an answer has to be.
+    """The type of an answer: its schema and its validation.
 
     Args:
         kind: A pydantic model, dataclass, TypedDict or any other type pydantic knows; or a JSON Schema as a mapping,
@@ -46,20 +46,20 @@ class Output:
 
     @property
     def form(self) -> Mapping[str, Any]:
-        """What stands for it where no type can be kept, as JSON."""
+        """Its form as JSON, for stores that cannot keep a type."""
         return {"schema": self.schema, "wraps": self._wraps}
 
     @classmethod
     def from_form(cls, form: Mapping[str, Any]) -> Self:
-        """Return what has this form; what it reads stays JSON, also where a type made something of it before."""
+        """Return the output with this form; its values stay JSON, even if the original had a type."""
         made = cls(form["schema"])
         made._wraps = form["wraps"]
         return made
 
     def read(self, text: str) -> tuple[Any, Sequence[Problem]]:
-        """Return the value that an answer stands for, and what is wrong with it.
+        """Parse an answer; return its value and its validation problems.
 
-        The JSON may stand in a code fence or between prose; of several the first that fits counts.
+        The JSON may be in a code fence or between prose; of several candidates the first that validates counts.
         """
         wrong: Sequence[Problem] = ()
         parsed = False
@@ -76,7 +76,7 @@ class Output:
         return None, wrong
 
     def complaint(self, problems: Sequence[Problem]) -> str:
-        """Return what the model is told about an answer that does not fit."""
+        """Return the message to the model about an answer that does not validate."""
         return (
             f"The answer does not fit what was asked for:\n{describe(problems)}\n"
             f"Answer again with nothing but JSON that fits this schema: {json.dumps(self.schema, ensure_ascii=False)}"
@@ -100,9 +100,9 @@ class Output:
 
 
 def _candidates(text: str) -> Iterator[str]:
-    """Yield what of an answer may be its JSON: all of it, what stands in fences, and in the outermost braces.
+    """Yield the parts of an answer that may be its JSON: all of it, code fences, and the outermost braces.
 
-    In linear time, and no more than a few: a model's text is not trusted.
+    In linear time, and no more than a few, because a model's text is not trusted.
     """
     yield text
     for inside in text.split(_FENCE, 2 * _MOST_FENCES)[1::2]:

@@ -1,7 +1,7 @@
-"""What an agent holds while it is used: one owner task with its runs and with the toolsets that it opened.
+"""The lifespan of an agent: one owner task for its runs and for the toolsets that it opened.
 
-The only place of the room that creates a task outside a task group. Every toolset is entered and left in one task,
-many at the same time; everybody else only signals. Knows no run from inside and no model.
+The only module of the package that creates a task outside a task group. Every toolset is entered and exited in one
+task, several concurrently; other tasks only signal. Knows neither the inside of runs nor models.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ __all__ = ["CLOSE_SECONDS", "Owner", "Period", "Source"]
 
 _log = logging.getLogger("toolweave.agent")
 CLOSE_SECONDS = 15.0
-"""How long toolsets may take to close."""
+"""Seconds that toolsets may take to close."""
 OPEN_SECONDS = 300.0
-"""How long a toolset may take to open; connections have a shorter bound of their own."""
+"""Seconds that a toolset may take to open; connections have a shorter timeout of their own."""
 
 
 @dataclass(eq=False, slots=True)
 class Source:
-    """Something that offers tools once it is open.
+    """A toolset that has to be opened.
 
     Attributes:
         name: For people.
-        make: Returns what is entered; what that gives is the toolset.
+        make: Returns an async context manager whose value is the toolset.
         live: The toolset while it is open.
         changed: Called when `live` changes.
     """
@@ -58,7 +58,7 @@ class _Held:
 
 
 class Owner:
-    """Begins a period with the first user and ends it with the last; `finish` is awaited at the end of each."""
+    """Reference-counted lifespan: opens for the first user, closes after the last, and then awaits `finish`."""
 
     def __init__(self, name: str, *, finish: Callable[[], Awaitable[None]] | None = None) -> None:
         self._name = name
@@ -67,12 +67,12 @@ class Owner:
         self.period: Period | None = None
 
     def join(self, cancel: Callable[[], None] | None = None) -> Period:
-        """Return the period that goes on, or a new one; each user has to `leave` it.
+        """Return the current period, or a new one; each user has to `leave` it.
 
-        `cancel` makes the user leave, when all of this is closed.
+        `cancel` is called to make the user leave when the agent is closed.
 
         Raises:
-            RuntimeError: It goes on in another event loop.
+            RuntimeError: The agent is in use in another event loop.
         """
         loop = running_loop()
         with self._joining:
@@ -93,10 +93,10 @@ class Owner:
 
 
 class Period:
-    """One stretch of use.
+    """One period of use, from the first user to the last.
 
     Attributes:
-        ending: Set once nobody uses it any more; it takes no new users then.
+        ending: Set once the last user has left; it accepts no new users then.
         over: Set when everything is closed.
     """
 
@@ -123,18 +123,18 @@ class Period:
 
     @property
     def lives(self) -> bool:
-        """Whether something of it can still happen; nothing can in a loop that was closed."""
+        """Whether it is still active; it is not in an event loop that was closed."""
         return not self.over.is_set() and not self.loop.is_closed()
 
     def start_soon(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run something in the owner's task group, in the caller's context."""
+        """Start a task in the owner's task group, in the caller's context."""
         if self._group is None:
             self._waiting.append((copy_context(), work))
         else:
             self._group.start_soon(work)
 
     def leave(self, cancel: Callable[[], None] | None = None) -> None:
-        """Use it no more; the last one's leaving ends it."""
+        """Stop using it; it ends when the last user leaves."""
         self.users -= 1
         if cancel is not None:
             self.cancels.remove(cancel)
@@ -144,9 +144,9 @@ class Period:
             self.ending.set()
 
     async def close(self, *, wait: bool = True) -> None:
-        """Cancel what runs, close what is open, and return when that is done, within a bound.
+        """Cancel all runs, close all toolsets, and return when that is done, within a time limit.
 
-        Who is a part of what ends cannot wait for it.
+        A caller that is part of one of the runs cannot wait for that (`wait=False`).
         """
         self._closing = True
         for cancel in tuple(self.cancels):
@@ -166,9 +166,9 @@ class Period:
                 await self.over.wait()
 
     async def open(self, sources: Iterable[Source]) -> dict[str, Exception]:
-        """Open what is not open yet, all at the same time; returns what failed, by name.
+        """Open the sources that are not open yet, concurrently; return the errors by name.
 
-        What has failed is not tried again in this period.
+        A source that failed is not tried again in this period.
         """
         failed: dict[str, Exception] = {}
         wanted = [(source, self._hold(source)) for source in sources]
@@ -184,7 +184,7 @@ class Period:
         return failed
 
     async def release(self, sources: Iterable[Source]) -> None:
-        """Close what is open of these, within a bound."""
+        """Close those of these sources that are open, within a time limit."""
         held = [self._held.pop(source) for source in sources if source in self._held]
         for one in held:
             one.release.set()
@@ -213,7 +213,7 @@ class Period:
                     held.opened.set()
                     await held.release.wait()
                     source.live = None
-        except Exception as exc:  # boundary: one bad server never takes the others down (C3)
+        except Exception as exc:  # boundary: one bad server never takes the others down
             held.error = exc
             _log.warning("%s: %s", source.name, exc)
         finally:

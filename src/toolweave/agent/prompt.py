@@ -1,6 +1,6 @@
-"""What is sent to an agent: a text with variables, files, context, and messages of an MCP prompt; as messages.
+"""Prompts for an agent: text with variables, files, context, and messages of an MCP prompt, converted to messages.
 
-Knows no connection: what a server answered is read by its shape.
+Knows no connection: a server's prompt is recognized by its structure.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class PromptMessages(Protocol):
 
 
 class Prompt:
-    """What is sent: first the messages of an MCP prompt, then one message of context, files and text.
+    """A prompt for an agent: the messages of an MCP prompt, then one message of context, files and text.
 
     Args:
-        text: The text; `{{name}}` stands for a variable.
-        variables: Their values. What they contain is not looked at for variables again.
-        output_type: What the answer has to be, in the place of the agent's (see `Agent`).
+        text: The text; `{{name}}` is replaced by a variable.
+        variables: Values of the variables, which are not expanded again.
+        output_type: Type of the answer, instead of the agent's (see `Agent`).
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Prompt:
 
     @classmethod
     def from_mcp(cls, prompt: PromptMessages, text: str = "", **options: Any) -> Self:
-        """Return a prompt of what `get_prompt` returned (requirement F2); `text` comes after its messages."""
+        """Return a prompt from the result of `get_prompt`; `text` comes after its messages."""
         made = cls(text, **options)
         for message in prompt.messages:
             made._messages.append(_spoken(message.role, (message.content,)))
@@ -82,11 +82,11 @@ class Prompt:
     def add_file(
         self, content: str | Path | bytes | File | ContentBlock | Sequence[EmbeddedResource], *, name: str | None = None
     ) -> Self:
-        """Add a file and return the prompt (requirement F1).
+        """Add a file and return the prompt.
 
         Args:
-            content: What `read_resource` returned, a block, a `File`, a file's path, its bytes, or a text as it is.
-            name: What the model knows it by; its URI or its file name by default.
+            content: A result of `read_resource`, a block, a `File`, a file's path, its bytes, or a text.
+            name: Its name for the model; its URI or file name by default.
 
         Raises:
             OSError: The file cannot be read.
@@ -105,12 +105,12 @@ class Prompt:
         return self
 
     def add_context(self, text: str, *, name: str | None = None) -> Self:
-        """Add what the model should know, and return the prompt."""
+        """Add background information for the model, and return the prompt."""
         self._context += _labelled("context", name, TextContent(text=text))
         return self
 
     def messages(self) -> tuple[Message, ...]:
-        """Return the messages that are sent.
+        """Return the messages to send.
 
         Raises:
             ValueError: A variable has no value, or nothing is left for the model to answer.
@@ -153,10 +153,10 @@ is a text or a list of texts, blocks and mappings such as `{"type": "text", "tex
 
 
 def messages_of(sent: Sendable) -> tuple[Message, ...]:
-    """Return what is sent as messages; texts and blocks in a sequence join to messages of the user's.
+    """Convert a sendable value to messages; texts and blocks in a sequence are joined into user messages.
 
     Raises:
-        TypeError: It is nothing that can be sent.
+        TypeError: The value is of no type that can be sent.
         ValueError: A prompt lacks a variable, or there is nothing to answer.
     """
     if isinstance(sent, Prompt):

@@ -1,6 +1,6 @@
-"""What of a run stands in a store, and where: its record, how it began, and the indexes by time and by parent.
+"""Store documents of a run: its record, its start, and the indexes by time and by parent.
 
-Knows documents and no loop: the journal writes here, the views of `status.py` and `tree.py` read.
+Knows documents and no loop: the journal writes them, the views of `status.py` and `tree.py` read them.
 """
 
 from __future__ import annotations
@@ -61,45 +61,45 @@ _log = logging.getLogger("toolweave.agent")
 RUNS = "runs"
 """A `RunRecord` by run id."""
 STARTS = "run-starts"
-"""How a run began, by run id: the only document of it that may be large."""
+"""The start of a run, by run id: its only document that may be large."""
 TIMES = "run-times"
 """Run ids, the newest first."""
 CHILDREN = "run-children"
-"""Run ids below the id of the run whose tool started them, or below the name of another group."""
+"""Run ids below the id of the parent run, or below the name of another group."""
 JOURNAL = "run-journal"
 """Finished turns and calls, below the run's id."""
 RUN_NOTES = JobCollections("run", "agent")
 LEASES = RUN_NOTES.leases
-"""Who is running a run now, by run id; gone when it runs nowhere."""
+"""The lease of a run, by run id; absent when no process executes it."""
 CONVERSATIONS = "conversations"
-"""What was said, by agent and session."""
+"""The messages of a conversation, by agent and session."""
 APPROVALS = "approvals"
-"""Digests of the tools that an agent was allowed to use for good, below its name."""
+"""Digests of the tools that are permanently allowed to an agent, below its name."""
 
 _FORM = 1
 _NEWEST = 10**16
 
 RecordedStatus: TypeAlias = Literal["pending", "running", "completed", "stopped", "cancelled", "failed"]
-"""Where a run was when its record was written; one that is `"running"` and that nobody runs was interrupted."""
+"""The status in a run's record; a run that is `"running"` without a lease was interrupted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """A run as the store knows it.
+    """The record of a run in a store.
 
     Attributes:
-        session: The conversation that it goes on with, or None.
+        session: The conversation that it continues, or None.
         parent_id: The run whose tool started it, or None.
-        depth: How many runs it is nested in.
-        group: What it was spawned under, or None when it was not spawned.
-        prompt: The beginning of what was sent.
-        created_at: In seconds of the clock of whoever created it.
-        changed_at: When the record was last written.
-        attempts: How often it was begun; more than once after an interruption.
-        text: What the model said last, once it has ended.
-        stop_reason: Why it ended, or None.
-        error: What made it fail, or None.
-        revision: That of the document.
+        depth: Nesting depth: the number of runs above it.
+        group: The group that it was spawned in, or None when it was not spawned.
+        prompt: The beginning of the text that was sent.
+        created_at: Time of its creation in seconds, by its creator's clock.
+        changed_at: Time of the record's last write in seconds.
+        attempts: Number of times that it was started; more than one after an interruption.
+        text: The last text of the model, once the run has ended.
+        stop_reason: The reason for its end, or None.
+        error: The error that made it fail, or None.
+        revision: Revision of the document.
     """
 
     run_id: str
@@ -127,7 +127,7 @@ class RunRecord:
         return self.status not in ("pending", "running")
 
     def ended(self, result: RunResult, now: float) -> RunRecord:
-        """Return the record of a run that came to this."""
+        """Return the record with the run's result."""
         return replace(
             self,
             status=cast("RecordedStatus", result.status),
@@ -162,9 +162,9 @@ async def create(
     group: str | None = None,
     also: Sequence[Change] = (),
 ) -> RunRecord | None:
-    """Write a new run, found by its parent and by its `group`, and what else is `also` to be written with it.
+    """Write a new run, indexed by its parent and its `group`, atomically with the changes in `also`.
 
-    Returns None when there is one of this id, or what is written with it has an `expect` that does not hold.
+    Returns None when the id is taken, or an `expect` of the other changes does not hold.
     """
     record = RunRecord(
         run_id=start.run_id,
@@ -194,7 +194,7 @@ async def create(
 
 
 async def write_start(store: Store, start: RunStart, *, ttl: float) -> None:
-    """Write how a run begins, in the place of how it was to begin."""
+    """Replace the recorded start of a run."""
     await store.put(STARTS, start.run_id, await _start_form(store, start), ttl=ttl)
 
 
@@ -210,17 +210,17 @@ async def _start_form(store: Store, start: RunStart) -> dict[str, Any]:
 
 
 async def read_start(store: Store, record: RunRecord) -> RunStart:
-    """Return how a run began.
+    """Return the start of a run.
 
     Raises:
-        RunError: That is gone, or the conversation that it went on with is.
+        RunError: The start, or the conversation that the run continues, is gone.
         StoreError: This version cannot read it.
     """
     return await start_of(store, record, await store.get(STARTS, record.run_id))
 
 
 async def start_of(store: Store, record: RunRecord, found: Document | None) -> RunStart:
-    """Return how a run began, by the document that says so; see `read_start`."""
+    """Return the start of a run from its document; see `read_start`."""
     if found is None:
         raise RunError("cannot go on: how it began is no longer in the store", run_id=record.run_id, reason="error")
     began = found.value
@@ -258,7 +258,7 @@ async def read_record(store: Store, run_id: str) -> RunRecord | None:
 
 
 async def write_record(store: Store, record: RunRecord, *, ttl: float) -> RunRecord | None:
-    """Write a record in the place of the one of its revision; return it with its new one, or None if that is gone."""
+    """Replace the record of this revision; return it with its new revision, or None if that was no longer current."""
     change = record_change(record, ttl=ttl)
     revision = await store.put(RUNS, record.run_id, change.value, ttl=ttl, expect=record.revision)
     if revision is not None and record.done:
@@ -267,7 +267,7 @@ async def write_record(store: Store, record: RunRecord, *, ttl: float) -> RunRec
 
 
 def record_change(record: RunRecord, *, ttl: float) -> Put:
-    """Return what writes a record in the place of the one of its revision."""
+    """Return the store change that replaces the record of this revision."""
     value = {
         name: getattr(record, name) for name in RunRecord.__dataclass_fields__ if name not in ("usage", "revision")
     }
@@ -276,12 +276,12 @@ def record_change(record: RunRecord, *, ttl: float) -> Put:
 
 
 def ended_signal(run_id: str) -> str:
-    """Return the signal that a run has ended."""
+    """Return the name of the signal for the end of a run."""
     return f"{RUNS}/{run_id}"
 
 
 def record_of(found: Document) -> RunRecord:
-    """Return the record that a document is.
+    """Return the record in a document.
 
     Raises:
         StoreError: This version cannot read it.
@@ -299,7 +299,7 @@ def record_of(found: Document) -> RunRecord:
 
 
 def unreadable(found: Document, problem: StoreError) -> RunRecord:
-    """Return what can be told of a run whose record this version cannot read; its error says why."""
+    """Return a placeholder for a record that this version cannot read; its error says why."""
     whole: Any = found.value
     value: dict[str, Any] = cast("dict[str, Any]", whole) if isinstance(whole, dict) else {}
     agent, prompt, at = value.get("agent"), value.get("prompt"), value.get("created_at")
@@ -336,7 +336,7 @@ def conversation_key(agent: str, session: str) -> str:
 
 
 async def conversation(store: Store, agent: str, session: str) -> list[dict[str, Any]]:
-    """Return what was said in a session, as JSON."""
+    """Return the messages of a session, as JSON."""
     found = await store.get(CONVERSATIONS, conversation_key(agent, session))
     return [] if found is None else spoken_in(found)
 
@@ -373,7 +373,7 @@ def check_form(value: Mapping[str, Any], what: str) -> None:
 
 
 def common(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> int:
-    """Return how many messages two conversations begin with alike."""
+    """Return the length of the common prefix of two conversations."""
     count = 0
     for one, other in zip(first, second, strict=False):
         if one != other:
@@ -383,6 +383,6 @@ def common(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> int:
 
 
 def first_text(messages: tuple[Message, ...], most: int = 300) -> str:
-    """Return the beginning of what a user says, for lists of runs."""
+    """Return the beginning of the user's text, for lists of runs."""
     text = next((one.text for one in messages if isinstance(one, UserMessage)), "")
     return text if len(text) <= most else f"{text[: most - 1]}…"

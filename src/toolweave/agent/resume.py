@@ -1,6 +1,6 @@
-"""Runs that go on after their process died: found in the store, and begun again where their journal ends.
+"""Resuming runs: found in the store, and started again where their journal ends.
 
-Knows an agent by how a run of it is begun; the journal does the replaying.
+Knows an agent by the method that starts a run; the journal does the replay.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Resumable", "resume"]
 
 
 class Resumable(Protocol):
-    """An agent, as its runs are begun again."""
+    """An agent whose runs can be resumed."""
 
     @property
     def name(self) -> str:
@@ -29,7 +29,7 @@ class Resumable(Protocol):
 
     @property
     def durable(self) -> Durable | None:
-        """What it keeps in its store."""
+        """Its persistence in a store, or None."""
         ...
 
     def open_journal(
@@ -66,12 +66,12 @@ async def resume(
     on_unknown: OnUnknown | None = None,
     durable: Durable | None = None,
 ) -> Run:
-    """Return a run of the store that goes on where it ended; see `Agent.resume`.
+    """Return a stored run that continues where it ended; see `Agent.resume`.
 
-    `durable` is where it is kept, when that is not where the agent keeps its own.
+    `durable` is the persistence of this run, if not the agent's own.
 
     Raises:
-        RunError: The store knows no such run, or it is another agent's.
+        RunError: The store has no such run, or it is another agent's.
         StoreError: A newer version of Toolweave wrote it.
         ValueError: The agent has no store.
     """

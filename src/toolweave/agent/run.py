@@ -1,6 +1,6 @@
-"""One run as its users hold it: to await, to watch, to cancel, to answer for.
+"""The handle of one run: await it, iterate over its events, cancel it, answer its approvals.
 
-Its task is in the agent's owner task group; what it does there is the driver's (`drive.py`).
+Its task is in the agent's owner task group; another module holds the loop that it executes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _current: ContextVar[Run | None] = ContextVar("toolweave-run", default=None)
 
 
 def current_run() -> Run | None:
-    """Return the run whose tool is running here, or None."""
+    """Return the run whose tool is executing in this context, or None."""
     run = _current.get()
     return None if run is None or run.done else run
 
@@ -41,20 +41,20 @@ def current_run() -> Run | None:
 class Run:
     """A run of an agent: awaitable, iterable, and cancelled from anywhere.
 
-    It starts at the first `await`, iteration or `start()`, and goes on in a task of the agent's. `await run` returns
-    its `RunResult` and may be repeated; as with an `asyncio.Task`, cancelling whoever awaits it cancels it, once nobody
-    else awaits it. Iterating only watches: it yields the events from the first one on, any number of times, and
-    leaving early or being cancelled there leaves the run alone. A run ends by itself, by `cancel()`, or with
-    `async with agent`. One that was cancelled has a result like any other; one that failed raises what made it fail.
-    In a store only what `cancel()` ended is cancelled: a run that ends because its process does, because the agent is
-    closed or because whoever awaits it is cancelled stays there to be resumed.
+    It starts at the first `await`, iteration or `start()`, and executes in a task of the agent. `await run` returns its
+    `RunResult` and may be repeated; as with an `asyncio.Task`, cancelling the last task that awaits it cancels it.
+    Iterating only observes: it yields the events from the first one on, any number of times, and leaving early or
+    being cancelled there does not affect the run. A run ends by itself, by `cancel()`, or with `async with agent`.
+    A cancelled run has a result like any other; a failed run raises its error. In a store only `cancel()` marks a run
+    as cancelled: a run that ends because its process ends, the agent is closed or its awaiting task is cancelled can
+    be resumed.
 
     Attributes:
         id: Unique.
         agent: The agent's name.
         session: The conversation that it continues, or None.
         parent: The run whose tool started this one, or None.
-        depth: How many runs it is nested in.
+        depth: Nesting depth: the number of runs above it.
         children: The runs that tools of this one started, by id.
     """
 
@@ -85,7 +85,7 @@ class Run:
 
     @property
     def status(self) -> RunStatus:
-        """Where it is."""
+        """The status of the run."""
         return self._status
 
     @property
@@ -95,7 +95,7 @@ class Run:
 
     @property
     def result(self) -> RunResult | None:
-        """What came of it, once it has ended; raises nothing."""
+        """The result once it has ended, else None; raises nothing."""
         return self._result
 
     @property
@@ -105,7 +105,7 @@ class Run:
 
     @property
     def parent_id(self) -> str | None:
-        """The id of the run whose tool started this one, also when that ran elsewhere."""
+        """The id of the run whose tool started this one, in whichever process."""
         return self._job.parent_id if self.parent is None else self.parent.id
 
     @property
@@ -115,30 +115,30 @@ class Run:
 
     @property
     def tools(self) -> AgentTools | None:
-        """The tools that it has beside the agent's, or None."""
+        """Its tools in addition to the agent's, or None."""
         return self._job.tools
 
     @property
     def attended(self) -> bool:
-        """Whether anybody is there to allow calls."""
+        """Whether a person can approve calls."""
         return self._approvals.attended
 
     @property
     def approvals(self) -> Approvals:
-        """The calls that have to be allowed."""
+        """The approvals of its calls."""
         return self._approvals
 
     @property
     def cancelling(self) -> bool:
-        """Whether somebody asked for it to end, other than by shutting all of the agent down.
+        """Whether its cancellation was requested, other than by closing the agent.
 
-        Whoever awaited a run that can be resumed and does no more has not.
+        Cancelling the task that awaits a run that can be resumed is no such request.
         """
         return self._cancelled not in (None, _SHUT_DOWN, _LEFT if self._driver.durable else None)
 
     @property
     def priced(self) -> bool:
-        """Whether it or a run above it has a bound on the cost."""
+        """Whether it or a parent run has a cost limit."""
         return self._job.rules.limits.cost is not None or (self.parent is not None and self.parent.priced)
 
     @property
@@ -148,7 +148,7 @@ class Run:
         return own + tuple(call for child in self.children.values() for call in child.waiting)
 
     def start(self) -> Run:
-        """Begin, if it has not begun; runs of one session take turns in the order in which they start.
+        """Start, if not started; runs of one session execute one after another, in the order in which they start.
 
         Raises:
             RuntimeError: No event loop is running here.
@@ -166,7 +166,7 @@ class Run:
         return self
 
     def cancel(self, reason: str = "cancelled") -> None:
-        """End the run, from any task or thread; does nothing when it has ended. Its result says `"cancelled"`."""
+        """Cancel the run, from any task or thread; does nothing when it has ended. Its status is `"cancelled"`."""
         loop = None if self._period is None else self._period.loop
         if loop is None or _is_running_here(loop):
             self._cancel(reason)
@@ -174,12 +174,12 @@ class Run:
             loop.call_soon_threadsafe(self._cancel, reason)
 
     def approve(self, call: str | events.ApprovalRequested, *, remember: Any = None, reason: str | None = None) -> bool:
-        """Allow a call that waits, of this run or of one that its tools started.
+        """Approve a waiting call, of this run or of one that its tools started.
 
         Args:
             call: The call's id, or the event that asked.
             remember: `"run"` or `"agent"` to allow the tool from now on without asking.
-            reason: Why; goes into the event.
+            reason: The reason, for the event.
 
         Returns:
             False when no such call waits (any more).
@@ -190,7 +190,7 @@ class Run:
         return self._decide(call, Approval(approved=True, remember=remember, reason=reason))
 
     def deny(self, call: str | events.ApprovalRequested, *, reason: str | None = None) -> bool:
-        """Refuse a call that waits; the model reads the reason."""
+        """Deny a waiting call; the model reads the reason."""
         return self._decide(call, Approval(approved=False, reason=reason))
 
     def __await__(self) -> Generator[Any, None, RunResult]:
@@ -203,7 +203,7 @@ class Run:
         return f"<Run {self.id} of agent {self.agent!r}, {self._status}>"
 
     async def outcome(self, *, gone: str = _LEFT) -> RunResult:
-        """Return what comes of it, as `await run` does; `gone` says why it is cancelled when whoever waits here is."""
+        """Return the result, as `await run` does; `gone` is the reason when the waiting task cancels it."""
         if self._within():
             raise RuntimeError(
                 f"run {self.id!r} would wait for itself: it is awaited by one of its own tools, "
@@ -222,7 +222,7 @@ class Run:
                     self._cancel(gone)
                     with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_SECONDS):
                         await ended.wait()
-                        await period.ended()  # what the run alone used is closed too (defect D19)
+                        await period.ended()  # what the run alone used is closed too
                 raise
             finally:
                 self._awaiting -= 1
@@ -234,10 +234,10 @@ class Run:
         return result
 
     async def stream_text(self) -> AsyncGenerator[str, None]:
-        """Yield what the model says, piece by piece; leaving early cancels the run.
+        """Yield the model's text, piece by piece; leaving early cancels the run.
 
         Raises:
-            Exception: What made the run fail.
+            Exception: The error that made the run fail.
         """
         try:
             async for event in self:
@@ -266,7 +266,7 @@ class Run:
         return run is not None
 
     def _follows(self, run: Run) -> bool:
-        """Whether it has its turn in the session only after this one."""
+        """Whether `run` waits in the session for the end of this one."""
         same = self.host is run.host and self.session == run.session
         return same and self.session is not None and not self.done
 
@@ -303,21 +303,21 @@ class Run:
         return self._period is not None and self._period.loop is loop
 
     def adopt(self, child: Run) -> None:
-        """Take note of a run that a tool of this one started."""
+        """Register a run that a tool of this one started."""
         self.children[child.id] = child
         self.emit(events.ChildStarted(run_id=self.id, step=self._driver.step, child_id=child.id, agent=child.agent))
 
     def bury(self, child: Run, result: RunResult) -> None:
-        """Take note of the end of such a run; what it took counts here too."""
+        """Register the end of a child run; its usage counts for this one too."""
         self.count(child.id, result.usage)
         self.emit(events.ChildFinished(run_id=self.id, step=self._driver.step, child_id=child.id, result=result))
 
     def count(self, run_id: str, took: Usage) -> None:
-        """Count what a run below this one took, here or elsewhere; once, however often it is told."""
+        """Add the usage of a child run, in whichever process; once for each run id."""
         self._driver.count(run_id, took)
 
     def emit(self, event: Event) -> None:
-        """Tell everybody who watches; what concerns a person reaches the parent's watchers too."""
+        """Publish an event to the run's iterators; one that concerns a person reaches the parent's iterators too."""
         if self.done:
             return
         self._events.append(event)
@@ -365,7 +365,7 @@ class Run:
 
 
 class _Watch:
-    """One pass over a run's events, from the first."""
+    """An iterator over a run's events, from the first."""
 
     def __init__(self, run: Run) -> None:
         self._run = run

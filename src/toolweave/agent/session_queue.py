@@ -1,6 +1,6 @@
-"""The queue of the runs of one session that workers do: the one that was submitted first has the first turn.
+"""The queue of one session's submitted runs: workers execute them in the order of submission.
 
-It is in the store, so that runs of one session wait for each other wherever they are; it knows no worker.
+It is in the store, so that runs of one session wait for each other across processes; it knows no worker.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from toolweave.state import Put, iter_documents
 __all__ = ["SessionQueue", "queued"]
 
 _COLLECTION = "run-lines"
-"""Runs that were submitted to a session, below what stands for that, the first first."""
+"""Runs that were submitted to a session, below the session's key, in the order of submission."""
 
 
 class SessionQueue:
-    """The queue of one run's session, as that run sees it; without a session it is always its turn."""
+    """The queue of one run's session, as that run sees it; without a session the run may always start."""
 
     def __init__(self, durable: Durable, record: RunRecord) -> None:
         self._durable = durable
@@ -34,17 +34,17 @@ class SessionQueue:
         self._key = _position(self._session, record.run_id, record.created_at)
 
     async def join(self) -> None:
-        """Take the position that the run had when it was submitted; harmless when it has it already."""
+        """Take the position that the run had when it was submitted; idempotent."""
         if self._record.session is not None:
             await self._store.put(_COLLECTION, self._key, self._record.run_id, ttl=self._durable.keep_seconds)
 
     async def leave(self) -> None:
-        """Let the next one have its turn."""
+        """Leave the queue, so that the next run may start."""
         if self._record.session is not None:
             await self._store.delete(_COLLECTION, self._key)
 
     async def ahead(self) -> int:
-        """Return how many have their turn before; those that have ended are taken out of the queue."""
+        """Return the number of runs ahead in the queue; runs that have ended are removed from it."""
         waiting = 0
         if self._record.session is None:
             return waiting
@@ -63,7 +63,7 @@ class SessionQueue:
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[bool, None]:
-        """Hold the session, if nobody does; in it a run that has not begun goes on with what was said by then.
+        """Hold the session's lease, if it is free; a run that has not started continues the conversation as of now.
 
         Yields whether it is held. When another process takes it, the body is cancelled.
         """
@@ -92,7 +92,7 @@ class SessionQueue:
 
 
 def queued(agent: str, session: str | None, run_id: str, at: float, *, ttl: float) -> Sequence[Put]:
-    """Return what puts a run that is created at a time into the queue of its session, if it has one."""
+    """Return the store change that adds a new run to the queue of its session, if it has one."""
     if session is None:
         return []
     key = _position(_session(agent, session), run_id, at)
@@ -109,4 +109,4 @@ def _position(session: str, run_id: str, at: float) -> str:
 
 
 def _nothing() -> None:
-    """Ignore a wish to cancel: it is the run's lease that is asked, not the session's."""
+    """Ignore a cancellation request: it goes through the run's lease, not the session's."""

@@ -1,6 +1,6 @@
-"""Conversations that go on: what was said under a session's name, and whose turn it is to speak.
+"""Sessions: the conversation of each, and the lock by which its runs execute one after another.
 
-Holds the Protocol of what keeps them and the memory that does by default; knows no loop.
+Holds the Protocol of a conversation store and the default in memory; knows no loop.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _MOST = 1000
 
 
 class Conversations(Protocol):
-    """Keeps what was said, by session."""
+    """Stores the conversation of each session."""
 
     async def load(self, session: str) -> Sequence[Message]:
         """Return the conversation so far; empty for a new one."""
         ...
 
     async def save(self, session: str, messages: Sequence[Message]) -> None:
-        """Keep the whole conversation in the place of what was there."""
+        """Replace the stored conversation of a session."""
         ...
 
 
 class MemoryConversations:
-    """Keeps the thousand conversations that were used last, as long as the process lives."""
+    """The thousand most recently used conversations, in memory."""
 
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
@@ -46,7 +46,7 @@ class MemoryConversations:
         return self._kept.get(session, ())
 
     async def save(self, session: str, messages: Sequence[Message]) -> None:
-        """Keep the whole conversation in the place of what was there."""
+        """Replace the stored conversation of a session."""
         self._kept[session] = tuple(messages)
         self._kept.move_to_end(session)
         while len(self._kept) > self._most:
@@ -55,7 +55,7 @@ class MemoryConversations:
 
 @dataclass(slots=True)
 class Room:
-    """Where a session's runs take turns, first come, first served."""
+    """The state of one session: the lock of its runs, first come, first served, and its kept results."""
 
     kept: KeptResults
     turn: anyio.Lock = field(default_factory=anyio.Lock)
@@ -63,14 +63,14 @@ class Room:
 
 
 class Rooms:
-    """The rooms of an agent's sessions; a run without a session has one of its own."""
+    """The states of an agent's sessions; a run without a session has one of its own."""
 
     def __init__(self, policy: ResultPolicy) -> None:
         self._policy = policy
         self._rooms: OrderedDict[str, Room] = OrderedDict()
 
     def enter(self, session: str | None) -> Room:
-        """Return a session's room; each guest has to `leave` it."""
+        """Return the state of a session; each user has to `leave` it."""
         if session is None:
             return Room(KeptResults(self._policy), guests=1)
         room = self._rooms.get(session)
@@ -81,7 +81,7 @@ class Rooms:
         return room
 
     def leave(self, room: Room) -> None:
-        """Leave a room; of the empty ones those that were used last are kept."""
+        """Release the state of a session; of the unused ones the most recent are kept."""
         room.guests -= 1
         if len(self._rooms) > _MOST:
             empty = next((name for name, other in self._rooms.items() if not other.guests), None)
@@ -90,9 +90,9 @@ class Rooms:
 
 
 def continued(history: Sequence[Message], sent: Sequence[Message]) -> list[Message]:
-    """Return a conversation with what is sent now; calls that nobody answers are answered with an error.
+    """Return a conversation with the new messages; unanswered calls get an error result.
 
-    A `ToolMessage` that is sent first answers the calls of client tools that the last run handed over.
+    A `ToolMessage` that comes first answers the calls of client tools that the last run left pending.
     """
     messages, rest = list(history), list(sent)
     done = messages[-1] if messages else None

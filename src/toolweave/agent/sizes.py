@@ -1,6 +1,6 @@
-"""How much of a result a model reads: its head and its tail; the rest is kept and can be read by a tool.
+"""Truncation of tool results: a model reads head and tail; the rest is kept and can be read with a tool.
 
-Cuts values; knows no model and no server (DESIGN decision 7, requirement C17).
+Cuts values; knows no model and no server.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from toolweave.tools.wrappers import BaseToolset
 __all__ = ["KeptResults", "ResultPolicy", "fitted"]
 
 _NOTE = 200
-"""Characters that the notes on what was left out may take."""
+"""Characters reserved for the notes on omitted parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultPolicy:
-    """How much of one result a model reads.
+    """Size limits for one tool result that a model reads.
 
     Attributes:
         max_chars: Characters of text; of a longer one the model reads the head and the tail.
-        head: The part of them that is the head, from 0 to 1.
+        head: Share of `max_chars` for the head, from 0 to 1.
         max_binary: Bytes of an image, a sound or another binary block; a larger one is left out with a note.
         keep_chars: Characters of long results that are kept for `read_tool_result`, for each session; 0 keeps none.
             The oldest go first.
@@ -47,14 +47,14 @@ class ResultPolicy:
 
 
 def fitted(result: ToolResult, policy: ResultPolicy, *, kept_as: str | None = None) -> tuple[ToolResult, str | None]:
-    """Return a result as a model may read it, and the whole text when some of that was left out.
+    """Truncate a result; return it as a model reads it, and the whole text when some of it was left out.
 
-    Text, links and notes come first then, as one block; images and other binary blocks follow as they are, and never
-    become text.
+    A truncated result has text, links and notes first, as one block; images and other binary blocks follow unchanged,
+    and never become text.
 
     Args:
-        result: What the tool answered.
-        policy: How much of it the model reads.
+        result: The result of the tool.
+        policy: The size limits for it.
         kept_as: The id under which the whole will be kept, for the note; None when it will not be.
     """
     texts = result.content
@@ -98,7 +98,7 @@ def _light(block: ContentBlock, policy: ResultPolicy) -> ContentBlock:
 
 
 class KeptResults(BaseToolset):
-    """The whole texts of results that were cut, as a toolset: its one tool is there once there is something to read."""
+    """The whole texts of truncated results, as a toolset: its one tool appears with the first text."""
 
     def __init__(self, policy: ResultPolicy) -> None:
         self._policy = policy
@@ -109,7 +109,7 @@ class KeptResults(BaseToolset):
         self._listeners = Listeners()
 
     def keep(self, result_id: str, text: str) -> None:
-        """Keep a text; the oldest are forgotten when there is too much."""
+        """Keep a text; the oldest are dropped beyond the limit."""
         self._size += len(text) - len(self._texts.pop(result_id, ""))
         self._texts[result_id] = text
         while self._size > self._policy.keep_chars:
@@ -120,7 +120,7 @@ class KeptResults(BaseToolset):
             self._listeners.emit(ToolsChanged.between(before, self._snapshot))
 
     def owns(self, tool: ToolSpec) -> bool:
-        """Whether a tool is the one that reads here, under whatever name."""
+        """Whether a tool is the one that reads kept results, under any name."""
         return self._tool is not None and tool.input_schema is self._tool.input_schema
 
     async def _read(self, id: str, offset: int = 0, length: int = 20_000) -> str:  # noqa: A002 - the model's word

@@ -1,7 +1,7 @@
-"""Tools with which a run starts others and looks after them: spawn, status, output, cancel, await (requirement R103).
+"""Tools with which a run starts and controls others: spawn, status, output, cancel, await.
 
-A task is a run of an agent in a store, with the run that spawned it as its parent; it goes on when that one has ended,
-and is found again after a crash. Knows an agent by how its runs are begun.
+A task is a run of an agent in a store, with the run that spawned it as its parent; it outlives that run, and is found
+again after a crash. Knows an agent by the method that starts its runs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["SpawnTools", "Spawning", "spawn_tools", "tools_of_task"]
 
 _AWAIT_SECONDS = 600.0
 _PATIENCE_SECONDS = 1.0
-"""How long a task waits for a worker before whoever waits for it does it."""
+"""Seconds that a task waits for a worker before the process that awaits it executes it."""
 _NAMES = uuid.UUID("5b1a2f39-8f5d-4a8e-9a3e-6d5d3b7c9f10")
 _call_id: ContextVar[str | None] = ContextVar("toolweave-spawn-call", default=None)
 
@@ -55,19 +55,19 @@ class Spawning(Resumable, Protocol):
 def spawn_tools(
     agent: Spawning, store: Store | None = None, *, depth: int = 3, most: int = 10, name: str = "spawn"
 ) -> SpawnTools:
-    """Return the tools with which a run gives tasks to an agent and looks after them.
+    """Return tools with which a run gives tasks to an agent and controls them.
 
     Put them among the tools of another agent, of the same one, or of one run: `agent.send(..., tools=spawn_tools(a))`.
     A task's own run has them too as long as it is not `depth` deep. A run sees its own tasks, and those of earlier
-    runs of its session; no others. With a backend, workers do the tasks; who waits for them does, one after the other,
-    those that no worker takes, so that workers whose runs all wait do not wait for ever.
+    runs of its session; no others. With a backend, workers execute the tasks; a run that awaits them executes those
+    that no worker takes, one after another, so that workers whose runs all wait do not deadlock.
 
     Args:
-        agent: Who does the tasks.
-        store: Where they are kept; the agent's own store, or memory, by default.
-        depth: How deep tasks may be nested.
-        most: How many tasks of one run may be unfinished at the same time.
-        name: What the tools' names begin with: `spawn`, `spawn_status`, `spawn_output`, `spawn_cancel`, `spawn_await`.
+        agent: The agent that executes the tasks.
+        store: Their store; by default the agent's own, or memory.
+        depth: Maximum nesting depth of tasks.
+        most: Maximum number of unfinished tasks of one run.
+        name: Prefix of the tools' names: `spawn`, `spawn_status`, `spawn_output`, `spawn_cancel`, `spawn_await`.
     """
     if store is not None:
         durable = Durable(store, agent=agent.name)
@@ -77,7 +77,7 @@ def spawn_tools(
 
 
 def tools_of_task(agent: Spawning, durable: Durable, record: RunRecord, about: Mapping[str, Any]) -> ToolLike | None:
-    """Return these tools for the run of a task that a worker does, when it was spawned with them and may spawn too."""
+    """Return these tools for a task that a worker executes, if it was spawned with them and may spawn too."""
     settings: Mapping[str, Any] | None = about.get("spawn")
     return None if settings is None else SpawnTools(agent, durable, **settings).passed_on(record)
 
@@ -115,13 +115,12 @@ class SpawnTools(BaseToolset):
             _call_id.reset(token)
 
     async def recover(self, *, on_unknown: OnUnknown | None = None) -> Sequence[Run]:
-        """Go on with all interrupted tasks of the agent that nobody runs, such as after a crash; return their runs.
+        """Resume all interrupted tasks of the agent, such as after a crash; return their runs.
 
         With a backend they are submitted again, and no run is in this process.
 
         Args:
-            on_unknown: What is done about their calls whose outcome nobody knows, here or by the workers; see
-                `Agent.resume`.
+            on_unknown: Policy for their calls with an unknown outcome; see `Agent.resume`.
         """
         left = await self._statuses.interrupted(agent=self._agent.name)
         found = [await self._begun(one.record, on_unknown) for one in left if one.record.group is not None]
@@ -258,7 +257,7 @@ class SpawnTools(BaseToolset):
         )
 
     async def _begun(self, record: RunRecord, on_unknown: OnUnknown | None = None) -> Run | None:
-        """Have a task done: by workers where there are some, else by a run of this process, which is returned."""
+        """Start a task: submit it if there is a queue, else start a run in this process and return it."""
         jobs = self._durable.jobs
         if jobs is None:
             return await self._living(record, on_unknown)
@@ -271,7 +270,7 @@ class SpawnTools(BaseToolset):
         return None
 
     async def _living(self, record: RunRecord, on_unknown: OnUnknown | None = None) -> Run | None:
-        """Return the task's run in this process, begun again if nobody runs it; None if somebody else does."""
+        """Return the task's run in this process, started again if nobody executes it; None if another process does."""
         run = self._here(record)
         if run is not None or record.done or await is_held(self._store, LEASES, record.run_id):
             return run
@@ -304,7 +303,7 @@ class SpawnTools(BaseToolset):
             record = await read_record(self._store, record.run_id)
 
     async def _help(self, record: RunRecord, helping: anyio.Lock) -> Run | None:
-        """Do a task that nobody does, or wait for the run in this process that does; None if it is done elsewhere."""
+        """Execute a task that nobody executes, and wait for its run; return None if another process has it."""
         async with helping if self._durable.queue is not None else nullcontext():
             run = await self._living(record)
             if run is not None:
@@ -319,20 +318,20 @@ class SpawnTools(BaseToolset):
 
 
 async def _ended(run: Run) -> None:
-    """Wait for a run without owning it: who stops waiting does not cancel it."""
+    """Wait for a run without owning it: cancelling the wait does not cancel the run."""
     async for _ in run:
         pass
 
 
 def _count(record: RunRecord) -> None:
-    """Count what a task took that has ended in the run that reads of it, wherever it ran."""
+    """Add the usage of an ended task to its parent run, wherever the task executed."""
     above = current_run()
     if above is not None and record.done and record.parent_id == above.id:
         above.count(record.run_id, record.usage)
 
 
 def _group(run: Run | None, agent: Spawning) -> str:
-    """Return what the tasks are listed under that belong together: a session's, a run's, or an agent's."""
+    """Return the group of tasks that belong together: those of a session, a run, or an agent."""
     if run is None:
         return f"agent:{agent.name}"
     return run.id if run.session is None else f"session:{run.agent}/{run.session}"

@@ -1,4 +1,4 @@
-"""What the runs of a store are doing, for whoever watches from anywhere (requirement R103).
+"""The status of the runs of a store, in whichever process they execute.
 
 Reads records and leases; runs nothing itself.
 """
@@ -33,16 +33,16 @@ __all__ = ["RunInfo", "RunStats", "RunStatuses", "StoredStatus"]
 StoredStatus: TypeAlias = Literal[
     "pending", "running", "interrupted", "completed", "stopped", "failed", "cancelled", "unreadable"
 ]
-"""The status of a run in its store; `"interrupted"` is one that nobody runs and that has not ended,
-`"unreadable"` one whose record another version wrote, or that is damaged: `record.error` says which."""
+"""The status of a run in its store; `"interrupted"` is an unfinished run that no process executes, `"unreadable"` one
+whose record is damaged or of another version: `record.error` has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
-    """A run and where it is now.
+    """A run's record and its present status.
 
     Attributes:
-        record: What the store knows of it: its prompt, parent, text, usage, times.
+        record: Its record in the store: prompt, parent, text, usage, times.
     """
 
     record: RunRecord
@@ -56,12 +56,12 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStats:
-    """How many runs a store knows.
+    """Counts of the runs of a store.
 
     Attributes:
-        by_status: Those that are somewhere, by where they are.
-        input_tokens: What those that have ended took.
-        output_tokens: The same.
+        by_status: Number of runs by status.
+        input_tokens: Input tokens of the runs that have ended.
+        output_tokens: Output tokens of the runs that have ended.
     """
 
     total: int
@@ -74,8 +74,8 @@ class RunStatuses:
     """The runs of a store, of all agents and processes that use it.
 
     Args:
-        store: Where they are kept.
-        clock: Tells the time in seconds, for records that are written here.
+        store: The store of the runs.
+        clock: Returns the time in seconds, for records that are written here.
     """
 
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
@@ -86,12 +86,12 @@ class RunStatuses:
         return f"<RunStatuses in {self._store!r}>"
 
     async def get(self, run_id: str) -> RunInfo | None:
-        """Return a run, or None when the store knows none of this id."""
+        """Return a run, or None when the store has none of this id."""
         found = await self._store.get(RUNS, run_id)
         return None if found is None else await self._told(found)
 
     async def active(self) -> Sequence[RunInfo]:
-        """Return the runs that go on now, the oldest first."""
+        """Return the runs that are active now, the oldest first."""
         held = [await self.get(found.key) async for found in iter_documents(self._store, LEASES)]
         running = [one for one in held if one is not None and one.status == "running"]
         return sorted(running, key=lambda one: (one.record.created_at, one.run_id))
@@ -111,16 +111,16 @@ class RunStatuses:
         return list(recent.values())
 
     async def interrupted(self, *, agent: str | None = None) -> Sequence[RunInfo]:
-        """Return the runs that have not ended and that nobody runs, the oldest first: `agent.resume` goes on with them.
+        """Return the unfinished runs that no process executes, the oldest first: `agent.resume` continues them.
 
-        One that was spawned and not begun is among them when its parent is not at work either.
+        A spawned run that has not started is among them when its parent is not executing either.
         """
         found = [await self._told(one) async for one in iter_documents(self._store, RUNS)]
         left = [one for one in found if agent in (None, one.record.agent) and await self._is_left(one)]
         return sorted(left, key=lambda one: (one.record.created_at, one.run_id))
 
     async def stats(self) -> RunStats:
-        """Return how many runs there are, by where they are."""
+        """Return the number of runs, by status."""
         counts: Counter[StoredStatus] = Counter()
         input_tokens = output_tokens = 0
         async for found in iter_documents(self._store, RUNS):
@@ -134,10 +134,10 @@ class RunStatuses:
         )
 
     async def cancel(self, run_id: str) -> bool:
-        """Cancel a run and all below it, wherever they run; return False when it has ended or there is none.
+        """Cancel a run and its descendants, in any process; return False when it has ended or there is none.
 
-        A run elsewhere is told at the next renewal of its lease, or when another worker takes it over before that; one
-        that nobody runs is cancelled at once.
+        A run of another process ends at the next renewal of its lease, or when another worker takes it over before
+        that; one that no process executes is cancelled at once.
         """
         record = await read_record(self._store, run_id)
         cancelled = await self._cancel(record)
@@ -151,14 +151,14 @@ class RunStatuses:
         return cancelled
 
     async def info(self, record: RunRecord) -> RunInfo:
-        """Return where the run of a record is now."""
+        """Return the present status of the run of a record."""
         status: StoredStatus = record.status
         if status == "running" and not await is_held(self._store, LEASES, record.run_id):
             status = "interrupted"
         return RunInfo(record=record, status=status)
 
     async def _told(self, found: Document) -> RunInfo:
-        """Return where a run is now; one that cannot be read hides no other."""
+        """Return the present status of a run; an unreadable record is a status, not an error."""
         try:
             return await self.info(record_of(found))
         except StoreError as exc:

@@ -1,4 +1,4 @@
-"""What a run does next: a pure function of its state. Asks no model, runs no tool, knows no clock."""
+"""The next step of a run, as a pure function of its state. Asks no model, runs no tool, knows no clock."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ __all__ = [
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    """How far a run is.
+    """The state of a run.
 
     Attributes:
         messages: The conversation, oldest first.
         steps: Turns of the model so far.
-        stop: Why the last turn ended; None before the first.
-        usage: What its own turns took.
-        below: What the runs below it took.
+        stop: Stop reason of the last turn; None before the first.
+        usage: Token usage of its own turns.
+        below: Token usage of its child runs.
         tool_calls: Calls made so far.
-        results: What came of the calls of the last turn, by their ids, in the order in which they ended.
-        repairs: How often the answer was sent back for not fitting.
-        detail: The provider's own word for why the last turn ended, where it is an unusual one.
-        wasted: How many turns in a row, up to the last, were of no use.
-        failing: For how many turns in a row each tool has done nothing but fail.
+        results: Results of the calls of the last turn, by call id, in the order in which they ended.
+        repairs: Number of times that the answer was sent back because it did not validate.
+        detail: The provider's own stop reason of the last turn, if it is an unusual one.
+        wasted: Number of useless turns in a row, up to the last.
+        failing: Number of turns in a row in which every call of a tool has failed, by tool.
     """
 
     messages: list[Message]
@@ -75,13 +75,13 @@ class State:
 
     @property
     def total(self) -> Usage:
-        """What all of it took."""
+        """Token usage of its own turns and of its child runs."""
         return self.usage + self.below.usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What does not change while a run goes on."""
+    """Settings that do not change during a run."""
 
     system: str | None = None
     max_steps: int = 20
@@ -91,7 +91,7 @@ class Rules:
 
     @property
     def unbounded(self) -> Rules:
-        """The same without bounds, for what was done already."""
+        """The same without limits, for the replay of recorded turns."""
         return replace(
             self, max_steps=sys.maxsize, limits=replace(self.limits, tokens=None, cost=None, tool_calls=None)
         )
@@ -99,14 +99,14 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What can be called now; a change is seen at the next turn of the model.
+    """The tools that can be called in one turn of the model.
 
     Attributes:
-        tools: What the model is shown.
+        tools: Tools that the model sees.
         find: Returns the definition of any tool that can be called, shown or not.
         deferred: Names among `tools` whose definitions the model loads by itself.
-        client: Tools that are not run but passed through to the caller, by name (requirement R51).
-        provider: What the provider runs itself (requirement R51).
+        client: Tools that are not run but passed through to the caller, by name.
+        provider: Tools that the provider runs itself.
     """
 
     tools: Sequence[ToolSpec] = ()
@@ -121,7 +121,7 @@ class AskModel:
     """Ask the model; first add these messages to the conversation.
 
     Attributes:
-        repair: Whether what is added complains of an answer that does not fit.
+        repair: Whether the added messages report an answer that does not validate.
     """
 
     request: ModelRequest
@@ -153,7 +153,7 @@ _UNREADABLE = "Your last turn was a tool call that could not be read. Write the 
 
 
 def next_step(state: State, rules: Rules, offer: Offer) -> Step:
-    """Return what a run does next."""
+    """Return the next step of a run."""
     last = state.messages[-1]
     if isinstance(last, AssistantMessage) and state.steps:
         if last.tool_calls and state.stop != "refusal":
@@ -167,14 +167,14 @@ def next_step(state: State, rules: Rules, offer: Offer) -> Step:
 
 
 def is_wasted(message: AssistantMessage, stop: base.StopReason) -> bool:
-    """Tell whether a turn is of no use: nothing was said and nothing can be carried out."""
+    """Return whether a turn is useless: it has neither text nor a call that can be executed."""
     if message.tool_calls:
         return all(call.cut for call in message.tool_calls)
     return stop == "malformed_call" or (stop in ("end", "tool_calls") and _is_empty(message))
 
 
 def cut_off(call: ToolCallPart) -> ToolResult:
-    """Return what the model reads of a call that it did not write to its end."""
+    """Return the error result of a call that was cut off before its end."""
     text = (
         f"the call of tool {call.name!r} was cut off before it was complete, and was not carried out; "
         "write it again, shorter or in several calls if it was long"
@@ -183,7 +183,7 @@ def cut_off(call: ToolCallPart) -> ToolResult:
 
 
 def note_failures(state: State, calls: Sequence[ToolCallPart]) -> None:
-    """Count the turns in a row in which a tool does nothing but fail; `calls` are those of the turn that ended."""
+    """Count the turns in a row in which every call of a tool fails; `calls` are those of the turn that ended."""
     for name in {call.name for call in calls}:
         failed = all(state.results[call.id].is_error for call in calls if call.name == name)
         state.failing[name] = state.failing.get(name, 0) + 1 if failed else 0
@@ -248,7 +248,7 @@ def _after_answer(state: State, rules: Rules, offer: Offer, answer: AssistantMes
 
 
 def _again(state: State, rules: Rules, offer: Offer, end: Finish, complaint: str) -> Step:
-    """Return that the model is asked again after a turn of no use, or the end where that is not allowed."""
+    """Return the step after a useless turn: ask the model again, or end where the limit is reached."""
     if state.wasted > rules.limits.turn_retries:
         return end
     step = _ask(state, rules, offer, UserMessage.of(complaint))
@@ -256,7 +256,7 @@ def _again(state: State, rules: Rules, offer: Offer, end: Finish, complaint: str
 
 
 def _grouped(calls: Sequence[ToolCallPart], offer: Offer) -> tuple[tuple[ToolCallPart, ...], ...]:
-    """Return the calls in their order; one of a sequential tool stands alone (requirement C28)."""
+    """Return the calls in groups, in their order; a call of a sequential tool is a group of its own."""
     groups: list[list[ToolCallPart]] = []
     joins = False
     for call in calls:
@@ -271,7 +271,7 @@ def _grouped(calls: Sequence[ToolCallPart], offer: Offer) -> tuple[tuple[ToolCal
 
 
 def outcomes_of(state: State, calls: Sequence[ToolCallPart]) -> tuple[ToolOutcome, ...]:
-    """Return what came of those calls that are answered, in the order of the calls."""
+    """Return the outcomes of the answered calls, in the order of the calls."""
     return tuple(
         ToolOutcome(call_id=call.id, name=call.name, result=state.results[call.id])
         for call in calls
@@ -280,9 +280,9 @@ def outcomes_of(state: State, calls: Sequence[ToolCallPart]) -> tuple[ToolOutcom
 
 
 def closed(state: State, why: str, pending: Sequence[ToolCallPart] = ()) -> None:
-    """Answer the calls that nobody will answer any more with an error result, so that the conversation can go on.
+    """Answer all open calls with an error result, so that the conversation can continue.
 
-    Those that are `pending` are left to the caller.
+    `pending` calls are left to the caller.
     """
     last = state.messages[-1]
     if not isinstance(last, AssistantMessage) or not last.tool_calls:

@@ -1,4 +1,4 @@
-"""Runs that are handed to workers: recorded, put into a queue, and watched from afar. Does no run itself."""
+"""Submitting runs to workers: record a run, enqueue it, and follow it from another process. Executes no run."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from toolweave.jobs.kind import JobTopic
 __all__ = ["Submits", "SubmittedRun"]
 
 _FIRST_LOOK = 0.05
-"""Seconds until a run is looked at again, where its end may not be signalled."""
+"""Seconds between polls of a run whose end may not be signalled."""
 
 
 class SubmittedRun:
-    """A run that workers do, as whoever submitted it holds it: `record = await run`.
+    """The handle of a run that workers execute: `record = await run`.
 
-    It goes on whether anybody holds it or not.
+    The run does not depend on its handle.
 
     Attributes:
         id: Unique; `RunStatuses`, and `toolweave runs show`, know it by this.
@@ -41,7 +41,7 @@ class SubmittedRun:
         self._statuses = RunStatuses(durable.store, clock=durable.clock)
 
     async def status(self) -> RunInfo:
-        """Return where it is now.
+        """Return the present status of the run.
 
         Raises:
             RunError: It is no longer in the store.
@@ -49,10 +49,10 @@ class SubmittedRun:
         return await self._statuses.info(await self._record())
 
     async def result(self, timeout: float | None = None) -> RunRecord:
-        """Return its record once it has ended, however that was: `record.status`, `.text`, `.output`, `.error`.
+        """Return its record once it has ended, for whatever reason: `record.status`, `.text`, `.output`, `.error`.
 
         Args:
-            timeout: Seconds to wait at most; the run goes on after that.
+            timeout: Seconds to wait at most; the run continues after that.
 
         Raises:
             RunError: It is no longer in the store.
@@ -65,7 +65,7 @@ class SubmittedRun:
             )
 
     async def cancel(self) -> bool:
-        """Cancel it and all below it, wherever they run; return False when it has ended."""
+        """Cancel it and its descendants, in any process; return False when it has ended."""
         return await self._statuses.cancel(self.id)
 
     def __await__(self) -> Generator[Any, None, RunRecord]:
@@ -86,7 +86,7 @@ class SubmittedRun:
 
 
 class Submits:
-    """What of an agent hands its runs to workers."""
+    """The mixin of an agent that submits runs to workers."""
 
     name: str
     durable: Durable | None
@@ -100,23 +100,23 @@ class Submits:
         key: str | None = None,
         on_unknown: OnUnknown | None = None,
     ) -> SubmittedRun:
-        """Have a message answered by a worker, on this machine or another, and return what follows that run.
+        """Submit a message to a worker, on this machine or another, and return a handle of its run.
 
-        Nobody is there to allow calls: what needs to be allowed is denied.
+        No person can approve calls: those that need approval are denied.
 
         Args:
             sent: As with `send`.
-            session: The conversation that it goes on with, as it is when the run begins. Runs that are submitted to
-                it take turns, in the order in which they were submitted.
+            session: The conversation to continue, as it is when the run starts. Runs that are submitted to it execute
+                one after another, in the order of submission.
             key: An idempotency key: submitted with the same one again, it is the same run.
-            on_unknown: What is done, when its worker dies, about calls whose outcome nobody knows: `"error"` tells the
-                model so, `"rerun"` makes them again, `"ask"` refuses them, as nobody is there; by default what the
-                worker, or its agent, was made with.
+            on_unknown: Policy for calls with an unknown outcome after a worker died: `"error"` gives the model an
+                error result, `"rerun"` repeats them, `"ask"` denies them, as no person is there; by default that of
+                the worker, or of its agent.
 
         Raises:
-            RunError: The key stands for another message, or another session.
+            RunError: The key belongs to another message, or another session.
             StoreError: The store or the queue cannot be reached. With a key it is safe to try again.
-            TypeError: It is nothing that can be sent.
+            TypeError: The value is of no type that can be sent.
             ValueError: The agent has no backend, a prompt lacks a variable, or there is nothing to answer.
         """
         durable, messages = self.durable, messages_of(sent)
@@ -146,7 +146,7 @@ class Submits:
 
 
 async def _made(durable: Durable, jobs: JobTopic, start: RunStart) -> RunRecord | None:
-    """Record a run, with its place in the session's queue and the note of its job; None when there is one already."""
+    """Record a run with its position in the session's queue and its job; None when there is one already."""
     now, ttl = durable.clock(), durable.keep_seconds
     also = [jobs.note(start.run_id), *queued(start.agent, start.session, start.run_id, now, ttl=ttl)]
     return await create(durable.store, start, status="pending", now=now, ttl=ttl, also=also)

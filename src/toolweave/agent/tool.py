@@ -1,6 +1,6 @@
-"""Agents as tools, and tools made of tools: what lets one agent call another, or one tool many times at once.
+"""Agents as tools, and batch calls of one tool.
 
-Knows an agent by how it is sent to; the guards against depth and cycles live here.
+Knows an agent by its `send`; holds the guards against nesting depth and cycles.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KeepConversation: TypeAlias = bool | Callable[[CallContext], str | None]
 
 
 class Sender(Protocol):
-    """An agent, as its tool knows it."""
+    """An agent, as its tool sees it."""
 
     @property
     def name(self) -> str:
@@ -42,17 +42,17 @@ class Sender(Protocol):
 
     @property
     def description(self) -> str | None:
-        """What others read about it."""
+        """Its description as a tool."""
         ...
 
     @property
     def durable(self) -> Durable | None:
-        """What it keeps in its store."""
+        """Its persistence in a store, or None."""
         ...
 
     @property
     def max_depth(self) -> int:
-        """How deep agents may be nested for this one to be called."""
+        """Maximum nesting depth of agents at which this one may be called."""
         ...
 
     def send(self, sent: str, /, *, session: str | None, ctx: CallContext, attended: bool, key: str | None) -> Run:
@@ -124,7 +124,7 @@ def _key(ctx: CallContext) -> str | None:
 
 
 async def _free(durable: Durable, run_id: str) -> None:
-    """Wait until nobody runs a run: who made the same call before may be at it still, or have died just now."""
+    """Wait for the lease of a run, which an earlier delivery of this call may still hold, or have just died with."""
     while await is_held(durable.store, LEASES, run_id):
         await durable.sleep(_POLL_SECONDS)
 
@@ -144,7 +144,7 @@ def _session(keep: KeepConversation, above: Run | None, ctx: CallContext) -> str
 
 
 async def _answer(run: Run, name: str) -> ToolResult:
-    """Return what an agent's run came to; whatever is no answer is an error result (requirement C23)."""
+    """Return the result of an agent's run as a tool result; all but an answer is an error result."""
     try:
         result = await run.outcome(gone="whoever called it was cancelled")
     except ModelError as exc:
@@ -156,7 +156,7 @@ async def _answer(run: Run, name: str) -> ToolResult:
 
 
 async def _watched(run: Run, name: str, ctx: CallContext) -> ToolResult:
-    """Return the answer, and report to whoever calls what the run does until then."""
+    """Return the answer, and report the run's progress to the caller until then."""
     found: list[ToolResult | ToolError] = []
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_reported, run, ctx)
@@ -179,17 +179,17 @@ async def _reported(run: Run, ctx: CallContext) -> None:
 
 
 def parallelize(tool: Tool, *, name: str | None = None, limit: int = 8, most: int = 100) -> Tool:
-    """Return a tool that makes many calls of another at the same time, for models that make one call a turn (C28).
+    """Return a tool that makes many calls of another at the same time, for models that make one call a turn.
 
-    It takes `calls`, a list of what the other tool takes, and answers all of them in their order, each under its
-    number. It is an error only when all of them are.
+    It takes `calls`, a list of arguments of the other tool, and returns their results in order, each under its
+    number. The result is an error only when all of them are.
 
     Args:
         tool: The tool that is called.
-        name: What the new one is called; `parallel_<name>` by default.
-        limit: Calls that run at the same time; of a tool that is `sequential` one. Calls on a server take part in
-            `Limits.parallel_per_server` of the agent that makes them, too.
-        most: Calls that one call may make.
+        name: Name of the new tool; `parallel_<name>` by default.
+        limit: Maximum number of concurrent calls; one for a `sequential` tool. Calls on a server also count for
+            `Limits.parallel_per_server` of the agent that makes them.
+        most: Maximum number of calls in one batch.
     """
     schema = {
         "type": "object",

@@ -1,6 +1,6 @@
-"""An agent's tools: functions and tools by name, and toolsets that its owner opens; they come and go at run time.
+"""An agent's tools: functions, tools and toolsets, which can be added and removed at run time.
 
-A toolset itself. Knows no run; opening is the owner's.
+A toolset itself. Knows no run; the agent's lifespan opens its sources.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["AgentTools", "ClientTool", "Opener", "Together", "ToolLike"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientTool:
-    """A tool that whoever sends the message runs itself: its calls are passed through (requirement R51).
+    """A tool that the caller of the agent runs itself: its calls are passed through.
 
     A run ends with `stop_reason="client_tools"` and the calls in `RunResult.pending`; answer with a `ToolMessage`.
     """
@@ -38,11 +38,11 @@ class ClientTool:
 
 
 Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Toolset]]
-"""Returns something new to enter whose value is a toolset, such as `lambda: connect_mcp(config)`."""
+"""Factory of an async context manager whose value is a toolset, such as `lambda: connect_mcp(config)`."""
 
 
 class Facade(Protocol):
-    """A toolset or tool wrapped for plain code; see `toolweave.sync`."""
+    """A toolset or tool wrapped for synchronous code; see `toolweave.sync`."""
 
     @property
     def wrapped(self) -> Toolset | Tool:
@@ -67,9 +67,9 @@ ToolLike: TypeAlias = Toolset | Tool | ClientTool | ProviderTool | Facade | Serv
 
 
 class AgentTools(BaseToolset):
-    """The tools of an agent, or of one run: what `agent.tools` is.
+    """The tools of an agent (`agent.tools`), or of one run.
 
-    Entering it opens nothing: the agent opens what it uses and closes what it opened.
+    Entering it opens nothing: the agent opens its toolsets, and closes those that it opened.
     """
 
     def __init__(
@@ -93,11 +93,11 @@ class AgentTools(BaseToolset):
     def add(self, item: ToolLike, *, prefix: str | None = None) -> None:
         """Add a tool, a function, a whole toolset, a server, or a tool that the caller or the provider runs.
 
-        A run that goes on sees it at its next turn; a toolset that is not open yet is opened then.
+        An active run sees it at its next turn; a toolset that is not open yet is opened then.
 
         Args:
-            item: What is added.
-            prefix: For a toolset: stands before every name, with `_` (requirement F4).
+            item: The tool, toolset or server to add.
+            prefix: For a toolset: prefix of every name, joined with `_`.
 
         Raises:
             DuplicateToolError: It is a local tool, and one of this name is there already; a server's is renamed.
@@ -118,11 +118,11 @@ class AgentTools(BaseToolset):
             self._add_toolset(item, prefix)
 
     def add_opener(self, opener: Opener, *, name: str, prefix: str | None = None) -> None:
-        """Add what is opened anew whenever the agent opens, such as a connection of its own."""
+        """Add a factory of a toolset, called whenever the agent opens, such as of a connection of its own."""
         self._join(opener, Source(name=name, make=opener), prefix)
 
     def remove(self, item: str | Toolset | Opener) -> None:
-        """Remove a tool by its name, or a whole toolset; what the agent opened of it is closed with the agent.
+        """Remove a tool by its name, or a whole toolset; a toolset that the agent opened is closed with the agent.
 
         Raises:
             KeyError: It is not there, or it is one tool of a toolset.
@@ -154,16 +154,16 @@ class AgentTools(BaseToolset):
 
     @property
     def provider(self) -> tuple[ProviderTool, ...]:
-        """What providers run themselves."""
+        """Tools that providers run themselves."""
         return tuple(self._provider)
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """What has to be open for its tools to be there."""
+        """The toolsets that have to be open for its tools to be available."""
         return tuple(source for source, _, _ in self._sources)
 
     def snapshot(self) -> ToolSnapshot:
-        """Return what is offered now; the same object as long as nothing changes."""
+        """Return the present tools; the same object as long as nothing changes."""
         inner = self._whole.snapshot()
         if inner is not self._inner:
             self._inner = inner
@@ -220,9 +220,9 @@ class AgentTools(BaseToolset):
 
 
 class Together(BaseToolset):
-    """Several toolsets as one; as long as all but the first are empty, exactly the first.
+    """Several toolsets as one; as long as all but the first are empty, it has exactly the snapshot of the first.
 
-    So the snapshot stays one object from run to run, and what models make of it can be kept.
+    The snapshot then is the same object from run to run, so that models can cache their form of it.
     """
 
     def __init__(self, first: Toolset, *others: Toolset) -> None:
@@ -231,7 +231,7 @@ class Together(BaseToolset):
         self._whole = combined(first, *others)
 
     def snapshot(self) -> ToolSnapshot:
-        """Return what all of them offer."""
+        """Return the tools of all of them."""
         return self._now().snapshot()
 
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
@@ -268,7 +268,7 @@ def _passed_through(item: ClientTool) -> Tool:
 
 
 class _ClientToolset(BaseToolset):
-    """Offers one tool that cannot be called here."""
+    """A toolset of one client tool, which the agent cannot call itself."""
 
     def __init__(self, spec: ToolSpec) -> None:
         self._snapshot = ToolSnapshot((spec,), version=1)

@@ -1,4 +1,4 @@
-"""Runs and the runs that their tools started, as a tree read from a store (requirement R103)."""
+"""Runs and the runs that their tools started, as a tree read from a store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["RunTree", "root_of", "run_tree"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTree:
-    """A run with all that is below it.
+    """A run with its descendants.
 
     Attributes:
         children: The runs that its tools started, the oldest first.
@@ -24,19 +24,19 @@ class RunTree:
     children: tuple[RunTree, ...] = ()
 
     def walk(self, level: int = 0) -> Iterator[tuple[int, RunInfo]]:
-        """Yield every run with its level, each before those below it."""
+        """Yield every run with its level, each before its descendants."""
         yield level, self.run
         for child in self.children:
             yield from child.walk(level + 1)
 
 
 async def run_tree(store: Store, run_id: str, *, levels: int = 20) -> RunTree | None:
-    """Return a run with all that is below it, or None when the store knows none of this id.
+    """Return a run with its descendants, or None when the store has none of this id.
 
     Args:
-        store: Where it is kept.
+        store: The store of the run.
         run_id: The run at the top.
-        levels: How far down to read.
+        levels: Maximum depth to read.
     """
     statuses = RunStatuses(store)
     top = await statuses.get(run_id)

@@ -1,4 +1,4 @@
-"""One turn of the model, and the calls that it makes: streamed, allowed, run at the same time, cut to size.
+"""One turn of the model and its tool calls: streamed, approved, executed concurrently, truncated.
 
 Decides nothing about what comes next (`step.py` does) and owns no task of its own.
 """
@@ -45,18 +45,18 @@ _MOST_TRIMS = 3
 _TRANSPORT = frozenset(
     {ErrorKind.NOT_SENT, ErrorKind.OUTCOME_UNKNOWN, ErrorKind.CLOSED, ErrorKind.TIMEOUT, ErrorKind.AUTH_REQUIRED}
 )
-"""Failures of the way to a server, not of its tool."""
+"""Failures of the transport to a server, not of its tool."""
 
 
 class Slots:
-    """How many calls run on each server at the same time (requirement C28)."""
+    """Limits the number of concurrent calls on each server."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._servers: dict[str, anyio.Semaphore] = {}
 
     def of(self, tool: ToolSpec) -> AbstractAsyncContextManager[object]:
-        """Return what a call of a tool holds while it runs."""
+        """Return the context manager that a call of a tool holds while it runs."""
         if tool.server is None:
             return nullcontext()
         return self._servers.setdefault(tool.server, anyio.Semaphore(self._most))
@@ -64,15 +64,15 @@ class Slots:
 
 @dataclass(slots=True, kw_only=True)
 class Turn:
-    """What the turns of one run work with.
+    """Executes the turns of one run.
 
     Attributes:
-        raises: Whether a failure of the way to a server ends the run (`on_transport_error="raise"`, requirement C2).
-        keyed: Whether calls may be made again after a crash, so that each is given a key that is the same then.
-        priced: Whether somebody wants to know what a turn costs.
-        history: What the model is shown of the conversation; None is all of it.
-        share: How much of it the model takes, as far as is known: less than 1 after it was too long.
-        partial: The text of a turn that goes on, or that was broken off.
+        raises: Whether a transport error of a server ends the run (`on_transport_error="raise"`).
+        keyed: Whether calls may be repeated after a crash, so that each gets a stable idempotency key.
+        priced: Whether the cost of a turn is needed.
+        history: Function that returns the messages to send of the conversation; None sends all of them.
+        share: Share of the conversation that the model accepts, as far as known: less than 1 after it was too long.
+        partial: The text so far of the current turn, or of one that was broken off.
     """
 
     run_id: str
@@ -97,7 +97,7 @@ class Turn:
     _read: int = field(default=0, init=False)
 
     async def ask(self, step: int, request: ModelRequest) -> Finished:
-        """Return the model's turn, asked for or replayed.
+        """Return the model's turn, requested or replayed.
 
         Raises:
             ModelError: The model could not answer.
@@ -115,9 +115,9 @@ class Turn:
         return finished
 
     async def _fitting(self, step: int, request: ModelRequest) -> Finished:
-        """Return the turn; where the conversation is too long for the model its newest part is sent, ever less of it.
+        """Return the turn; if the conversation is too long for the model, send ever less of its newest part.
 
-        What fitted once is where the run's next turn begins, so that not each of them is refused first.
+        The share that was accepted is kept for the run's next turns, so that not each of them is refused first.
         """
         whole, taken = request.messages, self._taken_ids(request.messages)
         if self.history is not None:
@@ -136,7 +136,7 @@ class Turn:
         return await self._streamed(step, replace(request, messages=tuple(trim_history(whole, keep=self.share))), taken)
 
     def _taken_ids(self, messages: Sequence[Message]) -> AbstractSet[str]:
-        """Return the ids of all calls of the run's conversation, of which only what is new is looked at."""
+        """Return the ids of all calls of the run's conversation; only new messages are scanned."""
         said = (one for one in messages[self._read :] if isinstance(one, AssistantMessage))
         self._taken.update(call.id for one in said for call in one.tool_calls)
         self._read = len(messages)
@@ -174,10 +174,10 @@ class Turn:
         offer: Offer,
         results: dict[str, ToolResult],
     ) -> None:
-        """Run the groups one after the other, the calls of a group at the same time; fills `results` as they end.
+        """Execute the groups one after another, the calls of a group concurrently; fill `results` as they end.
 
         Raises:
-            ToolExecutionError: The way to a server failed, and that is to end the run.
+            ToolExecutionError: The transport to a server failed, and `raises` is set.
         """
         fatal: list[Exception] = []
         for group in groups:
@@ -256,7 +256,7 @@ class Turn:
         return result
 
     def _now(self, tool: ToolSpec) -> ToolSpec:
-        """Return the tool that a call would reach: the same, unless its definition has changed."""
+        """Return the tool that a call would reach now: the same, unless its definition has changed."""
         tools = self.tools
         found = tools.find(tool.name) if isinstance(tools, Deferred) else tools.snapshot().find(tool.name)
         same = found is None or found is tool or definition_digest(found) == definition_digest(tool)
@@ -282,7 +282,7 @@ class Turn:
         return None
 
     def _is_own(self, tool: ToolSpec) -> bool:
-        """Whether a tool only reads what the run has already, so that nobody need be asked."""
+        """Whether a tool only reads what the run has already (search, kept results), so that it needs no approval."""
         return self.kept.owns(tool) or (isinstance(self.tools, Deferred) and self.tools.owns(tool))
 
     async def _executed(self, step: int, call: ToolCallPart, tool: ToolSpec) -> ToolResult:
@@ -306,12 +306,12 @@ class Turn:
         )
         try:
             return await self.tools.call(ToolCall(name=tool.name, arguments=call.arguments, id=call.id), ctx)
-        except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns (C2)
+        except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns
             return ToolResult.failure(as_tool_error(exc))
 
 
 def _is_kept(number: int) -> bool:
-    """Whether the update of this number is told: all of the first thousand, then ever fewer of them.
+    """Whether the update of this number becomes an event: all of the first thousand, then ever fewer of them.
 
     A run keeps its events, and a server may send progress without end.
     """

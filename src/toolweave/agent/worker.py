@@ -1,7 +1,7 @@
-"""Submitted runs as a kind of durable job: begun, or gone on with where their journal ends.
+"""Submitted runs as a kind of durable job: started, or resumed where their journal ends.
 
-Who does a run, and what happens when that one dies, is the engine's (`jobs/worker.py`); whose turn it is in a session
-is `session_queue.py`. Knows agents by how their runs are begun.
+The job engine (`jobs/worker.py`) assigns runs to workers and handles their deaths; `session_queue.py` orders the runs
+of a session. Knows agents by the method that starts runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["resubmit_runs", "run_handlers", "work_runs"]
 
 _log = logging.getLogger("toolweave.agent")
 _TURN_SECONDS = 0.5
-"""Seconds until a run that waits in the queue of its session is looked at again, for each that is before it."""
+"""Seconds until a run that waits for its session is polled again, for each run ahead of it."""
 _LONGEST_TURN_SECONDS = 30.0
 
 
@@ -42,20 +42,20 @@ async def work_runs(
     most_deaths: int = MOST_DEATHS,
     started: Callable[[], None] | None = None,
 ) -> None:
-    """Do what is submitted to these agents until this is cancelled; what is not done then goes elsewhere at once.
+    """Execute the runs submitted to these agents until cancelled; unfinished runs are then handed over at once.
 
     Enter the agents before to keep their tools open from run to run.
 
     Args:
-        agents: By their names they are told apart; one that keeps nothing yet keeps it in the backend from now on.
-        backend: Where the queue is.
+        agents: The agents, with unique names; one without a store uses the backend from now on.
+        backend: The store and the queue.
         also: More handlers, by topic, such as `server.handlers()`.
-        concurrency: How many runs of an agent go on here at the same time.
-        on_unknown: What is done about calls whose outcome nobody knows, since a worker died in them, of runs that were
-            not submitted with an answer of their own: `"error"` tells the model so, `"rerun"` makes them again, `"ask"`
-            refuses them, as nobody is there; by default what each agent was made with.
-        most_deaths: How many workers may die of a run until it fails.
-        started: Called when runs are taken.
+        concurrency: Maximum number of concurrent runs of an agent in this worker.
+        on_unknown: Policy for calls in which a worker died, of runs that were submitted without one: `"error"` gives
+            the model an error result, `"rerun"` repeats them, `"ask"` denies them, as no person is there; by default
+            that of each agent.
+        most_deaths: Number of workers that may die of a run until it fails.
+        started: Called once the worker accepts runs.
 
     Raises:
         StoreError: The backend cannot be reached at the start.
@@ -72,7 +72,7 @@ def run_handlers(
     on_unknown: OnUnknown | None = None,
     most_deaths: int = MOST_DEATHS,
 ) -> Mapping[str, JobWorker[Any]]:
-    """Return what does the runs of these agents, by topic; `work_runs` looks after lost ones, too.
+    """Return the job handlers for the runs of these agents, by topic; `work_runs` resubmits lost runs, too.
 
     Raises:
         ValueError: Two agents have one name, or one keeps its runs in a store without a queue.
@@ -93,16 +93,16 @@ def run_handlers(
 
 
 async def resubmit_runs(agents: Iterable[Agent], backend: WorkBackend, *, seconds: float = 60.0) -> NoReturn:
-    """Submit lost runs of these agents anew: now and about every so many seconds, one worker at a time."""
+    """Resubmit lost runs of these agents: now and about every `seconds`, one worker at a time."""
     await resubmit_jobs(list(run_handlers(agents, backend).values()), seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """A run as it was just read.
+    """A run whose documents were just read.
 
     Attributes:
-        durable: Where it is kept; knows what was read, where that holds until it begins.
+        durable: Its persistence, with the documents just read if they stay valid until it starts.
     """
 
     record: RunRecord
@@ -150,7 +150,7 @@ class _Runs:
         await self._store.write(self.topic.forgotten(record.record.run_id))
 
     async def _run(self, loaded: _Loaded, job: Job) -> bool:
-        """Go on with a run until it ends; return whether it has, False when it goes on elsewhere."""
+        """Execute a run until it ends; return False when another process has it."""
         record = loaded.record
         try:
             tools = tools_of_task(self._agent, self._durable, record, job.about)
@@ -162,7 +162,7 @@ class _Runs:
         return True  # which its journal recorded, and with it forgot what was noted of the job
 
     async def _in_turn(self, loaded: _Loaded, job: Job) -> bool:
-        """Do the same when the run has its turn in its session."""
+        """Do the same once the run is first in its session."""
         queue = SessionQueue(self._durable, loaded.record)
         await queue.join()
         if ahead := await queue.ahead():
@@ -175,7 +175,7 @@ class _Runs:
         return done
 
     async def _failed(self, record: RunRecord, error: Exception) -> bool:
-        """Record that a run has failed, if it has not done so itself; return False when it goes on elsewhere."""
+        """Record that a run has failed, if it has not done so itself; return False when another process has it."""
         now = await read_record(self._store, record.run_id)
         if now is not None and not now.done:
             if isinstance(error, RunError):  # the agent was closed, or another process has it
@@ -189,7 +189,7 @@ class _Runs:
         return True
 
     async def _fail(self, record: RunRecord, error: str) -> None:
-        """Record that a run failed that could not do so itself, so that nobody waits for it for ever."""
+        """Record the failure of a run that could not record it itself, so that nobody waits for it forever."""
         _log.warning("run %s of agent %r failed: %s", record.run_id, record.agent, error)
         failed = replace(record, status="failed", stop_reason="error", error=error, changed_at=self._durable.clock())
         await write_record(self._store, failed, ttl=self._durable.keep_seconds)

@@ -1,6 +1,6 @@
-"""The command as a whole: its own options, the command that is run, and how an error ends it.
+"""The command as a whole: its own options, the dispatch to a command, and the handling of errors.
 
-What answers `--version`, `--help` and a shell's Tab imports little else.
+`--version`, `--help` and shell completion import little else.
 """
 
 from __future__ import annotations
@@ -100,13 +100,13 @@ def _unknown(word: str, known: Iterable[str], path: str) -> Exception:
 
 
 def _print(text: str, *, code: int = 0) -> int:
-    """Write text to standard output, to standard error where the command line was wrong; return the exit code."""
+    """Write text to standard output, or to standard error for a wrong command line; return the exit code."""
     write(sys.stderr if code else sys.stdout, f"{text}\n")
     return code
 
 
 def _complained(error: Exception, words: Sequence[str]) -> int:
-    """Tell an error on standard error, and as a document on standard output where JSON was asked for."""
+    """Report an error on standard error and, with `--json`, as a document on standard output."""
     from toolweave.cli.exits import error_json, exit_code_of, is_expected  # late, as above
     from toolweave.cli.screen import answer_json, complain
 

@@ -1,8 +1,8 @@
-"""From what a person typed to one arguments object: `key=value`, `key:=json`, whole JSON objects, files.
+"""Parsing of tool arguments from the command line: `key=value`, `key:=json`, whole JSON objects, files.
 
-Reading happens in two steps: `read_arguments` before any server is started (what it refuses is wrong
-usage), `fit_arguments` once the tool's schema is known (what it refuses does not fit the tool). Knows
-JSON Schema only as far as choosing a type for a word; whether the object is valid the library decides.
+Has two steps: `read_arguments` before any server is started (its errors are wrong usage), and `fit_arguments` once the
+tool's schema is known (its errors are wrong arguments). Knows JSON Schema only as far as choosing a type for a word;
+the library validates the object.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FALSE = frozenset({"false", "no", "off", "0"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What was typed, read but not yet fitted to a tool.
+    """The arguments as typed: parsed, but not yet converted by a tool's schema.
 
     Attributes:
         whole: The object from `--json-args`, `@file` or standard input, or None.
@@ -79,7 +79,7 @@ def read_arguments(tokens: Sequence[str], *, json_args: str | None, stdin: Calla
 
 
 def as_utf8(word: str) -> str:
-    """Return a word of the command line as the UTF-8 that was typed, whatever the locale made of it.
+    """Return a word of the command line decoded as UTF-8, whatever the locale.
 
     Raises:
         CommandError: It is no UTF-8.
@@ -131,7 +131,7 @@ def missing_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -
 
 
 def coerce(word: str, schema: Mapping[str, Any], *, root: Mapping[str, Any], key: str) -> Any:
-    """Return the value that a word means under a parameter's schema; a string stays as it is.
+    """Return a word converted by a parameter's schema; a string stays unchanged.
 
     Raises:
         CommandError: The word is no value of any type the schema allows (exit code 1).
@@ -153,7 +153,7 @@ def coerce(word: str, schema: Mapping[str, Any], *, root: Mapping[str, Any], key
 
 
 def allowed_types(schema: Mapping[str, Any], root: Mapping[str, Any]) -> frozenset[str]:
-    """Return the JSON types a parameter's schema allows, as far as they are said; empty when they are not."""
+    """Return the JSON types that a parameter's schema allows; empty when it does not restrict them."""
     found = (name for view in views(schema, root) for name in types_of(view))
     return frozenset(name for name in found if isinstance(name, str))  # pyright: ignore[reportUnnecessaryIsInstance]
 

@@ -1,7 +1,7 @@
-"""Questions to a person: lines that are typed, waited for without a thread, so that Ctrl-C and servers are heard.
+"""Prompts for a person: reads typed lines without a thread, so that Ctrl-C and servers are still handled.
 
-What somebody is asked to agree to is shown whole. Where that is more than a screen, its beginning and its end are
-shown with the count of what is between, and `v` shows everything, page by page, before the question comes again.
+A text that needs consent is shown whole. If it is longer than a screen, its beginning and end are shown with the number
+of lines between, and `v` shows all of it, page by page, before the question is repeated.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from toolweave.cli.screen import note
 __all__ = ["ask_about", "ask_line"]
 
 _AROUND = 6
-"""Lines of a screen that are left to the question and to what stood there before."""
+"""Lines of a screen that are left for the question and for the output before it."""
 _FEWEST, _MOST = 12, 60
-"""Lines of a page, however small or large the screen is."""
+"""Minimum and maximum lines of a page, whatever the size of the screen."""
 
 
 async def ask_line(question: str) -> str | None:
-    """Return the line that is typed after a question on standard error, None at the end of the input."""
+    """Ask a question on standard error and return the typed line, or None at the end of the input."""
     import anyio  # --help imports this module
 
     print(safe_text(question), end="", file=sys.stderr, flush=True)
@@ -34,12 +34,12 @@ async def ask_line(question: str) -> str | None:
 
 
 async def ask_about(text: str, question: str, choices: str) -> str:
-    """Show a text and ask what to do about it; return the answer in lower case, `""` at the end of the input.
+    """Show a text and ask a question about it; return the answer in lower case, `""` at the end of the input.
 
     Args:
-        text: What is asked about, in any number of lines; nothing of it is left out without a word.
+        text: The text, of any number of lines; omitted lines are counted.
         question: The question, in one line.
-        choices: What can be answered, such as `[y]es, [n]o`.
+        choices: The possible answers, such as `[y]es, [n]o`.
     """
     columns, rows = shutil.get_terminal_size()
     page = min(max(rows - _AROUND, _FEWEST), _MOST)
@@ -55,7 +55,7 @@ async def ask_about(text: str, question: str, choices: str) -> str:
 
 
 def _ends(lines: list[str], page: int) -> list[str]:
-    """Return the beginning and the end of a text, and between them how much of it is not shown."""
+    """Return the beginning and the end of a text, and between them the number of omitted lines."""
     first, last = lines[: page * 2 // 3], lines[-(page // 3) :]
     hidden = lines[len(first) : len(lines) - len(last)]
     left_out = f"--- {len(hidden)} lines, {sum(map(len, hidden)):,} characters, are NOT shown here: v shows them ---"
@@ -71,7 +71,7 @@ async def _show_pages(lines: list[str], page: int) -> None:
 
 
 def _wrapped(line: str, columns: int) -> Iterator[str]:
-    """Cut a line where the terminal would, so that what is counted is what is seen."""
+    """Wrap a line as the terminal does, so that the counted lines are those on the screen."""
     start = width = 0
     for place, char in enumerate(line):
         cells = 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -1,6 +1,6 @@
-"""A command as its function declares it: every option and argument stands once, in the function's signature.
+"""Commands declared by functions: every option and argument is declared once, in the function's signature.
 
-A parameter's annotation holds all there is to say of it, `Annotated[TYPE, Option(...)]`, and its default is the
+A parameter's annotation is its whole declaration, `Annotated[TYPE, Option(...)]`, and its default is the
 option's. A parameter whose type is a dataclass of such fields is a group of options that several commands share. Reads
 no words (`parse.py`), renders no help (`help.py`).
 """
@@ -18,7 +18,7 @@ from toolweave.cli.exits import ExitCode
 __all__ = ["Command", "CommandGroup", "CommandParameter", "Option", "Positional", "Remainder"]
 
 Complete = Callable[[str], Sequence[str]]
-"""Returns the values that begin with what was typed so far, for a shell."""
+"""Function that returns the values that start with the incomplete word, for shell completion."""
 
 
 class Option:

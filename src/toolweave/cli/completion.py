@@ -1,4 +1,4 @@
-"""What a shell offers after Tab: commands, options and their values, servers of the config, tools as last seen.
+"""Shell completion: commands, options and their values, servers of the config, tools as last listed.
 
 Starts no server and never fails: a shell that waits or prints an error is worse than no completion.
 """
@@ -21,7 +21,7 @@ from toolweave.cli.streams import write
 __all__ = ["complete", "remember_tools", "server_names", "tool_names"]
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-"""Only such names are offered: what a shell inserts into a command line must be a word, whatever a server says."""
+"""Names that are completed: a shell inserts them into a command line, so they must be plain words."""
 _MOST = 5_000
 _LINES: Mapping[str, Callable[[str, str], str]] = {
     "bash": lambda word, _: word,
@@ -29,14 +29,14 @@ _LINES: Mapping[str, Callable[[str, str], str]] = {
     "fish": lambda word, said: f"{word}\t{said}",
     "powershell": lambda word, said: f"{word}:::{said or word}",
 }
-"""How each shell's script reads a word with what is said of it."""
+"""Format of a completion with its help text, by shell."""
 
 Offer = tuple[str, str]
-"""A word that is offered, and what is said of it."""
+"""A completion and its help text."""
 
 
 def complete(instruction: str) -> int:
-    """Print what the shell of an instruction such as `complete_bash` offers next; the exit code is 0 in any case.
+    """Print the completions for an instruction such as `complete_bash`; the exit code is 0 in any case.
 
     `COMP_WORDS` holds the command line as it was typed, `COMP_CWORD` the number of the word to complete; without it,
     that is the last word of the line.
@@ -80,7 +80,7 @@ def _words(text: str) -> list[str]:
 
 
 def _offers(words: Sequence[str], incomplete: str) -> Iterator[Offer]:
-    """Yield what may stand in place of the incomplete word."""
+    """Yield the completions of the incomplete word."""
     if not words:
         offered = _OWN_OPTIONS if incomplete.startswith("-") else COMMANDS.items()
         yield from _beginning(offered, incomplete)
@@ -97,7 +97,7 @@ def _offers(words: Sequence[str], incomplete: str) -> Iterator[Offer]:
 
 
 def _offers_of(command: Command, words: list[str], incomplete: str) -> Iterator[Offer]:
-    """Yield what may stand in place of the incomplete word, after these words of the command."""
+    """Yield the completions of the incomplete word, after these words of the command."""
     named = {name: one for one, option in command.options if not option.hidden for name in option.names}
     option, equals, value = incomplete.partition("=")
     if incomplete.startswith("-") and not equals:

@@ -1,4 +1,4 @@
-"""The scripts that let a shell complete the command, and putting them where that shell finds them.
+"""The completion scripts for each shell, and their installation.
 
 Each asks the command itself, which `_TOOLWEAVE_COMPLETE` tells for which shell to answer.
 """

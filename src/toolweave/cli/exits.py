@@ -1,4 +1,4 @@
-"""What the exit codes mean and which error gets which. Knows the error tree, nothing of commands."""
+"""The exit codes and their errors. Knows the error tree, nothing of commands."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class ExitCode(IntEnum):
 
 
 class CommandError(Exception):
-    """A command cannot go on; the message goes to standard error and the code to the shell.
+    """The error that ends a command; its message goes to standard error and its code to the shell.
 
     Attributes:
         code: The exit code.
-        hint: What to do next, or None.
+        hint: A hint for the user, or None.
     """
 
     def __init__(self, message: str, *, code: ExitCode = ExitCode.USAGE, hint: str | None = None) -> None:
@@ -58,7 +58,7 @@ _BY_KIND = {
     ErrorKind.CLOSED: ExitCode.UNREACHABLE,
     ErrorKind.AUTH_REQUIRED: ExitCode.UNREACHABLE,
 }
-"""Every other kind means that the tool answered: `TOOL_ERROR`."""
+"""Exit codes by kind of error; every other kind is a tool's answer: `TOOL_ERROR`."""
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
@@ -79,7 +79,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
 
 
 def error_json(error: BaseException, code: ExitCode) -> dict[str, Any]:
-    """Return an error that ended a command as JSON, in the shape that the error of a call has."""
+    """Return an error that ended a command as JSON, in the form of a call's error."""
     if isinstance(error, CommandError):
         kind = ErrorKind.INVALID_INPUT.value
     else:
@@ -89,5 +89,5 @@ def error_json(error: BaseException, code: ExitCode) -> dict[str, Any]:
 
 
 def is_expected(error: BaseException) -> bool:
-    """Whether an error says all there is to say by its message; any other is a defect and keeps its traceback."""
+    """Whether an error's message is enough; any other error is a defect and keeps its traceback."""
     return isinstance(error, (CommandError, ToolweaveError, OSError))

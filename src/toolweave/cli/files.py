@@ -1,6 +1,6 @@
-"""Writes what is no text to files: images, sounds and embedded binary resources of a result.
+"""Saving the binary blocks of a result to files: images, sounds and embedded resources.
 
-File names are made here; nothing a server says becomes part of a path.
+File names are generated; no text of a server becomes part of a path.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _SUFFIXES = {
     "text/csv": ".csv",
     "text/html": ".html",
 }
-"""Every other type becomes `.bin`: a file must not turn into a program by its name."""
+"""File suffixes by MIME type; every other type becomes `.bin`, so that no file is executable by its name."""
 
 Saved = tuple[ContentBlock, "Path | None"]
-"""A block and where it was written, None when its base64 is broken."""
+"""A block and its file, None when its base64 is invalid."""
 
 
 def save_blobs(blocks: Iterable[ContentBlock], folder: Path, *, stem: str) -> Iterator[Saved]:

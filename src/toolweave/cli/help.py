@@ -36,7 +36,7 @@ def command_help(command: Command, path: str) -> str:
 
 
 def group_help(path: str, text: str, commands: Mapping[str, str], options: Sequence[tuple[str, str]] = ()) -> str:
-    """Return the help of what has commands below it; each of them comes with the line that sums it up."""
+    """Return the help of a group, with the first help line of each of its commands."""
     lists = {"Options": [*options, _HELP], "Commands": list(commands.items())}
     return "\n".join(_page(f"{path} [OPTIONS] COMMAND [ARGS]...", text, lists))
 
@@ -83,7 +83,7 @@ def _names(one: CommandParameter, option: Option) -> str:
 
 
 def _text(one: CommandParameter, declared: Option | Positional) -> str:
-    """Return what is said of an option or an argument: its help, its default and its bound."""
+    """Return the help of an option or an argument: its text, its default and its bound."""
     told = [] if one.is_flag or one.required or not one.default else [f"default: {one.default}"]
     minimum: float | None = getattr(declared, "minimum", None)
     told += [f"at least {minimum:g}"] if minimum is not None else []
@@ -91,7 +91,7 @@ def _text(one: CommandParameter, declared: Option | Positional) -> str:
 
 
 def _width() -> int:
-    """Return the columns of the terminal, within bounds; `shutil` knows them too, and takes long to import."""
+    """Return the width of the terminal, within bounds; `shutil` has it too, but takes long to import."""
     given = os.environ.get("COLUMNS", "")
     try:
         columns = int(given) if given.isdecimal() else os.get_terminal_size().columns

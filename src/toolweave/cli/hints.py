@@ -1,4 +1,4 @@
-"""What to do next when a server cannot be reached, where the error's own message leaves it open."""
+"""Hints for errors of connecting, where the error's own message does not say what to do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FETCHERS = ("npx", "bunx", "uvx", "uv", "pipx", "docker")
 
 
 def advise(error: Exception, *, program: str = "") -> str | None:
-    """Return what to do about an error of connecting, or None when its message says it.
+    """Return a hint for an error of connecting, or None when its message says what to do.
 
     `program` is the base name of the server's command, `""` for a server that is reached over HTTP.
     """

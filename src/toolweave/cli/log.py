@@ -1,4 +1,4 @@
-"""The log on the terminal: warnings of the library and of others, made safe like everything else."""
+"""The log on the terminal: warnings of the library and of other packages, escaped like all output."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["log_to_screen"]
 
 @contextmanager
 def log_to_screen(*, verbose: bool, failures: bool = False) -> Generator[None]:
-    """Show the log on standard error while the block runs: warnings, or everything worth telling.
+    """Show the log on standard error during the block: warnings, or with `verbose` informational messages too.
 
-    Servers that failed are left to the views, unless `failures`.
+    Failed servers are left to the views, unless `failures`.
     """
     handler = _ScreenHandler(failures=failures)
     logger = logging.getLogger("toolweave")

@@ -1,4 +1,4 @@
-"""The options that several commands share: which config, which servers, or one server named on the spot.
+"""The options that several commands share: config files, servers, or one server given on the command line.
 
 Only declares them; `targets.py` turns them into server entries.
 """
@@ -34,7 +34,7 @@ VerboseOption = Annotated[bool, Option("--verbose", "-v", help="Tell more on sta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Which servers a command is about; each attribute is an option, and `command` what follows `--`."""
+    """The servers of a command; each attribute is an option, and `command` has the words after `--`."""
 
     config: ConfigOption = ()
     server: ServerOption = ()
@@ -62,7 +62,7 @@ class Target:
 
     @property
     def ad_hoc(self) -> bool:
-        """Whether one server is given on the spot instead of a config."""
+        """Whether one server is given on the command line instead of a config."""
         return bool(self.url or self.command)
 
 

@@ -1,6 +1,6 @@
-"""From the words of a command line to the values of a command's parameters. Runs nothing and prints nothing.
+"""Parsing of a command line into the values of a command's parameters. Executes and prints nothing.
 
-Options and arguments stand in any order: `--name value`, `--name=value`, `-n value`, `-nvalue`, and flags of one letter
+Options and arguments come in any order: `--name value`, `--name=value`, `-n value`, `-nvalue`, and flags of one letter
 together. A value may begin with a dash.
 """
 
@@ -106,7 +106,7 @@ def _next(left: Iterator[str], name: str) -> str:
 
 
 def _place(command: Command, free: Sequence[str], given: dict[str, list[str]]) -> None:
-    """Give the words that belong to no option to the arguments, in their order."""
+    """Assign the words that belong to no option to the arguments, in their order."""
     left = list(free)
     for one, declared in command.positionals:
         count = len(left) if one.many else 1

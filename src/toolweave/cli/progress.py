@@ -1,4 +1,4 @@
-"""What moves on standard error while something takes its time; nothing at all where there is no terminal."""
+"""Progress display on standard error; silent without a terminal."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _WORTH_TELLING = 3  # seconds
 def starting(
     names: Sequence[str], silences: Callable[[], Mapping[str, float]] = dict
 ) -> Generator[Callable[[str], None]]:
-    """Show which servers are still starting; yields what to call when one of them is done, however it ended.
+    """Show the servers that are still starting; yields a function to call when one of them is ready or has failed.
 
-    `silences` returns for how many seconds which of them have shown no sign of life.
+    `silences` returns the seconds without a sign of life, by server.
     """
     waiting = list(names)
     console = stderr_console()
@@ -36,7 +36,7 @@ def starting(
         return safe_text(name) + (f" (nothing heard for {seconds} s)" if seconds >= _WORTH_TELLING else "")
 
     class Line:
-        """Made anew whenever the terminal is drawn."""
+        """The line with the starting servers, rebuilt at every refresh."""
 
         def __rich__(self) -> Text:
             shown = clip(", ".join(map(named, waiting)), _MESSAGE)
@@ -53,7 +53,7 @@ def starting(
 
 @contextmanager
 def call_progress(*names: str) -> Generator[list[Callable[[Progress], None]]]:
-    """Show a bar for each of these calls, and for how long nothing was heard; yields one progress listener for each."""
+    """Show a progress bar for each of these calls, with its idle time; yields one progress listener for each."""
     console = stderr_console()
     if console is None:
         yield [lambda _: None for _ in names]
@@ -63,7 +63,7 @@ def call_progress(*names: str) -> Generator[list[Callable[[Progress], None]]]:
     from rich.text import Text
 
     class Silence(ProgressColumn):
-        """For how long a call has reported nothing, once that is worth telling."""
+        """A column with the idle time of a call, from a few seconds on."""
 
         max_refresh = 0.5
 

@@ -1,6 +1,6 @@
 """Runs a command's coroutine: Ctrl-C and termination signals close every server before the command ends.
 
-Knows nothing of what the coroutine does.
+Knows nothing about the coroutine.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def run(
 ) -> ExitCode:
     """Run a coroutine function to its end and return its exit code, `INTERRUPTED` when a signal stopped it.
 
-    A second signal changes nothing: closing is bounded, and a server must not outlive the command.
-    What the body raises is raised, an exception group of one as that one. `interrupt` is asked first at Ctrl-C: when it
-    returns True it has dealt with that.
+    A second signal changes nothing: closing is bounded in time, and a server must not outlive the command.
+    Exceptions of the body propagate, a group of one as that one. `interrupt` is called first at Ctrl-C: when it
+    returns True it has handled the signal.
     """
     import anyio  # --help imports this module
 

@@ -31,32 +31,32 @@ __all__ = [
 ]
 
 _PIPED_WIDTH = 300
-"""Columns of a table that nobody looks at directly."""
+"""Width of a table that is not written to a terminal."""
 
 
 def answer(text: str) -> None:
-    """Write text to standard output, made safe; a reader that left is no error."""
+    """Write text to standard output, escaped; a closed pipe is no error."""
     write(sys.stdout, safe_text(text, multiline=True).rstrip("\n") + "\n")
 
 
 def stream(text: str) -> None:
-    """Write a piece of an answer to standard output as it comes; `SafeStream` made it safe."""
+    """Write a piece of an answer to standard output; `SafeStream` has escaped it."""
     write(sys.stdout, text)
 
 
 def answer_json(value: Any) -> None:  # any JSON value
-    """Write a JSON value to standard output; what its encoding does not have becomes JSON escapes."""
+    """Write a JSON value to standard output; characters that its encoding lacks become JSON escapes."""
     write(sys.stdout, safe_json(value, ascii_only=not _takes_unicode(sys.stdout)) + "\n")
 
 
 def answer_bytes(data: bytes) -> None:
-    """Write bytes to standard output as they are; only ever done when that is no terminal."""
+    """Write bytes to standard output unchanged; only if that is no terminal."""
     sys.stdout.flush()
     quietly(sys.stdout, lambda: (sys.stdout.buffer.write(data), sys.stdout.buffer.flush()))
 
 
 def show(*views: RenderableType) -> None:
-    """Write views for people to standard output; what is in them was made safe where they were built."""
+    """Write views for people to standard output; their texts were escaped when they were built."""
     console = _console(sys.stdout)
     with console.capture() as capture:
         for view in views:
@@ -65,12 +65,12 @@ def show(*views: RenderableType) -> None:
 
 
 def note(text: str) -> None:
-    """Write a line for people to standard error, made safe."""
+    """Write a line for people to standard error, escaped."""
     write(sys.stderr, safe_text(text, multiline=True) + "\n")
 
 
 def announce(name: str, *details: str) -> None:
-    """Write a line about what runs now to standard error, in colours where it is a terminal."""
+    """Write a line about a running service to standard error, in colours if it is a terminal."""
     from toolweave.cli.render.views import heading  # rich is slow to import, and few commands announce
 
     console = _console(sys.stderr)
@@ -80,7 +80,7 @@ def announce(name: str, *details: str) -> None:
 
 
 def complain(error: Exception, *, label: str = "error") -> None:
-    """Write an error and what to do about it to standard error."""
+    """Write an error and its hint to standard error."""
     # what a server said may have lines of its own: indented, they cannot pass for ours
     note(wrapped(safe_text(f"{label}: {error}".replace("\n", "\n  "), multiline=True), stream=sys.stderr))
     if isinstance(error, CommandError) and error.hint:
@@ -88,9 +88,9 @@ def complain(error: Exception, *, label: str = "error") -> None:
 
 
 def wrapped(text: str, *, indent: int = 2, stream: TextIO | None = None) -> str:
-    """Return a text whose lines break between words at the width that the stream has; none where it has none.
+    """Return a text wrapped between words at the width of the stream; unchanged if it has no width.
 
-    What goes on in the next line is indented by so much more; a word that is longer than a line stays whole.
+    Continuation lines are indented by `indent` more; a word that is longer than a line stays whole.
     """
     out = stream or sys.stdout
     if not is_terminal(out) and "COLUMNS" not in os.environ:
@@ -120,12 +120,12 @@ def _wrapped_line(line: str, columns: int, indent: int) -> str:
 
 
 def stderr_console() -> Console | None:
-    """Return a console on standard error when it is a terminal, for what moves; else None."""
+    """Return a console on standard error for progress displays if it is a terminal, else None."""
     return _console(sys.stderr) if is_terminal(sys.stderr) else None
 
 
 def wide(stream: TextIO | None = None) -> bool:
-    """Whether there is a terminal to lay a view out for."""
+    """Whether the stream is a terminal."""
     return is_terminal(stream or sys.stdout)
 
 

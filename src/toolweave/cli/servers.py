@@ -1,6 +1,6 @@
-"""The servers a command works with: opened together, looked at by name, closed together.
+"""The servers of a command: opened together, accessed by name, closed together.
 
-Adds to the hub only what a terminal needs: a line that moves meanwhile, rows for views, an exit code.
+Adds the terminal's needs to the hub: a progress line, rows for views, an exit code.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Fleet:
 
     Attributes:
         hub: The hub that holds them.
-        selection: What was asked for.
+        selection: The requested servers.
     """
 
     def __init__(self, hub: Hub, selection: LoadedConfig) -> None:
@@ -54,7 +54,7 @@ class Fleet:
 
     @property
     def errors(self) -> Mapping[str, Exception]:
-        """Why a server did not answer, by its name: entries that are wrong and servers that failed."""
+        """Errors of wrong entries and of servers that failed, by name."""
         return self.hub.errors
 
     @property
@@ -75,7 +75,7 @@ class Fleet:
         return {name: self.server_json(name) for name in names_in(self.selection)}
 
     def server_json(self, name: str) -> dict[str, Any]:
-        """Return one server as JSON: what answered, how fast, or why not."""
+        """Return one server as JSON: its identity and start-up time, or its error."""
         connection, error = self._begun.get(name), self.errors.get(name)
         why = str(error) if error is not None else None
         if connection is not None and connection.state in _STARTING:
@@ -90,7 +90,7 @@ class Fleet:
         }
 
     async def ask(self, question: Callable[[McpConnection], Awaitable[AnswerT]]) -> dict[str, AnswerT]:
-        """Ask every server that answered at once; one that fails is left out, with a note."""
+        """Query all connected servers concurrently; one that fails is left out, with a note."""
         answers: dict[str, AnswerT] = {}
 
         async def one(connection: McpConnection) -> None:
@@ -119,7 +119,7 @@ class Fleet:
             return  # the hub keeps it in `errors`
 
     def show_failures(self) -> None:
-        """Tell on standard error which servers failed, why, and what to do."""
+        """Show the servers that failed on standard error, each with its error and a hint."""
         for name, error in self.errors.items():
             program = program_of(self.selection.servers.get(name))
             note(wrapped(safe_text(_brief(f"failed: {error}"), multiline=True), stream=sys.stderr))
@@ -135,9 +135,9 @@ class Fleet:
         return ExitCode.USAGE if not self.answered and wrong and all(wrong) else ExitCode.UNREACHABLE
 
     async def settled(self) -> None:
-        """Return when no server that shows life is starting any more, or none at all if none of the others is up.
+        """Wait until no responsive server is starting any more, or no server at all while none is up.
 
-        A line on the terminal says whom it waits for.
+        A line on the terminal names the servers it waits for.
         """
         names = [name for name, one in self._begun.items() if one.state in _STARTING]
         with starting(names, lambda: self.hub.silences) as done:
@@ -157,7 +157,7 @@ class Fleet:
 
 
 def _brief(text: str) -> str:
-    """Return an error with only the last lines of what its process said; indented, they cannot pass for ours."""
+    """Return an error with only the last lines of the process's output, indented so that they cannot pass for ours."""
     first, *said = text.split("\n")
     if len(said) > _LAST_WORDS:
         said = ["... (toolweave doctor shows more)", *said[-_LAST_WORDS:]]

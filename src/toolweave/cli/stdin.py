@@ -1,4 +1,4 @@
-"""Everything that is read from standard input: answers of a person, and what is piped in."""
+"""Reading from standard input: answers of a person, and piped data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from toolweave.cli.screen import complain, note, wide
 __all__ = ["ask_for", "can_ask", "read_all", "read_piped"]
 
 FIRST_BYTE_SECONDS = 2.0
-"""How long data on a pipe may take to begin when nobody said that it would come."""
+"""Seconds to wait for the first byte on a pipe when input was not requested explicitly."""
 _TRIES = 5
 
 
@@ -33,7 +33,7 @@ async def ask_for(names: Sequence[str], schema: Mapping[str, Any]) -> dict[str, 
     """Ask for each of these parameters and return the answers, of the types the schema asks for.
 
     Raises:
-        CommandError: The input ended, or an answer kept not fitting (exit code 1).
+        CommandError: The input ended, or an answer was wrong too often (exit code 1).
     """
     answers: dict[str, Any] = {}
     for name in names:
@@ -71,7 +71,7 @@ async def _read_line() -> str:
 
 
 def read_all() -> str:
-    """Return standard input up to its end, however long that takes: somebody asked for it.
+    """Return standard input up to its end, without a time limit, for explicit requests.
 
     Raises:
         CommandError: It is not UTF-8 text.
@@ -80,7 +80,7 @@ def read_all() -> str:
 
 
 async def read_piped() -> str | None:
-    """Return what is piped into the command, or None when there is nothing.
+    """Return the piped input, or None when there is none.
 
     Waits only `FIRST_BYTE_SECONDS` for the first byte: standard input is often a pipe that nobody writes to.
 

@@ -1,4 +1,4 @@
-"""Standard output and standard error as streams: written to even where the reader left or an encoding is poor."""
+"""Standard output and standard error as streams, tolerant of closed pipes and limited encodings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["is_terminal", "quietly", "write"]
 
 
 def write(stream: TextIO | None, text: str) -> None:
-    """Write text; what the stream's encoding does not have becomes an escape, and a reader that left is no error."""
+    """Write text; characters that the encoding lacks are escaped, and a closed pipe is no error."""
     if stream is None:
         return
     encoding = stream.encoding or "utf-8"
@@ -19,7 +19,7 @@ def write(stream: TextIO | None, text: str) -> None:
 
 
 def quietly(stream: TextIO, act: Callable[[], object]) -> None:
-    """Write by `act`; once the reader left, the rest goes nowhere."""
+    """Write by `act`; after a closed pipe the rest is discarded."""
     try:
         act()
     except BrokenPipeError:  # and the flush at the process's end must not complain either
@@ -29,7 +29,7 @@ def quietly(stream: TextIO, act: Callable[[], object]) -> None:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether somebody looks at it directly."""
+    """Whether the stream is a terminal."""
     try:
         return stream.isatty()
     except (ValueError, AttributeError):

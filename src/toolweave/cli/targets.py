@@ -1,4 +1,4 @@
-"""From the shared options to server entries: config files, the default places, or one server made on the spot."""
+"""Server entries for the shared options: from config files, the default locations, or the command line itself."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["names_in", "select", "servers_named_by"]
 
 
 async def select(target: Target) -> LoadedConfig:
-    """Return the servers a command is about, as a config of just them; every command that starts servers asks here.
+    """Return the servers of a command as a config of just them; used by every command that starts servers.
 
-    Servers of a file that was found in the project start only when somebody trusts that file: see `require_trust`.
+    Servers of a file that was discovered in the project start only if that file is trusted: see `require_trust`.
 
     Raises:
         CommandError: There is no config, no server in it, the options contradict each other, or a file is not trusted.
@@ -44,7 +44,7 @@ def names_in(loaded: LoadedConfig) -> list[str]:
 
 
 def servers_named_by(tool: str, loaded: LoadedConfig) -> list[str]:
-    """Return the servers whose prefix a tool's name begins with; none for a bare name."""
+    """Return the servers whose prefix a tool's name starts with; none for a bare name."""
     prefixes: dict[str, tuple[str, ...]] = {name: (*aliases(name, ""), expose(name, "")) for name in names_in(loaded)}
     for name, config in loaded.servers.items():
         if config.tool_prefix:

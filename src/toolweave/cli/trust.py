@@ -1,7 +1,7 @@
-"""One yes for each content of a project's config file, before anything that it names is started.
+"""Consent to the content of a project's config file, before any of its servers is started.
 
-A file that was found may have come with a checkout, and its servers run with the user's rights. What was said yes to is
-remembered by `toolweave.config.TrustedFiles`; files that were named with `--config` are never asked about.
+A discovered file may have come with a checkout, and its servers run with the user's rights. Consent is stored by
+`toolweave.config.TrustedFiles`; files that were named with `--config` need none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAMES = 5
 
 
 async def require_trust(loaded: LoadedConfig) -> None:
-    """Return when every project file that holds one of these servers is trusted; ask a person about those that are not.
+    """Return once every project file with one of these servers is trusted; ask a person about those that are not.
 
     Raises:
         CommandError: The person said no, or nobody can be asked (`ExitCode.UNTRUSTED`); nothing was started.
@@ -43,7 +43,7 @@ async def require_trust(loaded: LoadedConfig) -> None:
 
 
 def trust_file(file: LoadedFile, trusted: TrustedFiles | None = None) -> None:
-    """Remember a file as trusted; where that cannot be remembered, say so."""
+    """Store a file as trusted; warn if that cannot be stored."""
     store = trusted or TrustedFiles()
     try:
         store.trust(file)
@@ -63,7 +63,7 @@ def _nobody_to_ask(file: LoadedFile, loaded: LoadedConfig) -> CommandError:
 
 
 def _described(file: LoadedFile, loaded: LoadedConfig) -> str:
-    """Return what a file would start, in the file's own words: nothing is filled in, and nothing left out."""
+    """Return the servers that a file would start, verbatim: no variable is expanded, and nothing is left out."""
     lines = [f"{file.path} came with this folder. It has these servers, which would run with your rights:"]
     lines += [f"  {safe_text(line)}" for line in _entries(file, loaded)]
     if file.inputs:

@@ -1,6 +1,6 @@
-"""Source code that users own: copied into their project, edited there, and brought up to date without losing an edit.
+"""Components: source code that is copied into a user's project, edited there, and updated without losing an edit.
 
-Knows nothing of tools, servers and models: what the components do stands in the catalog, as text.
+Knows nothing of tools, servers and models: the components are texts in the catalog.
 """
 
 from __future__ import annotations

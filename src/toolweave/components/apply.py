@@ -1,7 +1,7 @@
-"""Carries changes of files out, all of them or none. Knows nothing of components.
+"""Atomic changes of several files: all of them or none. Knows nothing of components.
 
-Every new content is written beside its file first, and so is a copy of what it replaces; then names are exchanged. What
-goes wrong on the way, Ctrl-C included, is undone. Should the process be killed between two exchanges, each file is
+Every new content is written beside its file first, and so is a copy of the content it replaces; then the files are
+renamed. A failure on the way, Ctrl-C included, is undone. If the process is killed between two renames, each file is
 either the old or the new one.
 """
 
@@ -25,12 +25,12 @@ _NEW_FILE = 0o666
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One file that becomes another.
+    """The change of one file.
 
     Attributes:
-        path: Where it is.
-        before: What must stand there now; None for no file.
-        after: What will stand there; None for no file.
+        path: Path of the file.
+        before: Its expected content; None for no file.
+        after: Its new content; None for no file.
     """
 
     path: Path
@@ -39,7 +39,7 @@ class Change:
 
 
 def apply_changes(changes: Sequence[Change]) -> None:
-    """Carry out all changes; folders are made where they are needed.
+    """Apply all changes; missing folders are created.
 
     Raises:
         ConfigError: A file is not what it was when the changes were planned; nothing was changed.

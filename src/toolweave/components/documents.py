@@ -1,6 +1,6 @@
-"""The two JSON files that a project keeps about its components: read with care, written in one form.
+"""Reading and writing of the two JSON files in which a project records its components.
 
-Knows their outer shape only; what is in them stands in `manifest.py` and `lockfile.py`.
+Knows their outer structure only; their members are in `manifest.py` and `lockfile.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["dump", "members", "read"]
 
 
 def read(data: bytes | None, path: str) -> dict[str, Any]:
-    """Return the JSON object in a file; there is nothing in a file that does not exist.
+    """Return the JSON object in a file; an empty one for a file that does not exist.
 
     Raises:
         ConfigError: It is no JSON object.

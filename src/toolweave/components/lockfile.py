@@ -1,7 +1,7 @@
-"""`toolweave-components.lock`: what was copied into a project, of which version, with its hashes and its text.
+"""`toolweave-components.lock`: the components copied into a project, with version, texts and their hashes.
 
-The text is what makes an update a merge: without what was copied, nobody could tell a person's change from the
-catalog's. It is checked against its hash, so that a lock that was merged badly changes nothing.
+The texts are the base of a three-way merge: without them a person's change could not be told from the catalog's. They
+are checked against their hashes, so that a badly merged lock changes nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Copied:
     """One component as it was copied.
 
     Attributes:
-        version: The version of Toolweave that its text is from.
+        version: Version of Toolweave that its text is from.
         files: The text of each file, by its path in the component's folder.
     """
 
@@ -45,7 +45,7 @@ class Lock:
         """Read the file's bytes, None for no file.
 
         Raises:
-            ConfigError: It is no lock, one of a newer version, or a text does not have its hash.
+            ConfigError: It is no lock, it is of a newer version, or a text does not have its hash.
         """
         document = read(data, LOCK)
         if document.get("version", _FORMAT) != _FORMAT:
@@ -55,7 +55,7 @@ class Lock:
         return cls(components={name: _copied(name, entry) for name, entry in entries.items()})
 
     def with_component(self, name: str, copied: Copied | None) -> Lock:
-        """Return the lock with this about a component; None, or no files, takes it out."""
+        """Return the lock with this entry for a component; None, or no files, removes it."""
         components = {**self.components, name: copied}
         return Lock(components={key: value for key, value in components.items() if value is not None and value.files})
 

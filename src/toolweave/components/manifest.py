@@ -1,6 +1,6 @@
-"""`toolweave-components.json`: which components a project has, and in which folder each of them is.
+"""`toolweave-components.json`: the components of a project and their folders.
 
-Written by the command, and a person may edit it: who moves a component's folder says so here.
+Written by the command; a person who moves a component's folder edits it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ MANIFEST = "toolweave-components.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a project has.
+    """The components of a project.
 
     Attributes:
         folders: The folder of each component by its name, relative to the project; `/` between the parts.
-        document: The file's content, with whatever else somebody put there.
+        document: The file's content, unknown members included.
     """
 
     folders: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -49,7 +49,7 @@ class Manifest:
         return cls(folders=folders, document=document)
 
     def with_folder(self, name: str, folder: str | None) -> Manifest:
-        """Return the manifest with a component in a folder; None takes the component out."""
+        """Return the manifest with a component in a folder; None removes the component."""
         entries: dict[str, Any] = dict(self.document.get("components", {}))
         folders = dict(self.folders)
         if folder is None:
@@ -61,6 +61,6 @@ class Manifest:
         return Manifest(folders=folders, document={**self.document, "components": entries})
 
     def dump(self) -> bytes | None:
-        """Return the file's bytes; None for no file, when there is nothing to say."""
+        """Return the file's bytes; None for no file, when it has no content."""
         other = {key for key in self.document if key != "components"}
         return dump(dict(self.document)) if self.folders or other else None

@@ -1,4 +1,4 @@
-"""Three-way merge of texts by lines, pure: what two sides made of one text, put together where they do not meet.
+"""Three-way merge of texts by lines: combines the changes of two sides where they do not overlap. Pure.
 
 On `difflib`, because the one library for it (merge3) has a licence that this package cannot take on, and `git` is
 not on every machine. Knows nothing of files.
@@ -18,7 +18,7 @@ class Conflict:
     """Lines that both sides changed, each in its own way.
 
     Attributes:
-        line: Where it begins in `mine`, counted from 1.
+        line: First line in `mine`, counted from 1.
         mine: The lines of the one side.
         theirs: The lines of the other.
     """
@@ -30,7 +30,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """Both sides' changes in one text, as far as they do not meet.
+    """The result of a merge: both sides' changes in one text, and the conflicts.
 
     Attributes:
         parts: The text in order: lines that are settled, and conflicts.
@@ -40,19 +40,19 @@ class Merged:
 
     @property
     def conflicts(self) -> tuple[Conflict, ...]:
-        """The places that somebody must settle."""
+        """The conflicts that a person must resolve."""
         return tuple(part for part in self.parts if isinstance(part, Conflict))
 
     def mine(self) -> str:
-        """Return the text in which every conflict is settled for `mine`."""
+        """Return the text with every conflict resolved as `mine`."""
         return "".join("".join(part.mine if isinstance(part, Conflict) else part) for part in self.parts)
 
     def marked(self, mine: str, theirs: str) -> str:
         """Return the text with both sides of each conflict between markers, as git writes them.
 
         Args:
-            mine: What the markers call the one side.
-            theirs: What they call the other.
+            mine: Label of the one side in the markers.
+            theirs: Label of the other side.
         """
         return "".join(
             _between_markers(part, mine, theirs) if isinstance(part, Conflict) else "".join(part) for part in self.parts
@@ -89,7 +89,7 @@ def merge(base: str, mine: str, theirs: str) -> Merged:
 def _unchanged(base: Sequence[str], mine: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
     """Yield the runs of lines that all three have: start and end in `base`, start in `mine` and in `theirs`.
 
-    The last one is empty and stands at the end of each.
+    The last one is empty, at the end of each text.
     """
     lefts = SequenceMatcher(None, base, mine, autojunk=False).get_matching_blocks()
     rights = SequenceMatcher(None, base, theirs, autojunk=False).get_matching_blocks()

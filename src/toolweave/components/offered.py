@@ -23,12 +23,12 @@ class Component:
     """Source code that a project can have as its own.
 
     Attributes:
-        name: What it is called, such as `mcp-server`.
-        folder: The folder it gets when none is named, which is a Python package: `mcp_server`.
+        name: Its name, such as `mcp-server`.
+        folder: Its default folder, which is a Python package: `mcp_server`.
         description: One sentence for people.
-        version: The version of Toolweave that it came with.
+        version: Version of Toolweave that it came with.
         usage: Command lines to begin with; `{module}` stands for the package's dotted name.
-        reads: The config file that it needs to run, or None.
+        reads: Config file that it needs to run, or None.
         files: The text of each file, by its path in the folder.
     """
 

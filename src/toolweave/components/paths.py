@@ -1,4 +1,4 @@
-"""Which paths may stand in a manifest and in a lock, and where they lead. Reads the file system, never writes."""
+"""Validation and resolution of the paths in a manifest and in a lock. Reads the file system, never writes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from toolweave.errors import ConfigError
 __all__ = ["inside", "is_plain"]
 
 _ODD = re.compile(r'[\x00-\x1f\x7f\\:*?"<>|\ud800-\udfff]')
-"""Characters that mean something else on some system, that nobody can see, or that no system takes."""
+"""Characters that are special on some system, invisible, or not allowed in file names."""
 
 
 def is_plain(path: str) -> bool:
@@ -20,12 +20,12 @@ def is_plain(path: str) -> bool:
 
 
 def inside(folder: Path, path: str, *, what: str) -> Path:
-    """Return where a path leads in a folder.
+    """Return the resolved path in a folder.
 
     Args:
         folder: The folder, which need not exist.
         path: Relative to it.
-        what: What the path is, for the message.
+        what: Name of the path in the error message.
 
     Raises:
         ConfigError: It leads out of the folder, by itself or through a link, or it is a link.

@@ -1,7 +1,7 @@
-"""What to do with each file of a component, decided from values alone: nothing here reads or writes.
+"""Plans for the files of a component, computed from values alone; does no I/O.
 
-Three texts decide: what was copied (`original`, kept in the lock), what stands in the project now, and what the
-catalog has. What a person wrote is lost by no plan but those that say `overwrite` or `force`.
+Three texts decide: the copied one (`original`, kept in the lock), the one in the project now, and the catalog's. A
+person's edits are lost only by plans with `overwrite` or `force`.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ SIDE = ".new"
 """The ending of a file with the catalog's text beside one that could not be merged."""
 
 OnConflict: TypeAlias = Literal["refuse", "markers", "side"]
-"""Where both sides changed the same lines: change nothing at all, mark them in the file, or write a file beside it."""
+"""Policy for lines that both sides changed: change nothing at all, mark them in the file, or write a file beside it."""
 
 Texts: TypeAlias = Mapping[str, str]
 Disk: TypeAlias = Mapping[str, bytes]
 
 
 class Action(StrEnum):
-    """What happens to a file."""
+    """The action on a file."""
 
     CREATE = "create"
     REPLACE = "replace"
-    """Nobody changed it, or it is to be overwritten: it gets the catalog's text."""
+    """It is unchanged, or to be overwritten: it gets the catalog's text."""
     MERGE = "merge"
-    """It gets the catalog's changes beside those that were made here."""
+    """The catalog's changes are merged with the user's."""
     CONFLICT = "conflict"
-    """As `MERGE`; but some lines were changed on both sides, and a person has to settle them."""
+    """As `MERGE`, but some lines were changed on both sides, and a person has to resolve them."""
     DELETE = "delete"
     KEEP = "keep"
     """It stays as it is."""
     REFUSE = "refuse"
-    """It stays as it is, and so does everything else: the plan must not be carried out."""
+    """It stays as it is, and the whole plan must not be applied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What happens to one file.
+    """The planned action on one file.
 
     Attributes:
         path: The file, relative to the component's folder.
-        action: What happens.
-        why: The reason, where there is more to say.
+        action: The action.
+        why: Additional reason, or an empty string.
         before: Its bytes now, or None when there is no such file.
-        after: Its bytes then, or None when there will be no such file.
-        original: What the lock remembers of it afterwards; None forgets it.
+        after: Its bytes afterwards, or None when there will be no such file.
+        original: Its text in the lock afterwards; None removes it from the lock.
     """
 
     path: str
@@ -65,23 +65,23 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What happens to the files of a component."""
+    """The planned actions on the files of a component."""
 
     steps: tuple[Step, ...]
 
     @property
     def refused(self) -> tuple[Step, ...]:
-        """The files for whose sake nothing may be done."""
+        """The files because of which the plan must not be applied."""
         return tuple(step for step in self.steps if step.action is Action.REFUSE)
 
     @property
     def writes(self) -> tuple[Step, ...]:
-        """The files whose bytes change."""
+        """The steps that change a file's bytes."""
         return tuple(step for step in self.steps if step.before != step.after)
 
     @property
     def originals(self) -> dict[str, str]:
-        """What the lock remembers afterwards, by path."""
+        """The texts for the lock afterwards, by path."""
         return {step.path: step.original for step in self.steps if step.original is not None}
 
 
@@ -92,12 +92,12 @@ def text_of(data: bytes) -> str | None:
 
 
 def plan_add(catalog: Texts, originals: Texts, disk: Disk, *, overwrite: bool = False) -> Plan:
-    """Copy a component.
+    """Plan the copy of a component.
 
     Args:
         catalog: The component's files.
-        originals: What was copied before, for a component that is there already.
-        disk: What stands in the project, of the files in both.
+        originals: Its files as they were copied before, if the project has it already.
+        disk: The project's files, of the paths in both.
         overwrite: Replace files that differ.
     """
     steps: list[Step] = []
@@ -124,14 +124,14 @@ def plan_add(catalog: Texts, originals: Texts, disk: Disk, *, overwrite: bool = 
 def plan_update(
     catalog: Texts, originals: Texts, disk: Disk, *, on_conflict: OnConflict = "refuse", label: str = "the catalog"
 ) -> Plan:
-    """Bring the catalog's changes into a component that was copied, beside the changes that were made here.
+    """Plan the update of a component: merge the catalog's changes with the user's.
 
     Args:
         catalog: The component's files as they are now.
         originals: Its files as they were copied.
-        disk: What stands in the project: of the files in both, and of these with `SIDE` behind them.
-        on_conflict: What happens where both changed the same lines.
-        label: What conflict markers call the catalog's side.
+        disk: The project's files, of the paths in both, and of these with `SIDE` appended.
+        on_conflict: Policy for lines that both sides changed.
+        label: Label of the catalog's side in conflict markers.
     """
     steps: list[Step] = []
     for path in _ordered(catalog, originals):
@@ -146,11 +146,11 @@ def plan_update(
 
 
 def plan_remove(originals: Texts, disk: Disk, *, force: bool = False) -> Plan:
-    """Take a component out; files that were changed stay, and the lock goes on remembering them.
+    """Plan the removal of a component; changed files stay, in the lock too.
 
     Args:
         originals: Its files as they were copied.
-        disk: What stands in the project.
+        disk: The project's files.
         force: Delete changed files too.
     """
     steps: list[Step] = []
@@ -166,7 +166,7 @@ def plan_remove(originals: Texts, disk: Disk, *, force: bool = False) -> Plan:
 
 
 def _updated(step: Step, old: str | None, new: str, on_conflict: OnConflict, label: str, disk: Disk) -> list[Step]:
-    """Return the steps for a file that is there and is in the catalog."""
+    """Return the steps for a file that exists in the project and in the catalog."""
     step = replace(step, after=step.before, original=new)
     read = _read(step.before or b"")
     if read is None:
@@ -197,7 +197,7 @@ def _updated(step: Step, old: str | None, new: str, on_conflict: OnConflict, lab
 
 
 def _without(path: str, before: bytes | None, old: str | None) -> Step:
-    """Return the step for a file that the catalog no longer has."""
+    """Return the step for a file that is no longer in the catalog."""
     if before is None:
         return Step(path=path, action=Action.KEEP, why="it is gone already")
     if text_of(before) == old:
@@ -206,7 +206,7 @@ def _without(path: str, before: bytes | None, old: str | None) -> Step:
 
 
 def _absent(path: str, old: str | None, new: str) -> Step:
-    """Return the step for a file of the catalog that is not there."""
+    """Return the step for a file of the catalog that the project lacks."""
     if old is None:
         return _to(Step(path=path, action=Action.CREATE), new)
     return Step(path=path, action=Action.KEEP, why="you deleted it", original=new)
@@ -217,7 +217,7 @@ def _unchanged(path: str, before: bytes | None, why: str, original: str | None) 
 
 
 class _Form(StrEnum):
-    """How a file writes the ends of its lines."""
+    """The line endings of a file."""
 
     LF = "\n"
     CRLF = "\r\n"
@@ -227,7 +227,7 @@ _MARK = b"\xef\xbb\xbf"
 
 
 def _read(data: bytes) -> tuple[str, tuple[bytes, _Form]] | None:
-    """Return a text and the form to write it back in: nothing is lost either way."""
+    """Return a file's text and its byte form (byte order mark, line endings), in which it is written back."""
     mark = _MARK if data.startswith(_MARK) else b""
     try:
         text = data[len(mark) :].decode()
@@ -239,7 +239,7 @@ def _read(data: bytes) -> tuple[str, tuple[bytes, _Form]] | None:
 
 
 def _to(step: Step, new: str, form: tuple[bytes, _Form] = (b"", _Form.LF), *, text: str | None = None) -> Step:
-    """Return the step with the text that is written, by default the catalog's, in the form of the file."""
+    """Return the step with the text to write, by default the catalog's, in the byte form of the file."""
     mark, ends = form
     written = (new if text is None else text).replace("\n", ends)
     return replace(step, after=mark + written.encode(), original=new)

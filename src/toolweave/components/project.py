@@ -1,6 +1,6 @@
-"""A project and the components it has: reads what stands there, has it planned, and carries the plan out.
+"""A project and its components: reads the files, plans changes, and applies them.
 
-The one module of the room that knows both the values and the file system.
+The only module of the package that knows both the plans and the file system.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["FileState", "Job", "Project"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Something that can be done to one component of a project.
+    """A planned change of one component of a project.
 
     Attributes:
         component: Its name.
         folder: Its folder, relative to the project.
-        plan: What happens to its files.
-        version: The version that the lock remembers afterwards; None when it forgets the component.
+        plan: The actions on its files.
+        version: Its version in the lock afterwards; None removes it from the lock.
     """
 
     component: str
@@ -39,19 +39,19 @@ class Job:
 
     @property
     def refused(self) -> tuple[Step, ...]:
-        """The files for whose sake nothing can be done; `Project.carry_out` takes no such job."""
+        """The files because of which the plan cannot be applied; `Project.carry_out` takes no such job."""
         return self.plan.refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileState:
-    """One file of a component: as it was copied, as it stands in the project, as the catalog has it.
+    """One file of a component: as copied, as in the project, as in the catalog.
 
     Attributes:
         path: Relative to the component's folder.
-        original: What was copied, or None for a file that is new in the catalog.
-        mine: What stands in the project, with U+FFFD for what is not UTF-8, or None when it is gone.
-        catalog: What the catalog has, or None when it no longer has the file.
+        original: The copied text, or None for a file that is new in the catalog.
+        mine: The text in the project, with U+FFFD for bytes that are not UTF-8, or None when it is gone.
+        catalog: The catalog's text, or None when it no longer has the file.
     """
 
     path: str
@@ -61,12 +61,12 @@ class FileState:
 
     @property
     def edited(self) -> bool:
-        """Whether somebody changed or deleted it here."""
+        """Whether it was changed or deleted in the project."""
         return self.original is not None and self.mine != self.original
 
     @property
     def outdated(self) -> bool:
-        """Whether the catalog has something new for it."""
+        """Whether the catalog has a newer text."""
         return self.catalog not in (self.original, self.mine)
 
 
@@ -75,8 +75,8 @@ class Project:
 
     Attributes:
         root: The folder.
-        manifest: What it has.
-        lock: What was copied.
+        manifest: Its components and their folders.
+        lock: Their copied texts.
     """
 
     def __init__(self, root: Path) -> None:
@@ -95,7 +95,7 @@ class Project:
     def at(cls, start: Path) -> Project:
         """Return the project that a folder is in: the nearest one above with a manifest, else the folder itself.
 
-        Above a repository nothing is looked for.
+        The search ends at the root of a repository.
         """
         start = start.resolve()
         for folder in (start, *start.parents):
@@ -130,7 +130,7 @@ class Project:
     # what can be done
 
     def add(self, name: str, folder: Path | None = None, *, overwrite: bool = False) -> Job:
-        """Plan to copy a component into a folder of the project, by default one of its own in `root`.
+        """Plan the copy of a component into a folder of the project, by default one of its own in `root`.
 
         Raises:
             ConfigError: There is no such component, it is in another folder, or the folder is not the project's or
@@ -154,7 +154,7 @@ class Project:
         return Job(component=name, folder=chosen, plan=plan, version=version)
 
     def update(self, name: str, *, on_conflict: OnConflict = "refuse") -> Job:
-        """Plan to bring the catalog's changes into a component.
+        """Plan the update of a component to the catalog's version.
 
         Raises:
             ConfigError: The project does not have it, or the catalog no longer does.
@@ -168,7 +168,7 @@ class Project:
         return Job(component=name, folder=folder, plan=plan, version=wanted.version)
 
     def remove(self, name: str, *, force: bool = False) -> Job:
-        """Plan to take a component out; what was changed stays, and stays known, unless `force`.
+        """Plan the removal of a component; changed files stay, in the lock too, unless `force`.
 
         Raises:
             ConfigError: The project does not have it.
@@ -182,7 +182,7 @@ class Project:
         return Job(component=name, folder=folder, plan=plan, version=version)
 
     def carry_out(self, *jobs: Job) -> None:
-        """Do what was planned, all of it or nothing; manifest and lock say so afterwards.
+        """Apply planned changes, all of them or none, and update manifest and lock.
 
         Raises:
             ConfigError: A job is refused, a file changed meanwhile, or a path leads out of its folder.
@@ -266,7 +266,7 @@ def _shown(data: bytes) -> str:
 
 
 def _tidy(deleted: list[Path], *, keep: Path) -> None:
-    """Take away what Python made of deleted files, and the folders that are empty then."""
+    """Delete the bytecode of deleted files, and the folders that are empty then."""
     for path in deleted:
         for made in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
             with suppress(OSError):  # nothing that somebody wrote

@@ -1,6 +1,6 @@
-"""Where rooms that must not know each other meet: servers as tools of agents, a hub as one server.
+"""Combinations of packages that must not know each other: servers as tools of agents, a hub as one server.
 
-Puts parts together; refuses to know how any of them works inside. Names of this room.
+Wires parts together through their public interfaces. Exports the public names.
 """
 
 from __future__ import annotations

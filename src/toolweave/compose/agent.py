@@ -1,6 +1,6 @@
-"""The agent that knows MCP servers by their configs: what `toolweave.Agent` is.
+"""`toolweave.Agent`: the agent that knows MCP servers by their configs.
 
-Adds to the agent's room what that may not know; the loop is there.
+Adds server configs to the agent of `toolweave.agent`, which holds the loop.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Agent(room.Agent):
     """
 
     def add_mcp_servers(self, servers: Any) -> None:
-        """Add MCP servers; they are connected when the agent is first used, all at the same time (requirement R78).
+        """Add MCP servers; they are connected when the agent is first used, all at the same time.
 
         Args:
-            servers: A config file of any editor, its content, or servers by name, each whatever `add_mcp` takes. The
-                name stands before the names of a server's tools, unless its config has a `tool_prefix`. What is wrong
-                with one entry of a file is in `errors`, and the others go on (C3).
+            servers: A config file of any editor, its content, or servers by name, each of a type that `add_mcp` takes.
+                The name prefixes the names of a server's tools, unless its config has a `tool_prefix`. The error of a
+                wrong entry of a file is in `errors`; the other entries are used.
 
         Raises:
             ConfigError: The file cannot be read, or an entry that code gives cannot be right; with `on_error="raise"`
@@ -62,7 +62,7 @@ class Agent(room.Agent):
             self._add_server(name, server)
 
     def mcp_toolset(self, server: Any, *, name: str | None = None) -> Toolset | Opener:
-        """Return the toolset that a server stands for, or what opens it: a component for whatever is a config.
+        """Return a server as a toolset, or a factory that opens one; a config becomes a component.
 
         Raises:
             ConfigError: The config cannot be right.
@@ -75,25 +75,25 @@ class Agent(room.Agent):
     def open_journal(
         self, run_id: str, *, durable: Durable | None = None, on_unknown: OnUnknown | None = None
     ) -> Journal:
-        """Return the journal of a run, with the components around it that are told of the run."""
+        """Return the journal of a run, wrapped so that it calls the hooks of the run's components."""
         return WatchedJournal(super().open_journal(run_id, durable=durable, on_unknown=on_unknown), self.tools)
 
     def _add_server(self, name: str, server: Any) -> None:
-        """Add a server under its name, or under the literal prefix that its config says."""
+        """Add a server under its name, or under the literal prefix of its config."""
         found = self.mcp_toolset(server, name=name)
         literal = isinstance(found, McpTools) and found.literal_prefix is not None
         self.add_mcp(found, prefix=None if literal else name, name=name)
 
 
 def _is_live(server: Any) -> bool:
-    """Whether it offers tools already or says how, so that it is no config."""
+    """Whether it is a toolset, or a factory of one, and no config."""
     return isinstance(server, Toolset) or callable(server) or hasattr(server, "__await__")
 
 
 def generate(
     model: Model | str, messages: Sendable, *, tools: ToolLike | Iterable[ToolLike] = (), **options: Any
 ) -> Run:
-    """Return one whole run of a model with tools, to be awaited.
+    """Return a run of a model with tools, to be awaited.
 
     `options` are those of `Agent`: `result = await generate(model, "What is new?", mcp_servers="mcp.json")`.
     """
@@ -101,4 +101,4 @@ def generate(
 
 
 stream = generate
-"""The same, to be iterated: `async for event in stream(model, "...")`."""
+"""Alias of `generate`, to be iterated: `async for event in stream(model, "...")`."""

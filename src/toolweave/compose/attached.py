@@ -1,4 +1,4 @@
-"""A toolset's tools inside a registry: there as long as the toolset has them. Opens and closes nothing."""
+"""Copying a toolset's tools into a registry, in step with the toolset. Opens and closes nothing."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["attach"]
 
 
 def attach(toolset: Toolset, registry: ToolRegistry) -> Unsubscribe:
-    """Keep a toolset's tools in a registry, in step with its changes, until what is returned is called.
+    """Keep a toolset's tools in a registry, in step with its changes, until the returned function is called.
 
-    A tool whose name is taken there is renamed (requirement C20). What is removed is exactly what was added; a tool
-    that somebody put in its place stays (R72).
+    A tool whose name is taken there is renamed. Only the added tools are removed again; a tool that replaced one of
+    them stays.
     """
     attached = _Attached(toolset, registry)
     unsubscribe = toolset.subscribe(attached.follow)

@@ -1,4 +1,4 @@
-"""A server's tool, or all of its tools, as something to make components of: written once, used in many agents."""
+"""Factories of components: one server's tool, or all of its tools, defined once and used in many agents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["McpComponent", "mcp_component"]
 
 
 class McpComponent:
-    """What `mcp_component` returns: call it for a component (requirements R74, R75).
+    """A factory of components, made by `mcp_component`: call it for a component.
 
     Attributes:
         server: The server's name.
@@ -34,7 +34,7 @@ class McpComponent:
         runtime_config: ServerConfig | Mapping[str, Any] | None = None,
         client: McpClient | McpPool | None = None,
     ) -> McpTools:
-        """Return a component, with this runtime config and this client in the place of those it was made with."""
+        """Return a component, with this runtime config and client instead of the factory's own."""
         options = dict(self._options)
         if runtime_config is not None:
             options["runtime_config"] = runtime_config
@@ -59,19 +59,19 @@ def mcp_component(
     runtime_config: ServerConfig | Mapping[str, Any] | None = None,
     **hooks: Unpack[McpHooks],
 ) -> McpComponent:
-    """Return what makes components of a server's tools, written once and used in many agents (requirement R75).
+    """Return a factory of components for a server's tools, defined once and used in many agents.
 
     After `ReadFile = mcp_component("files", config, tool_name="read_file")`, `Agent(model, tools=[ReadFile()])` has
     that tool.
 
     Args:
         server: The server's name.
-        config: Whatever `connect_mcp` takes.
-        tool_name: The one tool to take, by original name. Mounting fails when the server has none of this name.
-        all: Take all tools; one of the two has to be said (requirement C25).
-        tool_prefix: Put literally before each name.
+        config: A config of any type that `connect_mcp` takes.
+        tool_name: The one tool to include, by original name. Mounting fails when the server has none of this name.
+        all: Include all tools; one of the two is required.
+        tool_prefix: Literal prefix of each name.
         client: A `McpPool`, a hub or a connection to use.
-        runtime_config: Laid over the config.
+        runtime_config: Overrides of the config.
         **hooks: See `McpHooks`.
 
     Raises:
@@ -87,7 +87,7 @@ def mcp_component(
 
 
 class _OneTool(McpTools):
-    """The component of one tool, which has to be there."""
+    """A component of one tool, which the server must have."""
 
     def _check(self, found: DiscoveredTools) -> None:
         if not found:

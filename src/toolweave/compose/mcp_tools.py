@@ -1,6 +1,6 @@
-"""One MCP server's tools as a component: there from entering to leaving, and put anew for another user at any time.
+"""One MCP server's tools as a component: mounted while it is entered, and reconfigurable for another user at any time.
 
-Knows how a connection is had and let go; what a connection does, and who uses the tools, is others'.
+Knows how a connection is acquired and released, not how it works or who uses its tools.
 """
 
 from __future__ import annotations
@@ -33,36 +33,36 @@ __all__ = ["McpHooks", "McpTools"]
 
 _log = logging.getLogger("toolweave.compose")
 HOOK_SECONDS = 10.0
-"""How long `on_unmount` may take; then the connection is closed all the same."""
+"""Time limit of `on_unmount` in seconds; the connection is closed after it in any case."""
 _in_hook: ContextVar[McpTools | None] = ContextVar("toolweave_component_hook", default=None)
-"""The component whose `on_mount` or `on_unmount` is at work in this context."""
+"""The component whose `on_mount` or `on_unmount` is executing in this context."""
 
 
 class McpHooks(TypedDict, total=False):
-    """Functions, async or not, that a component calls and waits for (requirement R71).
+    """Functions, async or not, that a component calls and waits for.
 
-    What `on_mount`, `on_start` and the ticks' hooks raise ends what they are called for: the mount, or the run. What
-    the others raise is logged.
+    An exception of `on_mount`, `on_start` or a tick's hook ends the mount or the run that it is called for;
+    exceptions of the other hooks are logged.
     """
 
     on_mount: Callable[[McpTools], object]
-    """Its tools are there."""
+    """Its tools are available."""
     on_unmount: Callable[[McpTools], object]
-    """Its tools are about to go; it has 10 s."""
+    """Its tools are about to be removed; the hook has 10 s."""
     on_start: Callable[[Run], object]
-    """A run that has its tools begins."""
+    """A run that has its tools starts."""
     on_tick_start: Callable[[Run, int], object]
-    """The model is about to be asked; steps count from 1."""
+    """A model request is about to start; steps count from 1."""
     on_tick_end: Callable[[Run, int], object]
     """The model's turn is over and its calls are answered."""
     on_complete: Callable[[RunResult], object]
     """Such a run has ended, and not by an exception."""
     on_error: Callable[[Exception], object]
-    """It could not be mounted, or such a run failed. For a mount, a true answer goes on without the tools (C26)."""
+    """It could not be mounted, or such a run failed. For a mount, a true value continues without the tools."""
 
 
 class _Hooks:
-    """The hooks of one component, called and waited for.
+    """The hooks of one component, called and awaited.
 
     Raises:
         TypeError: There is no hook of this name, or it cannot be called.
@@ -78,13 +78,13 @@ class _Hooks:
                 raise TypeError(f"{name}= takes a function, not {type(hook).__name__}")
 
     async def call(self, name: str, *about: Any) -> Any:
-        """Return what a hook answers, None without one."""
+        """Return the value of a hook, None without one."""
         hook = self._hooks.get(name)
         answer = None if hook is None else hook(*about)
         return await answer if inspect.isawaitable(answer) else answer
 
     async def tell(self, name: str, *about: Any) -> Any:
-        """The same for what is over anyway: what the hook raises is logged."""
+        """Call a hook whose exception is only logged, because its subject has ended."""
         try:
             return await self.call(name, *about)
         except Exception:  # boundary: user code
@@ -93,29 +93,29 @@ class _Hooks:
 
 
 class McpTools(BaseToolset):
-    """The tools of one MCP server, for as long as it is entered (requirements R71, R72).
+    """The tools of one MCP server, for as long as it is entered.
 
     Nothing is connected before that. It is a `Toolset`: `Agent(..., tools=[component])`, `agent.tools.add(component)`
-    and `agent.send(..., tools=component)` enter it when they need it and leave it when they are done, and so may
-    anybody else, any number of times; the last to leave unmounts it. Then exactly its tools are gone, and a connection
-    of its own is closed; one that it borrowed is not (R21).
+    and `agent.send(..., tools=component)` enter it when they need it and exit it afterwards, and so may other code, any
+    number of times; the last exit unmounts it. Then exactly its tools are removed, and a connection of its own is
+    closed; a borrowed one is not.
 
     Args:
         server: The server's name.
-        config: Whatever `connect_mcp` takes; not needed when `client` is connected already.
-        include: The only tools to take, by original name; wins over `exclude` and over what the config says (R31).
+        config: A config of any type that `connect_mcp` takes; not needed when `client` is connected already.
+        include: The only tools to return, by original name; wins over `exclude` and over what the config says.
         exclude: Tools to leave out, by original name.
-        tool_prefix: Put literally before each name; else as the config says, which by default keeps the server's names.
+        tool_prefix: Literal prefix of each name; by default that of the config, or none.
         client: A `McpPool`, a hub or a connection to use, which is never closed here.
-        runtime_config: Laid over the config, such as `{"auth": token}` of the user at hand (R7, R27).
+        runtime_config: Overrides of the config, such as `{"auth": token}` of the user at hand.
         **hooks: See `McpHooks`.
 
     Attributes:
         name: The server's name.
 
     Raises:
-        ConfigError: At once, when the config cannot be right. Entering raises `ServerError`s, unless `on_error`
-            returns something true: then it goes on without the tools (C26).
+        ConfigError: At once, when the config is invalid. Entering raises `ServerError`s, unless `on_error` returns
+            a true value: then it continues without the tools.
     """
 
     def __init__(
@@ -151,24 +151,23 @@ class McpTools(BaseToolset):
 
     @property
     def literal_prefix(self) -> str | None:
-        """What is put before the names of its tools because somebody said so, or None."""
+        """The explicit `tool_prefix`, or None when the server's name is used."""
         return self._config.tool_prefix if self._prefix is None and self._config is not None else self._prefix
 
     @property
     def mounted(self) -> bool:
-        """Whether it has a connection; what that offers may be nothing."""
+        """Whether it has a connection, which may have no tools."""
         return self._view is not None
 
     async def update(self, runtime_config: ServerConfig | Mapping[str, Any] | None) -> None:
-        """Take another runtime config in the place of the last: unmount, replace, and mount again (requirement R73).
+        """Replace the runtime config: unmount, replace, and mount again.
 
-        What is mounted anew is a connection of its own or one of the pool's for this config, never the old one. Calls
-        that come meanwhile wait for it; whoever watches the tools sees one change. Without a connection it is what the
-        next mount uses.
+        The new mount has a connection of its own or one of the pool's for this config, never the old one. Calls during
+        the update wait for it; subscribers see one change. Without a connection the config is used by the next mount.
 
         Raises:
-            ConfigError: The result cannot be right; nothing has happened then.
-            ServerError: There is no connection with it; the component has no tools then.
+            ConfigError: The merged config is invalid; nothing has changed then.
+            ServerError: The new connection failed; the component has no tools then.
         """
         config = self._merged(runtime_config)
         async with self._lock:
@@ -187,11 +186,11 @@ class McpTools(BaseToolset):
     # Toolset
 
     def snapshot(self) -> ToolSnapshot:
-        """Return what is offered now; nothing while it is not mounted."""
+        """Return the present tools; none while it is not mounted."""
         return self._snapshot
 
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
-        """Run a tool; a component that is not mounted answers with an error result."""
+        """Call a tool; a component that is not mounted returns an error result."""
         while self._settled is not None and _in_hook.get() is not self:
             await self._settled.wait()
         if self._view is None:
@@ -244,7 +243,7 @@ class McpTools(BaseToolset):
                 found = await opened.enter_async_context(self._found())
                 self._check(found)
                 view = found.toolset
-                if "opentelemetry" in sys.modules:  # whoever traces has loaded it (requirement R49)
+                if "opentelemetry" in sys.modules:  # whoever traces has loaded it
                     view = traced(view)
                 self._view = view
                 self._unsubscribe = view.subscribe(lambda _: self._publish())
@@ -261,7 +260,7 @@ class McpTools(BaseToolset):
             raise
 
     async def _unmount(self) -> None:
-        """Let the connection go; what is shown stays until `_publish`, so that a remount is one change."""
+        """Release the connection; the snapshot stays until `_publish`, so that a remount is one change."""
         try:
             if self._view is not None:
                 with anyio.move_on_after(HOOK_SECONDS), self._hook():
@@ -274,7 +273,7 @@ class McpTools(BaseToolset):
 
     @contextmanager
     def _hook(self) -> Generator[None]:
-        """Let what is called in here use the tools at once, also during an update, for which others wait."""
+        """Let the hooks called in this block use the tools during an update, for which other callers wait."""
         token = _in_hook.set(self)
         try:
             yield
@@ -296,7 +295,7 @@ class McpTools(BaseToolset):
 
     @asynccontextmanager
     async def _found(self) -> AsyncGenerator[DiscoveredTools]:
-        """Connect, or borrow, and list the tools; on leaving a connection of its own is closed."""
+        """Connect, or borrow a connection, and list the tools; a connection of its own is closed on exit."""
         async with AsyncExitStack() as held:
             config, client = self._config, self._client
             if isinstance(client, McpPool):
@@ -328,4 +327,4 @@ class McpTools(BaseToolset):
         return config.error("the client is connected to this server with other settings; give a McpPool as client=")
 
     def _check(self, found: DiscoveredTools) -> None:
-        """Refuse what was found if it will not do; a tool that is wanted and not there was warned of."""
+        """Raise if the listed tools are not sufficient; a missing tool was already warned about."""

@@ -1,6 +1,6 @@
-"""Connections shared by everybody with the same settings, and by nobody else.
+"""A pool of connections, each shared by the users with exactly the same settings.
 
-Knows configs and hubs; who uses a connection, and for what, is others'.
+Knows configs and hubs, not the users of a connection.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Shared:
 
 
 class McpPool:
-    """Connections for many users: one for each identity, shared by all that need exactly it (requirement R21).
+    """A connection pool for many users: one connection for each identity, shared by all users of that identity.
 
     An identity is the server's name and all of its settings: credentials, headers, variables, arguments. So two users'
     calls never share a connection, nor a session at the server, and one user's runs need no handshake each:
@@ -40,7 +40,7 @@ class McpPool:
     A callable that gives credentials is an identity by itself: give each user one of their own.
 
     Args:
-        max_idle: Connections that are kept though nobody uses them, the last used ones.
+        max_idle: Maximum number of unused connections that are kept open, the most recently used ones.
     """
 
     def __init__(self, *, max_idle: int = 32) -> None:
@@ -51,12 +51,12 @@ class McpPool:
         self._closed = False
 
     def __len__(self) -> int:
-        """How many connections there are, those that are being made included."""
+        """Number of connections, including those that are being opened."""
         return len(self._shared)
 
     @asynccontextmanager
     async def lease(self, config: ServerConfig) -> AsyncGenerator[McpClient]:
-        """Connect with these settings, or share the connection that has them; it stays open at least until leaving.
+        """Connect with these settings, or share the connection that has them; it stays open at least until exit.
 
         Raises:
             ConnectionClosedError: The pool is closed.
@@ -96,7 +96,7 @@ class McpPool:
         return f"<McpPool: {len(self)} connections, {used} in use>"
 
     async def _let_go(self) -> None:
-        """Close what nobody uses: what never came up, and the oldest of what is more than is kept."""
+        """Close unused connections: those that failed to open, and the oldest beyond `max_idle`."""
         idle = [key for key, shared in self._shared.items() if not shared.users]
         dead = [key for key in idle if not self._shared[key].hub.clients]
         alive = [key for key in idle if key not in dead]

@@ -1,4 +1,4 @@
-"""Agents by name, each with the tools that it names out of what all of them share. Runs nothing itself."""
+"""A registry of agents, each with its own selection of the shared tools. Runs nothing itself."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _log = logging.getLogger("toolweave.compose")
 
 
 class AgentRegistry:
-    """Agents that share tools and, unless they have their own, a model (requirement R82).
+    """Agents that share tools and, unless they have their own, a model.
 
         agents = AgentRegistry("anthropic:claude-sonnet-4-5", tools=[get_weather, hub])
         agents.register("dev-assistant", tool_names=["get_weather", "github:create_issue"])
         result = await agents.get("dev-assistant").send("Open an issue: it rains.")
 
-    Names are wired to tools whenever a tool is offered, also later than the agent was registered (defect D27).
+    Tool names are resolved whenever a tool appears, also after the agent was registered.
 
     Args:
-        model: What agents without a model of their own ask.
-        tools: What they choose from: a `ToolRegistry`, a hub, functions, or a sequence of these.
-        **options: What else all of them get; see `Agent`.
+        model: The default model of the agents.
+        tools: The shared tools: a `ToolRegistry`, a hub, functions, or a sequence of these.
+        **options: Further options of all agents; see `Agent`.
 
     Attributes:
-        tools: What they choose from.
+        tools: The shared tools.
     """
 
     def __init__(self, model: Model | str, *, tools: ToolSource = (), **options: Any) -> None:
@@ -49,8 +49,8 @@ class AgentRegistry:
 
         Args:
             name: The agent's name.
-            tool_names: The shared tools it has, by name, `server:tool` or `server/tool`; without any it still answers
-                (D24). What is not offered yet is logged, and there as soon as it is.
+            tool_names: Its shared tools, by name, `server:tool` or `server/tool`; without any it still answers.
+                What is not offered yet is logged, and there as soon as it is.
             **options: See `Agent`; `tools` are its own, beside the shared ones.
 
         Raises:
@@ -77,7 +77,7 @@ class AgentRegistry:
         """Return the agent of this name.
 
         Raises:
-            KeyError: There is none (requirement C22).
+            KeyError: There is none.
         """
         found = self._agents.get(name)
         if found is None:
@@ -91,7 +91,7 @@ class AgentRegistry:
         return tuple(agent for agent, _ in self._agents.values())
 
     def missing(self, name: str) -> tuple[str, ...]:
-        """Return the tools that an agent names and that nobody offers now."""
+        """Return the tool names of an agent that are not available now."""
         self.get(name)
         snapshot = self.tools.snapshot()
         return tuple(wanted for wanted in self._agents[name][1] if snapshot.find(wanted) is None)

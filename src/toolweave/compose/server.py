@@ -1,6 +1,6 @@
-"""A hub's servers as what one server of ours offers.
+"""`hub_server`: a hub's servers as one MCP server.
 
-Translates between the two rooms' ports and holds no behaviour of its own.
+Translates between the interfaces of `hub` and `serve`, and holds no behaviour of its own.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Json = dict[str, Any]
 def hub_server(hub: Hub, *, name: str, version: str, **options: Any) -> McpServer:
     """Return one server of a hub's many: their tools, resources and prompts (`options`: of `create_mcp_server`).
 
-    Serving it opens the hub. What changes at the servers, late starts and restarts included, is told to the clients.
-    Tools and prompts are named `server_name`, or by the server's `tool_prefix`; resources keep their URIs, unless two
-    servers have one: the one that came later gets its name before the scheme, such as `notes+file:///a`. Names and URIs
-    stay with whoever was given them first, as long as the hub lives, and `hub.warnings` says which were taken.
+    Serving it opens the hub. Clients are notified of changes at the servers, late starts and restarts included. Tools
+    and prompts are named `server_name`, or by the server's `tool_prefix`; resources keep their URIs, unless two servers
+    have the same one: the later one gets its server's name before the scheme, such as `notes+file:///a`. A name or URI
+    stays with the server that had it first, as long as the hub lives, and `hub.warnings` lists the conflicts.
     """
     return create_mcp_server(
         name=name, version=version, tools=hub, resources=_Resources(hub), prompts=_Prompts(hub), **options
@@ -75,12 +75,12 @@ class _Prompts:
 
 
 def _members(result: Json | None, *names: str) -> Json | None:
-    """Return the members of a result that are not of the connection it came over."""
+    """Return the members of a result that do not belong to the connection it came over."""
     return None if result is None else {name: result[name] for name in names if name in result}
 
 
 async def _relayed(answer: Awaitable[Json | None]) -> Json | None:
-    """Return what a server answered; its error becomes ours."""
+    """Return a server's answer; its error becomes an error of this server."""
     try:
         return await answer
     except ProtocolError as error:

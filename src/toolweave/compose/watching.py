@@ -1,6 +1,6 @@
-"""What tells components of the runs that use them: a journal around the run's own.
+"""Component hooks of a run: a journal that wraps the run's own and calls the hooks.
 
-Records nothing itself; a journal is told of a run at exactly the points that components care about.
+Records nothing itself; a journal is called at exactly the points of a run that have hooks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["WatchedJournal"]
 
 
 class WatchedJournal:
-    """Tells the components of a run that it starts, that it ticks and that it ends (requirement R71)."""
+    """A journal that calls the components' hooks for the start, the ticks and the end of a run."""
 
     def __init__(self, journal: Journal, tools: AgentTools) -> None:
         self._journal = journal
@@ -30,14 +30,14 @@ class WatchedJournal:
         self._ticking = 0
 
     async def started(self, start: RunStart) -> RunStart:
-        """Take note, and tell of the run."""
+        """Record the start, and call `on_start`."""
         begun = await self._journal.started(start)
         for component in self._components():
             await component.hooks.call("on_start", self._run)
         return begun
 
     async def turn(self, step: int) -> Finished | None:
-        """End the tick before, begin this one, and ask for what is recorded of it."""
+        """End the previous tick, start this one, and return its recorded turn."""
         await self._end_tick()
         for component in self._components():
             await component.hooks.call("on_tick_start", self._run, step)
@@ -45,7 +45,7 @@ class WatchedJournal:
         return await self._journal.turn(step)
 
     async def finished(self, result: RunResult) -> None:
-        """Record the end, and tell of it."""
+        """Record the end, and call the hooks for it."""
         try:
             await self._journal.finished(result)
         finally:
@@ -76,7 +76,7 @@ class WatchedJournal:
     # as they are
 
     def held(self, cancel: Callable[[], None]) -> AbstractAsyncContextManager[None]:
-        """Return what the run is inside of."""
+        """Return the context manager around the run."""
         return self._journal.held(cancel)
 
     async def turn_finished(self, step: int, turn: Finished) -> None:
@@ -84,19 +84,19 @@ class WatchedJournal:
         await self._journal.turn_finished(step, turn)
 
     async def allowed(self) -> Collection[str]:
-        """Return what was allowed for good."""
+        """Return the digests of the permanently allowed tools."""
         return await self._journal.allowed()
 
     async def allow(self, tool: ToolSpec, *, for_good: bool) -> None:
-        """Record what was allowed."""
+        """Record that a tool was allowed."""
         await self._journal.allow(tool, for_good=for_good)
 
     async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> Recorded | Ask | None:
-        """Return what is recorded of a call."""
+        """Return the record of a call."""
         return await self._journal.call(step, call, tool)
 
     async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
-        """Take note of a call."""
+        """Record the start of a call."""
         await self._journal.call_started(step, call, tool)
 
     async def call_finished(self, step: int, call: ToolCallPart, recorded: Recorded) -> None:

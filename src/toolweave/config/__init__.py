@@ -1,7 +1,6 @@
-"""Config files and what users write in code, as one frozen value per server.
+"""Config files and configs from code, as one frozen value per server.
 
-The room reads files and environment variables. It builds nothing live: it imports no SDK, starts
-no process and opens no connection, and it does not know who will.
+Reads files and environment variables only: imports no SDK, starts no process and opens no connection.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a user may hand to `connect_mcp` for one server, as a `ServerConfig`. Starts and imports nothing."""
+"""Conversion of everything that `connect_mcp` accepts for one server to a `ServerConfig`. Starts nothing."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def parse_server(
     inputs: Mapping[str, Any] | None = None,
     source: Source | None = None,
 ) -> ServerConfig:
-    """Read one server's entry in any of the shapes of requirements R1 to R5.
+    """Read one server's entry in any of its shapes.
 
     Args:
         name: The server's name; empty takes the entry's own.
         entry: The entry as it stands in a file.
-        dialect: Whose rules decide where the dialects contradict each other.
-        env: What `${VAR}` stands for; the process's environment when None.
-        inputs: What `${input:ID}` stands for.
-        source: Where the entry was read, for errors.
+        dialect: The dialect whose rules apply where dialects contradict each other.
+        env: The variables for `${VAR}`; the process's environment when None.
+        inputs: The values for `${input:ID}`.
+        source: The file and line of the entry, for errors.
 
     Raises:
         ConfigError: The entry is wrong or a variable is unset; names server and field.
@@ -86,15 +86,15 @@ def server_config(
     timeout: Timeouts | Mapping[str, Any] | float | None = None,
     env: Mapping[str, str] | None = None,
 ) -> ServerConfig:
-    """Turn what a user means by a server into its config (requirements R8, R13).
+    """Convert anything that describes a server to its config.
 
     Args:
         value: A `ServerConfig`, an entry, a URL, a command line, an argv list, the path of a
             `.py` or `.js` file, or an in-process server or SDK transport.
         name: The name; else the config's own, else one derived from the URL or command.
-        headers: Added to those of the config, or a callable in their place.
-        auth: In place of the config's own.
-        timeout: In place of the config's own; a number is for every wait but the closing.
+        headers: Headers added to those of the config, or a callable that replaces them.
+        auth: Replaces the config's own.
+        timeout: Replaces the config's own; a number bounds every wait but the closing.
         env: Variables for the process, added to those of the config.
 
     Raises:

@@ -1,4 +1,4 @@
-"""How requests to one HTTP server are authorized, as a value. Sends nothing and stores nothing."""
+"""The authorization of requests to one HTTP server, as a value. Sends nothing and stores nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolweave.errors import ConfigError
 __all__ = ["Auth", "AuthType"]
 
 AuthType = Literal["bearer", "api_key", "custom"]
-"""The kinds of authorization of requirement R25."""
+"""The kinds of authorization."""
 
 _DEFAULT_HEADER = {"bearer": "Authorization", "api_key": "X-API-Key", "custom": ""}
 _NO_PROVIDER: tuple[type, ...] = (bool, int, float, bytes, list, tuple)
@@ -43,7 +43,7 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Auth:
-    """How to authorize requests to an HTTP server (requirements R25, R27).
+    """The authorization of requests to an HTTP server.
 
     Raises:
         ConfigError: An unknown type, no credential for it, or a header that cannot be sent.
@@ -54,7 +54,7 @@ class Auth:
         token: The credential of `bearer` and `api_key`.
         header: The header that carries the token: `Authorization` for `bearer`, `X-API-Key` for `api_key`.
         headers: The headers of `custom`.
-        provider: A callable, plain or async, asked before each request; it returns a token or
+        provider: A callable, plain or async, called before each request; it returns a token or
             a mapping of headers. Or a `toolweave.connect.AuthHook`, which is told of each refusal too, or an `httpx`
             authorization object. Only from code.
         options: Other keys of the entry, as they came.
@@ -89,7 +89,7 @@ class Auth:
 
     @classmethod
     def of(cls, value: Any) -> Auth | None:  # Any: whatever a user wrote
-        """Make an `Auth` from what a user may write; None stays None.
+        """Make an `Auth` from any accepted form; None stays None.
 
         A string or `Secret` is a bearer token, a mapping is an entry's `auth` object, and any
         other object is a provider.
@@ -145,7 +145,7 @@ class Auth:
 
 
 def _refuse_method(token: str | Secret) -> None:
-    """Refuse the name of a way to authorize where a token is wanted: it would go out as the token."""
+    """Refuse the name of an authorization method in place of a token: it would be sent as the token."""
     word = reveal(token).strip().lower().replace("-", "_")
     if word in _SIGN_IN:
         raise ConfigError(_NO_SIGN_IN, field="auth")

@@ -1,6 +1,6 @@
 """Checks of single values, with messages that name the field. Knows no file and no transport.
 
-Every function raises `ConfigError` without server and place; who knows those adds them. No
+Every function raises `ConfigError` without server and location, which callers add. No
 message shows a value that may be a secret.
 """
 
@@ -143,7 +143,7 @@ def check_url(value: Any, field: str = "url") -> str:  # Any: whatever a user wr
         hint = shown.replace("ws", "http", 1)
         raise ConfigError(
             f"{field!r} is {shown!r}, but MCP has no WebSocket transport; the server's http URL is wanted,"
-            f" probably {hint!r} (requirement C5)",
+            f" probably {hint!r}",
             field=field,
         )
     if parts.scheme in ("unix", "pipe"):

@@ -1,7 +1,7 @@
-"""One server's entry, in whatever dialect it was written, as the arguments of a `ServerConfig`.
+"""A parser of one server's entry, in any dialect, into the arguments of a `ServerConfig`.
 
-Knows the keys of the editors and of the frameworks (requirements R1-R5, R8) and no files. Keys are
-read in camelCase, snake_case and kebab-case alike. Where owners differ, `owners.py` has the rule.
+Knows the keys of the editors and of the frameworks and no files. Keys are
+read in camelCase, snake_case and kebab-case alike. `rules_of` has the rules that differ between dialects.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ _MILLISECONDS_FROM = 1000
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What came out of one entry: the config, and what its writer should know."""
+    """A parsed entry: the config, and remarks for its writer."""
 
     config: ServerConfig
     notes: list[str]
@@ -109,7 +109,7 @@ class Reading:
 
 @dataclass(slots=True)
 class _Entry:
-    """An entry in the making: its known keys by field, the rest, and remarks."""
+    """A partly parsed entry: the known keys by field, the other keys, and remarks."""
 
     known: dict[str, Any] = field(default_factory=dict[str, Any])
     options: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -122,7 +122,7 @@ def read_entry(
     """Read one entry, expand its variables and check it.
 
     Raises:
-        ConfigError: With the server's name and place.
+        ConfigError: With the server's name and location.
     """
     try:
         arguments, notes = read_arguments(entry, dialect=dialect, scope=scope)
@@ -141,10 +141,10 @@ def read_entry(
 def read_arguments(
     entry: Mapping[str, Any], *, dialect: Dialect = "generic", scope: Scope
 ) -> tuple[dict[str, Any], list[str]]:
-    """Read the fields an entry gives, be it whole or not, and the remarks about it.
+    """Read the fields that an entry sets, complete or not, and the remarks about it.
 
     Raises:
-        ConfigError: Without the server's name and place.
+        ConfigError: Without the server's name and location.
     """
     expander = Expander(scope)
     if dialect == "continue":
@@ -161,7 +161,7 @@ def read_arguments(
 
 
 def looks_like_entry(value: Any) -> bool:  # Any: whatever a user wrote
-    """Tell whether a value is one server's entry rather than a collection of them."""
+    """Return whether a value is one server's entry rather than a collection of them."""
     if not isinstance(value, Mapping):
         return False
     entry = cast("Mapping[Any, Any]", value)
@@ -178,7 +178,7 @@ def looks_like_entry(value: Any) -> bool:  # Any: whatever a user wrote
 
 
 def is_disabled(entry: Mapping[str, Any], scope: Scope) -> bool:
-    """Tell whether an entry is switched off, without looking at the rest of it.
+    """Return whether an entry is switched off, without reading the rest of it.
 
     Raises:
         ConfigError: The switch itself is wrong.
@@ -197,7 +197,7 @@ def canonical_key(key: Any) -> str:  # Any: a YAML key may be a number
 
 
 def flattened(entry: Mapping[str, Any]) -> _Entry:
-    """Lay the layers of an entry over each other: `connection`, a `transport` object, the entry itself."""
+    """Merge the layers of an entry: `connection`, a `transport` object, the entry itself."""
     flat = _Entry()
     _layer(flat, entry)
     return flat
@@ -222,7 +222,7 @@ def _layer(flat: _Entry, layer: Mapping[Any, Any], *, within: str = "") -> None:
 
 
 def _inner_layer(word: str, value: Any, within: str) -> Mapping[Any, Any] | None:
-    """Return what lies in a layer of its own: the keys below it mean what they would mean beside it."""
+    """Return a nested layer, whose keys mean the same as beside it; None for any other value."""
     if word == "connection":
         return check_object(value, "connection")
     if not isinstance(value, Mapping):
@@ -244,7 +244,7 @@ def _keep_unknown(flat: _Entry, word: str, key: str, value: Any, within: str) ->
 
 
 def _is_sign_in(word: str, value: Any) -> bool:
-    """Tell whether `auth` asks for a sign-in rather than giving a credential: Cursor's CLIENT_ID, FastMCP's "oauth"."""
+    """Return whether `auth` asks for a sign-in and gives no credential: Cursor's CLIENT_ID, FastMCP's "oauth"."""
     if word != "auth":
         return False
     if isinstance(value, Mapping):
@@ -293,7 +293,7 @@ _DOLLAR = re.compile(r"(?<![\$\\])\$([A-Za-z_]\w*)")
 
 
 def _with_braces(text: str, key: str, expander: Expander, notes: list[str], *, strict: bool) -> str:
-    """Write `$VAR` as `${VAR}`; one that is unset stays, unless that is an error for its owner too."""
+    """Rewrite `$VAR` as `${VAR}`; an unset one stays, unless the dialect is `strict`."""
 
     def one(match: re.Match[str]) -> str:
         if strict or expander.is_set(match[1]):
@@ -315,7 +315,7 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _of_continue(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Put what Continue keeps in `requestOptions` and `apiKey` where the others have it."""
+    """Move Continue's `requestOptions` and `apiKey` to the generic keys."""
     out = dict(entry)
     key = out.pop("apiKey", None)
     if isinstance(key, str) and key and "auth" not in out:
@@ -358,7 +358,7 @@ def _transport(value: Any, notes: list[str]) -> str:
 
 
 def _read_environment(out: dict[str, Any], values: Mapping[str, Any], expander: Expander, notes: list[str]) -> None:
-    """Fill in what an entry takes from our own environment by a variable's name."""
+    """Resolve the settings that name variables of our own environment."""
     if "bearer_token_env_var" in values and "auth" not in out:
         name = check_text(values["bearer_token_env_var"], "bearer_token_env_var")
         out["auth"] = {"type": "bearer", "token": Secret(expander.variable(name, "bearer_token_env_var"))}

@@ -1,4 +1,4 @@
-"""Where editors keep their MCP servers, on each platform. Looks for files; reads them through `load`."""
+"""Discovery of the config files of projects and editors, on each platform. Reads them through `load`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def discover_config_files(
 
 
 def editor_config_files(*, home: Path | str | None = None, platform: str | None = None) -> list[ConfigFile]:
-    """Return where the editors keep the user's servers, whether the files exist or not.
+    """Return the config files of the user's editors, whether they exist or not.
 
     Args:
         home: The user's home directory.
@@ -84,7 +84,7 @@ def default_config(
     env: Mapping[str, str] | None = None,
     inputs: Mapping[str, Any] | None = None,
 ) -> LoadedConfig:
-    """Load the config that counts when none is named.
+    """Load the default config, used when none is named.
 
     The project's files (`mcp.json`, `.mcp.json`, `[tool.toolweave]` and those that editors keep in a
     project, such as `.vscode/mcp.json`) together, the first definition of a name winning. Only when they hold no
@@ -136,7 +136,7 @@ def _home(home: Path | str | None) -> Path:
 
 
 def _project_folders(folder: Path, home: Path) -> list[Path]:
-    """Return the folder and those above it, up to the root of its repository; a home is no project of what is in it."""
+    """Return the folder and those above it, up to the root of its repository, without a home directory above it."""
     places = [folder, *takewhile(lambda place: place != home, folder.parents)] if folder != home else [folder]
     root = next((n for n, place in enumerate(places) if any((place / mark).exists() for mark in _ROOTS)), 0)
     return places[: root + 1]

@@ -32,7 +32,7 @@ class Document:
     """One parsed file.
 
     Attributes:
-        value: What it says.
+        value: The parsed content.
         path: The file's name for messages.
         lines: The 1-based lines of each key path; a repeated key has several.
     """
@@ -271,7 +271,7 @@ _HIDDEN = re.compile(
 
 
 def _without_values(row: str, place: int) -> tuple[str, int]:
-    """Mask the values in a line, and return where a place of the old line is in the new one."""
+    """Mask the values in a line; also return the new position of the column `place`."""
     out: list[str] = []
     end = 0
     moved = place

@@ -1,7 +1,7 @@
-"""`${VAR}` and its kin in the strings of one entry.
+"""Expansion of `${VAR}` and related variables in the strings of one entry.
 
-Knows no field and no file format. A value is put in once and never read again for variables, so
-nothing in the environment can pull in something else.
+Knows no field and no file format. An inserted value is not expanded again, so nothing in the environment
+can pull in something else.
 
 ==============================  =====================================================================
 `${VAR}` `${env:VAR}`           the environment variable; unset is an error
@@ -14,8 +14,8 @@ nothing in the environment can pull in something else.
 `${secret:VAR}`                 the environment variable, which is never shown (Continue)
 ==============================  =====================================================================
 
-Anything else, such as `$$` or `${x%%y}`, stays as it is: it may be meant for a program. So does `$VAR`, but in the
-files of owners for whom it is a variable (`owners.py`).
+Anything else, such as `$$` or `${x%%y}`, is left unchanged: it may be meant for a program. So is `$VAR`, except in
+the dialects in which it is a variable.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def home_directory() -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What the variables of one file stand for.
+    """The values of the variables in one file.
 
     Attributes:
         env: The environment variables.
         inputs: Values for `${input:ID}` given by the caller.
         definitions: The file's own `inputs`, by id: `default`, `description`, `password`.
         workspace: The project's directory.
-        directory: That of the config file, from which `${file:PATH}` is taken.
+        directory: The config file's directory, the base of `${file:PATH}`.
     """
 
     env: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
@@ -76,10 +76,10 @@ class Scope:
 
 
 class Expander:
-    """Expands the strings of one entry and collects which values must not be shown.
+    """An expander of one entry's strings that collects the values that must not be shown.
 
     Attributes:
-        sensitive: What secret-looking variables and inputs stood for.
+        sensitive: The values of secret-looking variables and inputs.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -135,7 +135,7 @@ class Expander:
         return name in self._scope.env
 
     def path(self, text: str) -> Path:
-        """Return a path of the entry, taken from the project's directory when it is relative."""
+        """Resolve a path of the entry against the project's directory."""
         return Path(self._scope.folder) / text
 
     def _braces(self, text: str, field: str, depth: int) -> str:
@@ -202,7 +202,7 @@ class Expander:
         return self._noted("secret", self.variable(re.sub(r"\W", "_", name), field))
 
     def _file(self, name: str, field: str) -> str:
-        """Return the text of a file; it is a secret, for nothing else is kept in a file of its own."""
+        """Return the text of a file; it is treated as a secret, which such files usually hold."""
         home = Path(self._scope.home)
         path = home / name[2:] if name.startswith("~/") else Path(self._scope.directory or self._scope.folder) / name
         try:
@@ -224,7 +224,7 @@ class Expander:
 
 
 def _closing(text: str, start: int) -> int:
-    """Find the brace that closes an expression whose body starts at `start`, or -1."""
+    """Return the index of the brace that closes an expression whose body starts at `start`, or -1."""
     depth = 1
     for match in re.compile(r"\$\{|\}").finditer(text, start):
         depth += 1 if match[0] == "${" else -1

@@ -1,6 +1,6 @@
-"""JSON as editors write it: comments, trailing commas, and the line of every key.
+"""A parser of JSON as editors write it, with comments and trailing commas, and the offset of every key.
 
-Nothing is moved: what is no JSON becomes spaces, so a position in the cleaned text is one in the file.
+What is no JSON becomes spaces, so that positions in the cleaned text are those in the file.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def parse_json(text: str) -> Any:  # Any: a JSON value
 
 
 def key_offsets(text: str) -> dict[KeyPath, list[int]]:
-    """Return where each key and list item starts; a key that is repeated has several offsets.
+    """Return the offset of each key and list item; a repeated key has several.
 
-    Expects text that `parse_json` accepts. Stops descending far below where servers lie.
+    Expects text that `parse_json` accepts. Descends to 8 levels, deeper than any server's entry.
     """
     found: dict[KeyPath, list[int]] = {}
     path: list[str | int | None] = []  # the current key or index in each open object or list

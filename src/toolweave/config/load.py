@@ -1,6 +1,6 @@
-"""Config files as the servers in them: each right one, and each wrong one with its place and reason.
+"""The loading of config files: valid servers as configs, wrong ones as errors with location and reason.
 
-One bad entry never takes the file down (requirement C3). Reads files; connects to nothing.
+One bad entry never takes the file down. Reads files; connects to nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def load_config(
     env: Mapping[str, str] | None = None,
     inputs: Mapping[str, Any] | None = None,
 ) -> LoadedConfig:
-    """Read a config file, or the same content given as a value (requirements R8, F3).
+    """Read a config file, or the same content given as a value.
 
     Accepts JSON (comments and trailing commas allowed), YAML and TOML with servers under
     `mcpServers`, `mcp_servers`, `servers` (with `inputs`), `context_servers`, `mcp`, `services.mcp`,
@@ -50,12 +50,12 @@ def load_config(
 
     Args:
         config: The file's path, or its content.
-        env: What `${VAR}` stands for; the process's environment when None.
-        inputs: What `${input:ID}` stands for.
+        env: The variables for `${VAR}`; the process's environment when None.
+        inputs: The values for `${input:ID}`.
 
     Raises:
-        ConfigError: The file cannot be read or parsed, or holds no place for servers. What is
-            wrong with a single server is in `errors` instead.
+        ConfigError: The file cannot be read or parsed, or has no section for servers. The error of
+            a single server is in `errors` instead.
 
     A name defined twice in a file: the last entry counts, with a warning.
     """
@@ -69,7 +69,7 @@ def load_config(
 
 
 def load_file(path: Path, scope: Scope, *, workspace: Path | None = None, optional: bool = False) -> LoadedConfig:
-    """Read one file; `optional` accepts a file that holds no place for servers.
+    """Read one file; `optional` accepts a file without a section for servers.
 
     Raises:
         ConfigError: As `load_config`.
@@ -83,7 +83,7 @@ def load_file(path: Path, scope: Scope, *, workspace: Path | None = None, option
 
 @dataclass(frozen=True, slots=True)
 class _Unstarted:
-    """Why an entry does not start although nothing is wrong with it."""
+    """A valid entry that does not start, and the reason."""
 
     status: EntryStatus
     reason: str
@@ -93,7 +93,7 @@ _OFF = _Unstarted("disabled", "it is switched off in the config")
 
 
 class _Loading:
-    """The entries of one document on their way into a `LoadedConfig`."""
+    """The loader of one document's entries into a `LoadedConfig`."""
 
     def __init__(self, document: Document, scope: Scope, *, from_code: bool) -> None:
         self._document = document
@@ -107,11 +107,11 @@ class _Loading:
         self.entries: list[ConfigEntry] = []
 
     def add(self, item: Item, refused: str | None = None) -> None:
-        """Read one entry into its place; it replaces an earlier one of its name.
+        """Read one entry; it replaces an earlier one of its name.
 
         Args:
             item: The entry.
-            refused: Why its owner does not start it, for one that a list of the owner's excludes.
+            refused: The reason why a list of its editor excludes it, or None.
         """
         self._notes = []
         if item.name in {*self.servers, *self.errors, *self.disabled}:
@@ -164,7 +164,7 @@ class _Loading:
         self.entries.append(entry)
 
     def _free(self, name: str) -> str:
-        """Return the derived name, numbered when it is taken (defect D9)."""
+        """Return the derived name, numbered when it is taken."""
         taken = {*self.servers, *self.errors, *self.disabled}
         return next(free for n in count(1) if (free := name if n == 1 else f"{name}-{n}") not in taken)
 
@@ -250,13 +250,13 @@ def _file_of(document: Document, found: Found, dialect: Dialect) -> LoadedFile:
 
 
 def _digest(found: Found) -> str:
-    """Return the SHA-256 of everything a document says about servers, as Python writes those values."""
+    """Return the SHA-256 of a document's entries and inputs, as Python's `repr` writes them."""
     said = ([(item.path, item.value) for item in found.items], found.inputs)
     return hashlib.sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _project_of(path: Path) -> Path:
-    """Return the directory a file's `${workspaceFolder}` means: that of the project, or ours for a user's file."""
+    """Return the directory for `${workspaceFolder}` in a file: the project's, or the current one for a user's file."""
     folder = path.absolute().parent
     if folder.name not in _DOT_FOLDERS:
         return folder

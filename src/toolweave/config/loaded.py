@@ -1,6 +1,6 @@
 """Loaded config files as values: servers, wrong entries, and the file and line of each.
 
-Reads nothing. `load.py` makes these, `discover.py` says which files were found and not named.
+Reads nothing: `load.py` makes these values, `discover.py` finds the files that nobody named.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ PROJECT = "project"
 """The kind of a file that was found in the project's folder, and that may have come with a checkout."""
 
 EntryStatus = Literal["ready", "wrong", "disabled", "excluded", "skipped", "shadowed"]
-"""What became of an entry: `excluded` by a list of its owner's, `skipped` as it is no MCP server of its own,
-`shadowed` by an entry of the same name that counts instead."""
+"""The outcome of loading an entry: `excluded` by a list of its editor, `skipped` as it is no MCP server of its own,
+`shadowed` by an entry of the same name that takes precedence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,8 @@ class LoadedFile:
 
     Attributes:
         path: The file.
-        kind: `named` by whoever loads it, `project` for one that was found there, or the editor it belongs to.
-        dialect: Whose rules it is read by.
+        kind: `named` by the caller, `project` for one that was found in the project, or the editor it belongs to.
+        dialect: The dialect it is read in.
         digest: The SHA-256 of all that it says about servers, in hexadecimal.
         inputs: The definitions that `${input:ID}` in it refers to.
     """
@@ -46,18 +46,18 @@ class LoadedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ConfigEntry:
-    """One entry of a config file, and what became of it. It shows no value of the file in its representation.
+    """One entry of a config file and its outcome. Its representation shows no value of the file.
 
     Attributes:
         name: The server's name.
         path: The file, None for an entry from code.
         line: Its 1-based line in the file, or None.
-        dialect: Whose rules it was read by.
-        status: What became of it.
-        reason: Why it does not start; empty when it does.
-        notes: What in it was ignored, or read in another way than it may have been meant.
+        dialect: The dialect it was read in.
+        status: The outcome of loading it.
+        reason: The reason why it does not start; empty when it does.
+        notes: Settings that were ignored, or read in another way than they may have been meant.
         raw: The entry as the file has it.
-        config: What it means, unless it is wrong or does not start.
+        config: The resulting config; None for an entry that is wrong or does not start.
     """
 
     name: str
@@ -76,7 +76,7 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedConfig:
-    """What some config files say.
+    """The servers of one or several config files.
 
     Attributes:
         servers: The servers to connect, by name, in the files' order.
@@ -85,7 +85,7 @@ class LoadedConfig:
         disabled: The names of the entries that do not start: those that are switched off, that a list of their owner's
             excludes, or that are no MCP server of their own. They are not in `servers`; `entries` has the reason.
         files: The files that were read.
-        entries: Every entry of every file, in their order, with what became of it.
+        entries: Every entry of every file, in their order, with its outcome.
     """
 
     servers: Mapping[str, ServerConfig] = field(default_factory=dict[str, ServerConfig])
@@ -132,9 +132,9 @@ class LoadedConfig:
         return next(reasons, "it is switched off in the config")
 
     def found_as(self, kind: str, *, within: Path | None = None) -> LoadedConfig:
-        """Return the same with its files marked as found, as one kind.
+        """Return a copy whose files are marked as found, with this `kind`.
 
-        Servers that start in a folder of their own file, rather than in the current one, get `within` for it.
+        `within` is the directory that stdio servers start in, instead of the current one.
         """
         servers = self.servers
         if within is not None:

@@ -1,4 +1,4 @@
-"""The full form of an entry, and one entry laid over another. Expands nothing in mappings and mutates nothing."""
+"""Normalization of an entry to its full form, and merging of two entries. Expands and mutates no mapping."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _CONNECTION = ("command", "args", "env", "cwd", "url", "headers")
 
 
 def normalize_config(server_name: str, config: ServerConfig | Mapping[str, Any]) -> dict[str, Any]:
-    """Return the full form of an entry: `serverName`, `transport`, `connection`, `auth` (requirement R6).
+    """Return the full form of an entry: `serverName`, `transport`, `connection`, `auth`.
 
     `serverName` is filled in where the entry has none. Other settings stay beside them, keys that
     belong to no setting go into `connection`. Doing it again changes nothing. Variables stay as
     they are written; secrets of a `ServerConfig` stay wrapped.
 
     Raises:
-        ConfigError: There is no name, or no connection (requirement R70); names server and field.
+        ConfigError: There is no name, or no connection; names server and field.
     """
     full = _folded(config)
     name = full.pop("serverName", None) or server_name
@@ -59,7 +59,7 @@ def merge_config(
 def merge_config(
     base: ServerConfig | Mapping[str, Any], runtime: ServerConfig | Mapping[str, Any] | None = None
 ) -> ServerConfig | Mapping[str, Any]:
-    """Lay a runtime config over a base config; the runtime wins (requirements R7, R27).
+    """Merge a runtime config into a base config; the runtime wins.
 
     `connection` is merged key by key, `auth` is the runtime's or else the base's, and without a
     runtime the base itself comes back. Two mappings make a mapping in the full form; a

@@ -62,7 +62,7 @@ _REMOTE = ("http", "sse")
 _registered: set[str] = set()
 
 HeadersSource = Callable[[], Any]
-"""A callable, plain or async, that returns the headers of one request as a mapping (requirement R27)."""
+"""A callable, plain or async, that returns the headers of one request as a mapping."""
 
 _CONNECT_SECONDS = 150.0  # a server that is at work on its start for two minutes is not rare
 _CONNECT_SILENCE_SECONDS, _INSTALL_SILENCE_SECONDS = 30.0, 120.0
@@ -71,7 +71,7 @@ _HIDDEN_FROM = 4  # a shorter value found in a foreign text is more likely a coi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where a server was configured.
+    """The file and line where a server was configured.
 
     Attributes:
         path: The file.
@@ -87,7 +87,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ServerConfig:
-    """Everything needed to reach one MCP server (requirements R1, R4, R8).
+    """Everything needed to reach one MCP server.
 
     Lists become tuples and mappings read-only; values of `env` and `headers` are wrapped as
     `Secret`. User info in `url` becomes an `Authorization: Basic` header. Two configs are equal
@@ -102,33 +102,33 @@ class ServerConfig:
         transport: `stdio`, `http` (Streamable HTTP), `sse`, `inprocess` or a registered name.
             Empty: `http` when there is a `url`, `stdio` for a `command`, `inprocess` for a `server`.
         command: The program to start (stdio).
-        args: Its arguments, passed as they are; there is no shell.
-        env: Variables merged over a safe part of our own environment (requirements R9, C27).
-        cwd: The directory to start it in; None is ours.
+        args: Its arguments, passed unchanged; there is no shell.
+        env: Variables merged over a safe part of our own environment.
+        cwd: The working directory of the process; None inherits ours.
         url: The endpoint (http, sse).
-        headers: Headers of every HTTP request, or a callable asked before each request.
-        auth: How HTTP requests are authorized.
+        headers: Headers of every HTTP request, or a callable that returns them before each request.
+        auth: The authorization of HTTP requests.
         disabled: Keep the entry but do not connect.
         timeout: Bounds in seconds; see `Timeouts`.
-        include: The only tools to offer, by original name; empty is all. Wins over `exclude` (requirement R31).
+        include: The only tools to offer, by original name; empty is all. Wins over `exclude`.
         exclude: Tools not to offer, by original name.
-        tool_prefix: What to put literally before each tool's name; None is the server's name and `_`,
-            `""` is nothing.
+        tool_prefix: The literal prefix of each tool's name; None is the server's name and `_`,
+            `""` is no prefix.
         restart: Reconnect after a failure, or keep the exact cause as the answer of each call.
-        legacy_sse: Fall back to the old HTTP+SSE transport when Streamable HTTP is not there (requirement C7).
+        legacy_sse: Fall back to the old HTTP+SSE transport when Streamable HTTP is not there.
         protocol: `auto`, `legacy` (the newest handshake revision), or one revision such as `2025-06-18`.
-        validate_input: Check arguments against the tool's schema before sending (requirement C10).
-        validate_output: What becomes of structured content that breaks the tool's output schema, or lacks
-            (requirement C15): `error` makes the result an error that keeps the content, `warn` only logs it.
+        validate_input: Check arguments against the tool's schema before sending.
+        validate_output: The handling of structured content that is missing or breaks the tool's output schema:
+            `error` makes the result an error that keeps the content, `warn` only logs it.
         max_concurrency: Calls in flight at once; None is no limit.
         max_connections: HTTP connections that are open at once for requests; one beyond that waits. None is 100.
-        max_message_bytes: The largest message that is taken from the server; None is 128 MiB.
-        on_conflict: What to do with a tool name that is taken (requirement C20).
+        max_message_bytes: The largest message that is accepted from the server; None is 128 MiB.
+        on_conflict: The handling of a tool name that is taken.
         engine: `auto` speaks the protocol itself where it can, `sdk` uses the official SDK everywhere.
         options: Other keys of the entry or its `connection`, for custom transports.
         server: An in-process server object or a transport of the SDK. Only from code.
-        source: Where the entry was read.
-        sensitive: Values to mask wherever they show up, such as what `${API_KEY}` stood for in `args`.
+        source: The file and line of the entry.
+        sensitive: Values to mask wherever they appear, such as the value of `${API_KEY}` in `args`.
     """
 
     name: str = ""
@@ -170,7 +170,7 @@ class ServerConfig:
 
     @property
     def connect_timeout(self) -> float:
-        """Seconds the handshake may take, however much life the server shows: `timeout.connect`, else 150."""
+        """Seconds the handshake may take, whatever the signs of life: `timeout.connect`, else 150."""
         return _CONNECT_SECONDS if self.timeout.connect is None else self.timeout.connect
 
     @property
@@ -186,7 +186,7 @@ class ServerConfig:
 
     @property
     def probe_timeout(self) -> float:
-        """Seconds until `initialize` is asked beside the probe: `timeout.probe`, else 5, or 15 for what may install."""
+        """Seconds until `initialize` is sent beside the probe: `timeout.probe`, else 5, or 15 if it may install."""
         if self.timeout.probe is not None:
             return self.timeout.probe
         return 15.0 if self.transport == "stdio" and installs_first(self.command, self.args) else 5.0
@@ -202,7 +202,7 @@ class ServerConfig:
 
     @property
     def caution(self) -> str:
-        """What is unsafe about it although it works, for people to read; `""` when nothing is."""
+        """A warning for people about a setting that works but is unsafe; `""` without one."""
         parts = urlsplit(self.url)
         carries = self.auth is not None or callable(self.headers) or any(map(looks_secret, self.headers))
         if parts.scheme != "http" or not carries or is_loopback(parts.hostname):
@@ -235,7 +235,7 @@ class ServerConfig:
         return mask_values(text, (value for value in values if len(value) >= _HIDDEN_FROM))
 
     def error(self, message: str, *, field: str | None = None) -> ConfigError:
-        """Make a `ConfigError` about this server, with its name and place and without its secrets."""
+        """Make a `ConfigError` about this server, with its name and location and without its secrets."""
         path, line = (self.source.path, self.source.line) if self.source else (None, None)
         name = self.name if isinstance(self.name, str) and self.name else None  # pyright: ignore[reportUnnecessaryIsInstance]
         return ConfigError(self._hide(message), server=name, field=field, path=path, line=line)
@@ -343,7 +343,7 @@ def known_transports() -> frozenset[str]:
 
 
 def register_transport_name(name: str) -> None:
-    """Let configs use a transport of this name (requirement R13); doing it again is no error.
+    """Let configs use a transport of this name; doing it again is no error.
 
     Raises:
         ConfigError: The name is empty or no string.
@@ -354,7 +354,7 @@ def register_transport_name(name: str) -> None:
 
 
 def _normalised(config: ServerConfig) -> dict[str, Any]:
-    """Return every field in its one form, `transport` inferred, values checked one by one."""
+    """Return every field in its canonical form, `transport` inferred, values checked one by one."""
     out = {name: rule(getattr(config, name), name) for name, rule in _RULES.items()}
     out["transport"] = _transport(config, out)
     if out["url"] and out["transport"] not in _registered:
@@ -363,7 +363,7 @@ def _normalised(config: ServerConfig) -> dict[str, Any]:
 
 
 def _check_reachable(config: ServerConfig) -> None:
-    """Check that the transport has what it needs (requirement R8)."""
+    """Check that the transport has what it needs."""
     transport = config.transport
     if transport not in known_transports():
         known = ", ".join(sorted(known_transports()))
@@ -383,7 +383,7 @@ def canonical_transport(name: str) -> str:
 
 
 def warn_deprecated(message: str) -> None:
-    """Warn whoever called into the package, however deep we are."""
+    """Issue a `DeprecationWarning` at the nearest caller outside of the package."""
     level = 1
     frame = inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").startswith("toolweave."):

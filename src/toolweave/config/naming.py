@@ -1,6 +1,6 @@
-"""What a command line says about its server: a name for it, and whether it may install first.
+"""Server names derived from command lines and URLs, and whether a command may install its server first.
 
-Pure text; starts nothing and looks nothing up.
+Pure text processing.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def program_name(command: str) -> str:
 
 
 def installs_first(command: str, args: Sequence[str]) -> bool:
-    """Tell whether the command may download the server before it can answer."""
+    """Return whether the command may download the server before it can answer."""
     program = program_name(command)
     if program in ("cmd", "sh", "bash", "zsh"):
         return any(_fetches(word) for arg in args for word in arg.split()[:1])
@@ -113,7 +113,7 @@ def _fetches(word: str) -> bool:
 
 
 def _subject(program: str, args: list[str]) -> str | None:
-    """Find the argument that says what is run, or None when the program is the server itself."""
+    """Find the argument that names the program to run, or None when the command itself is the server."""
     if re.fullmatch(r"python[\d.]*w?|py", program):
         return _python_subject(args)
     for subcommand in _RUNNERS.get(program, ()):

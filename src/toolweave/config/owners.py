@@ -1,6 +1,6 @@
-"""What the owner of a config file means by it where owners differ: units, variables, lists, entries that do not count.
+"""Differences between the config dialects of editors: units, variables, lists, and entries that are no servers.
 
-One table and a few pure functions; the keys that all of them share are read in `dialects.py`.
+One table and a few pure functions; the keys that all dialects share are read by `read_entry`.
 
 ============  ===========================================================================================
 generic       a bare `timeout` is seconds for everything; 1000 or more is milliseconds
@@ -28,12 +28,12 @@ from typing import Any, Literal, cast
 __all__ = ["Dialect", "Rules", "dialect_of", "exclusion", "is_goose", "no_server", "rules_of", "type_of_mcp_section"]
 
 Dialect = Literal["generic", "gemini", "opencode", "codex", "cline", "crush", "goose", "continue", "windsurf", "zed"]
-"""Whose rules decide where dialects contradict each other."""
+"""The dialect whose rules apply where dialects contradict each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """How one owner's files are read where that differs.
+    """The rules of one dialect where it differs from the generic one.
 
     Attributes:
         timeout: The bounds that a bare `timeout` sets; None sets all, and guesses the unit.
@@ -92,25 +92,25 @@ _GOOSE_PARTS = ("builtin", "platform", "frontend", "inline_python")
 
 
 def rules_of(dialect: Dialect) -> Rules:
-    """Return how a dialect is read where it differs."""
+    """Return the rules of a dialect."""
     return _RULES.get(dialect, Rules())
 
 
 def dialect_of(path: Path) -> Dialect:
-    """Return whose file this is, by its name and its folder."""
+    """Return the dialect of a file, by its name and its folder."""
     folders = [path.parent.name, path.parent.parent.name] if path.parent.name == "mcpServers" else [path.parent.name]
     by_folder: list[Dialect] = [_BY_FOLDER[name] for name in folders if name in _BY_FOLDER]
     return _BY_NAME.get(path.name) or (by_folder[0] if by_folder else "generic")
 
 
 def type_of_mcp_section(entry: Mapping[Any, Any]) -> Dialect:
-    """Tell the two editors apart that keep their servers right under `mcp`: opencode, and Crush, which has `stdio`."""
+    """Return the dialect of a server right under `mcp`: opencode, or Crush, which has `stdio`."""
     crush = entry.get("type") in ("stdio", "http", "sse") or isinstance(entry.get("command"), str)
     return "crush" if crush else "opencode"
 
 
 def is_goose(entry: Mapping[Any, Any]) -> bool:
-    """Tell whether an entry is one of Goose's extensions."""
+    """Return whether an entry is one of Goose's extensions."""
     inner = entry.get("config")
     one = cast("Mapping[Any, Any]", inner) if isinstance(inner, Mapping) else entry
     kind = one.get("type")
@@ -118,7 +118,7 @@ def is_goose(entry: Mapping[Any, Any]) -> bool:
 
 
 def no_server(entry: Mapping[Any, Any], dialect: Dialect) -> str | None:
-    """Return why an entry names no MCP server that could be started from here, or None when it does."""
+    """Return the reason why an entry names no MCP server that can be started, or None when it does."""
     if any(key in entry for key in ("command", "url", "cmd", "uri", "httpUrl", "serverUrl")):
         return None
     if dialect == "goose" and entry.get("type") in _GOOSE_PARTS:
@@ -131,7 +131,7 @@ def no_server(entry: Mapping[Any, Any], dialect: Dialect) -> str | None:
 
 
 def exclusion(document: Mapping[str, Any], project: str) -> Callable[[str], str | None]:
-    """Return what tells why a server is excluded by a list in its own file, None for one that is not.
+    """Return a function that maps a server's name to the reason why a list in its file excludes it, or to None.
 
     Gemini CLI: `mcp.allowed` and `mcp.excluded`, before them `allowMCPServers` and `excludeMCPServers`. Claude Code, in
     `~/.claude.json`: `projects.PROJECT.disabledMcpServers`.

@@ -1,6 +1,6 @@
-"""Strings that must not be shown, and the masks for texts that may hold them.
+"""Secret strings, and the masking of texts that may hold them.
 
-Knows nothing of servers: it is given names and texts and decides what a reader may see.
+Knows nothing of servers, only names and texts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 MASK = "***"
-"""What is shown in place of a secret."""
+"""The text shown in place of a secret."""
 
 _SECRET_NAME = re.compile(
     r"key|token|secret|pass|credential|auth|bearer|cookie|signature|(^|_)(pat|pw|sig|dsn|otp)(_|$)|_pwd(_|$)",
@@ -36,7 +36,7 @@ _FLAG = re.compile(r"(?s)(--?[A-Za-z][\w.-]*)(=?)(.*)")
 _HEADER_ARGUMENT = re.compile(r"(?s)([A-Za-z][\w-]*): *(.+)")
 
 Hide = Callable[[str], str]
-"""Returns what is shown in place of a secret."""
+"""Returns the replacement for a secret."""
 
 
 class Secret:
@@ -91,7 +91,7 @@ def wrap(value: str | Secret) -> Secret:
 
 
 def looks_secret(name: str) -> bool:
-    """Tell whether a variable, flag, header or query parameter of this name usually holds a secret."""
+    """Return whether a variable, flag, header or query parameter of this name usually holds a secret."""
     return _SECRET_NAME.search(name.replace("-", "_")) is not None
 
 
@@ -109,8 +109,8 @@ def _masked(value: str) -> str:
 def mask_url(url: str, hide: Hide = _masked) -> str:
     """Return the URL without its user info, and with the values of secret-looking query parameters masked.
 
-    A text that is no URL comes back as the mask alone when it may hold user info, else as it is. `hide` is asked
-    what to show in place of each secret.
+    A text that is no URL becomes the mask alone when it may hold user info, else it is unchanged. `hide` returns
+    the replacement for each secret.
     """
     try:
         parts = urlsplit(url)
@@ -136,7 +136,7 @@ def without_user_info(text: str) -> str:
 
 
 def secrets_in(args: Sequence[str]) -> tuple[str, ...]:
-    """Return what `mask_args` hides, each secret also as it stands behind a scheme (`Bearer X`) or a user name."""
+    """Return the secrets that `mask_args` hides, each also without its scheme (`Bearer X`) or user name."""
     found: list[str] = []
 
     def hide(value: str) -> str:
@@ -153,7 +153,7 @@ def mask_args(args: Sequence[str], hide: Hide = _masked) -> tuple[str, ...]:
     """Return the arguments with the values of secret-looking flags, headers and URLs masked.
 
     Covers `--token X`, `--token=X`, `-e API_KEY=X`, `API_KEY=X`, `Authorization: X` and URLs, and any of these
-    behind a flag: `--env=API_KEY=X`, `--header=Authorization: X`. `hide` is asked what to show in place of each secret.
+    behind a flag: `--env=API_KEY=X`, `--header=Authorization: X`. `hide` returns the replacement for each secret.
     """
     shown: list[str] = []
     hide_next = False

@@ -1,4 +1,4 @@
-"""Where in a document the servers are. Knows the files' outlines (requirement R8, F3), not the entries' keys."""
+"""The location of the servers in a document. Knows the outlines of config files, not the entries' keys."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ SECTIONS: tuple[KeyPath, ...] = (
     ("tool", "toolweave", "mcp_servers"),
     ("amp.mcpServers",),
 )
-"""The paths under which servers are looked for, in this order."""
+"""The paths that are searched for servers, in this order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One entry as it stands in a document: its name, its value, and where it is."""
+    """One unparsed entry of a document: its name, its value and its path."""
 
     name: str
     value: Any  # whatever a user wrote
@@ -49,8 +49,8 @@ class Found:
     """The entries of a document and the definitions of its `inputs`.
 
     Attributes:
-        recognised: False when nothing in the document looks like a place for servers.
-        excluded: Tells why a list in the document excludes a server, None for one that it does not.
+        recognised: False when the document has no section for servers.
+        excluded: Returns the reason why a list in the document excludes a server, or None.
     """
 
     items: list[Item] = field(default_factory=list[Item])
@@ -64,8 +64,8 @@ def find_servers(document: Any, *, dialect: Dialect = "generic", project: str = 
 
     Args:
         document: A list of entries, one entry, entries by name, or an outline of an editor.
-        dialect: Whose file it is.
-        project: The directory whose part of `~/.claude.json` counts too.
+        dialect: The dialect of the file.
+        project: The directory whose section of `~/.claude.json` is read too.
         from_code: Entries may be other objects than mappings.
 
     Raises:
@@ -102,7 +102,7 @@ def _is_section(section: Any, path: KeyPath, top: Mapping[str, Any]) -> bool:
 
 
 def _spoken(item: Item, dialect: Dialect) -> Item:
-    """Return an entry with its dialect, where the section says more than the file."""
+    """Return an entry with the dialect that its section implies, if the file implies none."""
     if dialect == "generic" and item.path[0] == "extensions":
         return replace(item, dialect="goose")
     if dialect == "generic" and item.path[:1] == ("mcp",) and len(item.path) == 2:
@@ -138,7 +138,7 @@ def _items(section: Any, path: KeyPath, dialect: Dialect) -> Iterator[Item]:
 
 
 def _listed(entries: list[Any], path: KeyPath, dialect: Dialect) -> Iterator[Item]:
-    """Name the entries of a list; one without a name is known by its place (defect D9)."""
+    """Name the entries of a list; one without a name gets its position."""
     for index, value in enumerate(entries):
         own = getattr(value, "name", None)
         if isinstance(value, Mapping):
@@ -150,7 +150,7 @@ def _listed(entries: list[Any], path: KeyPath, dialect: Dialect) -> Iterator[Ite
 
 
 def _bare(top: Mapping[str, Any], dialect: Dialect, from_code: bool) -> Iterator[Item]:
-    """Read a document without a section: one entry, or entries by name (requirement R2)."""
+    """Read a document without a section: one entry, or entries by name."""
     if looks_like_entry(top):
         yield from (replace(item, path=()) for item in _listed([top], (), dialect))
     elif from_code or any(looks_like_entry(value) for value in top.values()):

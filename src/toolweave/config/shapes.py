@@ -1,4 +1,4 @@
-"""The shapes of one server's entry, for those who write it in Python and check types.
+"""Typed dictionaries of one server's entry, for type-checked Python code.
 
 Every key is explained at `ServerConfig`; the loader also reads the dialects of the editors.
 
@@ -20,11 +20,11 @@ from typing import Any, Literal, NotRequired, Required, TypedDict
 __all__ = ["McpConfig", "McpConnectionConfig", "McpFullConfig", "McpHttpConfig", "McpStdioConfig", "McpTransport"]
 
 McpTransport = Literal["stdio", "http", "sse", "inprocess", "websocket"]
-"""The transports an entry can name (requirements R3, R12); `websocket` is an old name of `http`."""
+"""The transports an entry can name; `websocket` is an old name of `http`."""
 
 
 class McpStdioConfig(TypedDict):
-    """A local program (requirements R1, R2); `transport` may be left out."""
+    """A local program; `transport` may be left out."""
 
     transport: NotRequired[Literal["stdio"]]
     command: str
@@ -34,7 +34,7 @@ class McpStdioConfig(TypedDict):
 
 
 class McpHttpConfig(TypedDict):
-    """A remote server (requirement R1); `transport` may be left out."""
+    """A remote server; `transport` may be left out."""
 
     transport: NotRequired[Literal["http", "sse"]]
     url: str
@@ -53,7 +53,7 @@ class McpConnectionConfig(TypedDict, total=False):
 
 
 class McpFullConfig(TypedDict, total=False):
-    """The full form of requirement R3, which `normalize_config` makes of any other."""
+    """The full form, which `normalize_config` makes of any other."""
 
     serverName: str
     transport: Required[McpTransport]

@@ -1,4 +1,4 @@
-"""Servers that their owner switches off in another file than the one that defines them.
+"""Servers that an editor switches off in another file than the one that defines them.
 
 Gemini CLI keeps the switches of `.gemini/settings.json` in `~/.gemini/mcp-server-enablement.json`; Claude Code those of
 a project's `.mcp.json` in its settings and in `~/.claude.json`. Reads those files; decides nothing else.
@@ -16,7 +16,7 @@ __all__ = ["switched_off_elsewhere"]
 
 
 def switched_off_elsewhere(path: Path, project: Path, home: Path) -> dict[str, str]:
-    """Return why servers of a file do not start although it says nothing against them, by name.
+    """Return the reasons why servers of a file are switched off by other files, by name.
 
     Raises:
         ConfigError: A file with switches cannot be read: nothing is started that may be switched off in it.

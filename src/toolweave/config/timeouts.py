@@ -1,4 +1,4 @@
-"""How long each wait for a server may last. Knows no clock and waits for nothing."""
+"""The bounds of every wait for a server. Knows no clock and waits for nothing."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Timeouts:
             on the discovery probe is started once more, and gets as long again as it took for that.
             None: 30 without a sign of life (output, CPU time of the process, bytes of an answer), or 120 for a
             command that may have to install the server first; and 150 in all.
-        probe: For the answer to the discovery probe, before `initialize` is asked beside it; what the server then
-            answers decides its revision, not this bound.
+        probe: For the answer to the discovery probe, before `initialize` is sent beside it; the server's answers
+            decide its revision, not this bound.
             None: 5, or 15 for a command that may have to install the server first.
         list: For all the pages of one listing.
-        call: Silence during a call; each progress notification starts it anew.
+        call: Silence during a call; each progress notification restarts it.
         call_total: A whole call however much progress it reports, or None for no such bound.
         close: For the orderly end of a connection, before the process is ended.
         read: For one answer to any other request: a resource, a prompt, a completion.
@@ -54,7 +54,7 @@ class Timeouts:
 
     @classmethod
     def of(cls, value: Timeouts | Mapping[str, Any] | float | None) -> Timeouts:
-        """Make bounds from what a user may write (requirement R8).
+        """Make bounds from any accepted form.
 
         A number bounds the handshake, each listing, the silence of a call and every other
         request alike; the probe gets at most a third of it, so that there is time to fall back.

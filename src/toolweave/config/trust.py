@@ -1,8 +1,8 @@
-"""Which project files somebody allowed to start their servers, by path and content.
+"""The project config files that the user trusts to start their servers, by path and content.
 
 A config file that is found in a folder may have come with a checkout, and its servers are programs that run with the
-user's rights. Whoever starts what `default_config` found should ask `TrustedFiles` first; the `toolweave` command does.
-Asks nobody and starts nothing.
+user's rights. Check `TrustedFiles` before starting what `default_config` found, as the `toolweave` command does.
+Prompts nobody and starts nothing.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _MAX_BYTES = 10_000_000
 
 
 class TrustedFiles:
-    """The project files that are trusted, remembered in one file of the user's.
+    """The trusted project files, recorded in one file of the user's.
 
-    A file is trusted with the content it has now: each change of what it says about servers has to be trusted anew.
+    A file is trusted with the content it has now: each change of its server entries has to be trusted again.
     Several contents of a file are remembered, so that changing branches does not ask again.
 
     Args:
-        path: The file that remembers them; by default `trusted.json` in the user's state folder.
+        path: The file of the records; by default `trusted.json` in the user's state folder.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -39,7 +39,7 @@ class TrustedFiles:
 
     @property
     def path(self) -> Path:
-        """The file that remembers them."""
+        """The file of the records."""
         if self._path is None:
             from platformdirs import user_state_path  # only where it is asked for
 
@@ -47,10 +47,10 @@ class TrustedFiles:
         return self._path
 
     def untrusted(self, loaded: LoadedConfig, names: Iterable[str] | None = None) -> list[LoadedFile]:
-        """Return the project files that nobody trusted yet, of those that hold one of these servers.
+        """Return the project files that are not trusted yet, of those that hold one of these servers.
 
         Args:
-            loaded: What was found.
+            loaded: The config that was found.
             names: The servers that are to start; all of them when None.
         """
         wanted = set(loaded.servers if names is None else names)
@@ -59,23 +59,23 @@ class TrustedFiles:
         return [file for file in found if not self.trusts(file)]
 
     def trusts(self, file: LoadedFile) -> bool:
-        """Tell whether a file is trusted with the content it had when it was loaded."""
+        """Return whether a file is trusted with the content it had when it was loaded."""
         known = self._read()
         return any(file.digest in known.get(key, ()) for key in (_key(file.path), _ANYWHERE))
 
     def trust(self, file: LoadedFile) -> None:
-        """Remember a file with the content it had when it was loaded.
+        """Trust a file with the content it had when it was loaded.
 
         Raises:
-            OSError: It cannot be remembered.
+            OSError: The record cannot be written.
         """
         self._remember(_key(file.path), file.digest)
 
     def trust_content(self, digest: str) -> None:
-        """Remember a content that may be in any file, such as one that we wrote ourselves.
+        """Trust a content in any file, such as one that we wrote ourselves.
 
         Raises:
-            OSError: It cannot be remembered.
+            OSError: The record cannot be written.
         """
         self._remember(_ANYWHERE, digest)
 
@@ -87,7 +87,7 @@ class TrustedFiles:
         write_privately(self.path, json.dumps({"files": {**kept, key: digests}}, indent=1).encode())
 
     def _read(self) -> dict[str, list[str]]:
-        """Return what is remembered; nothing, where that cannot be read: then it is asked again."""
+        """Return the recorded digests by path; none if the file cannot be read, so that the user is asked again."""
         try:
             if self.path.stat().st_size > _MAX_BYTES:
                 return {}
@@ -107,7 +107,7 @@ def write_privately(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Write a file as a whole or not at all, readable by its owner alone unless `mode` says otherwise.
 
     Raises:
-        OSError: It cannot be written; what was there is still there.
+        OSError: It cannot be written; the previous file is unchanged.
     """
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -1,4 +1,4 @@
-"""Requests over a connection that may come and go: bounds, checks of arguments and results, what is sent again."""
+"""Requests over a connection that may be lost: timeouts, validation of arguments and results, retries."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ _MANY_PARTS = 1_000
 
 ResultT = TypeVar("ResultT")
 _Failed = tuple[BaseException, Deadline]
-"""Why an attempt failed, and the bound under which it was made."""
+"""The exception of a failed attempt, and its deadline."""
 
 
 class Caller:
-    """Makes the requests of one connection.
+    """The requests of one connection, with their timeouts and retries.
 
     Attributes:
-        last_line: The line that is or was open, for what the handshake settled.
+        last_line: The current or last open session, for the results of its handshake.
         on_timeout: Called when a call was not answered within its bound.
     """
 
@@ -75,7 +75,7 @@ class Caller:
         return (*self._deadlines.running, *self._owner.peer.waits)
 
     async def line(self) -> Line:
-        """Return the open line; connects or waits for a restart, as long as connecting, listing and closing take."""
+        """Return the open session; connect or wait for a restart, within the bounds of connect, list and close."""
         timeout = self._config.timeout
         seconds = self._config.connect_silence + timeout.list + timeout.close
         return await self._owner.at_home(self._owner.usable(seconds))
@@ -83,9 +83,9 @@ class Caller:
     async def once_more(
         self, use: Callable[[Line], Awaitable[ResultT]], *, line: Line | None = None, repeatable: bool = False
     ) -> ResultT:
-        """Use the open line; if it was lost, use the next one where that is safe (DESIGN decision 3).
+        """Run `use` on the open session; if that was lost, run it on the next one where a retry is safe.
 
-        Safe is what was provably not sent, and what is declared harmless to repeat.
+        A retry is safe for a request that was provably not sent, and for one declared as repeatable.
         """
         return await self._owner.at_home(self._once_more(use, line, repeatable))
 
@@ -140,7 +140,7 @@ class Caller:
     async def call(self, name: str, arguments: Mapping[str, Any], ctx: CallContext) -> ToolResult:
         """Call a tool; see `McpConnection.call_tool`.
 
-        Every call comes this way, so it asks the wire itself, with no layer between; what is rare is elsewhere.
+        The hot path of every call: it sends over the wire directly; rare cases are handled in other methods.
         """
         if not isinstance(arguments, (dict, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance]  # a dict: faster
             raise TypeError(f"tool {name!r}: arguments must be one mapping, not {type(arguments).__name__}")
@@ -218,7 +218,7 @@ class Caller:
         first: dict[str, Any] | None,
         failed: _Failed | None,
     ) -> Mapping[str, Any]:
-        """Return the result of a call that was not simply answered: `first` is what came, `failed` why nothing did."""
+        """Return the result of a call without a complete first answer: `first` is that answer, `failed` its error."""
         try:
             if failed is not None:
                 first = await self._after(failed, line, params, callee, ctx)
@@ -231,7 +231,7 @@ class Caller:
     async def _after(
         self, failed: _Failed, line: Line, params: Mapping[str, Any], callee: Callee, ctx: CallContext
     ) -> dict[str, Any]:
-        """Return the answer to a call that was refused for now, within what is left of its bound; raise the rest."""
+        """Retry a call that was refused temporarily, within the rest of its deadline; raise any other error."""
         exc, deadline = failed
         with deadline:
             if not isinstance(exc, ProtocolError):
@@ -252,7 +252,7 @@ class Caller:
         ctx: CallContext,
         failed: AuthRequiredError | ConnectionLostError | ProtocolError,
     ) -> Mapping[str, Any]:
-        """Make a call once more whose first attempt failed so that this is safe; raise what is for good."""
+        """Retry a call once where its failure makes that safe; raise the failure otherwise."""
         spec = callee.spec
         if isinstance(failed, ProtocolError):
             failed.mask(self._config.redact)
@@ -277,7 +277,7 @@ class Caller:
         ctx: CallContext,
         first: dict[str, Any] | None = None,
     ) -> Mapping[str, Any]:
-        """Make a call whose bound may be held or extended; `first` is the first answer, if it has come."""
+        """Make a call with an idle timeout; `first` is the first answer, if it has arrived."""
         seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
         total = self._config.timeout.call_total
         peer = self._owner.peer
@@ -325,7 +325,7 @@ class Caller:
             raise ConnectionLostError("the connection ended while a task ran", server=exc.server, sent=True) from exc
 
     async def _another(self, line: Line, exc: AuthRequiredError | ConnectionLostError, *, repeatable: bool) -> Line:
-        """Return the line to send on again after `line` was lost; raise what must not be sent again."""
+        """Return the session for a retry after `line` was lost; raise the error where a retry is not safe."""
         final = await self._final(line, exc)
         if isinstance(final, AuthRequiredError) or self._config.restart == "never" or (final.sent and not repeatable):
             raise final from None
@@ -334,7 +334,7 @@ class Caller:
     async def _final(
         self, line: Line, exc: AuthRequiredError | ConnectionLostError
     ) -> AuthRequiredError | ConnectionLostError:
-        """Return the error as the caller gets it; two refusals of our credentials in a row concern the connection."""
+        """Return the error for the caller; a second refusal of our credentials in a row concerns the connection."""
         if isinstance(exc, AuthRequiredError):
             self._owner.doubt(exc)
             return exc
@@ -378,9 +378,9 @@ class Caller:
 
 
 async def made_of(parts: object, make: Callable[[], ResultT]) -> ResultT:
-    """Return what `make` returns; where a server sent very many parts, from a thread, so that the event loop goes on.
+    """Return `make()`, called in a thread for more than 1,000 parts so that it does not block the event loop.
 
-    `make` must do nothing but make: whoever is cancelled leaves it alone.
+    `make` must have no side effects: a cancelled caller abandons it.
     """
     if isinstance(parts, list) and len(cast("list[Any]", parts)) > _MANY_PARTS:
         return await anyio.to_thread.run_sync(make, abandon_on_cancel=True)

@@ -1,6 +1,6 @@
-"""The tools of one connection as they are known now: snapshots, their changes, their validators.
+"""The current tools of one connection: snapshots, changes and validators.
 
-Lists through the session it is given and remembers; knows nothing of how the session came to be.
+Lists through a given session and caches; knows nothing of how the session was opened.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _log = logging.getLogger("toolweave.connect")
 
 @dataclass(frozen=True, slots=True)
 class Callee:
-    """What a call needs to know of its tool, looked up once for all calls until the next listing.
+    """The facts about a tool that a call needs, looked up once for all calls until the next listing.
 
     Attributes:
         name: The name to send.
         spec: None for a tool that is not listed.
         schema: Its input schema.
-        check: What arguments are checked with, or None.
-        says_how: Whether it says how it wants to be executed.
+        check: The validator of the arguments, or None.
+        says_how: Whether its definition has an `execution` member.
     """
 
     name: str
@@ -46,12 +46,12 @@ class Callee:
 
 
 class Catalog:
-    """One server's tools: an immutable snapshot that is replaced as a whole (requirements C8, C9).
+    """One server's tools: an immutable snapshot that is replaced as a whole.
 
-    `tell` is called after every change of the snapshot, once, whoever asked for the listing.
+    `tell` is called once after every change of the snapshot, whichever caller asked for the listing.
 
     Attributes:
-        snapshot: What is offered now; version 0 before the first listing.
+        snapshot: The current tools; version 0 before the first listing.
         live: The list behind it.
     """
 
@@ -74,12 +74,12 @@ class Catalog:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What was left out of the last listing, and why."""
+        """The entries left out of the last listing, with the reasons."""
         return self.live.problems
 
     @property
     def pages(self) -> int:
-        """How many requests the last listing took."""
+        """The number of requests of the last listing."""
         return self.live.pages
 
     def find(self, name: str) -> ToolSpec | None:
@@ -87,7 +87,7 @@ class Catalog:
         return self.snapshot.find(name) or self._by_original.get(name)
 
     def callee(self, name: str) -> Callee:
-        """Return what is called by this name, as `find` finds it, or by a name that is not listed."""
+        """Return the facts about the tool that `find` returns for a name; only the name for an unlisted tool."""
         known = self._callees.get(name)
         if known is not None:
             return known
@@ -103,12 +103,12 @@ class Catalog:
         """List all tools again; see `LiveList.refresh`.
 
         Raises:
-            ServerError: The list could not be had; the old snapshot stays.
+            ServerError: The list could not be read; the old snapshot stays.
         """
         return _tools_changed(await self.live.refresh(request, refusal))
 
     def validator(self, spec: ToolSpec, which: str) -> Validator | None:
-        """Return the compiled `"input"` or `"output"` schema of a tool; None when it cannot be judged by it."""
+        """Return the compiled `"input"` or `"output"` schema of a tool; None when the schema cannot be used."""
         schema = spec.input_schema if which == "input" else spec.output_schema
         known = self._validators.get((spec.original_name, which))
         if known is not None and known[0] is schema:
@@ -117,7 +117,7 @@ class Catalog:
         if schema is not None:
             try:
                 compiled = Validator(schema)
-            except SchemaError as exc:  # permissive, and said once (requirements R45, R62, D12)
+            except SchemaError as exc:  # permissive, and said once
                 _log.warning(
                     "server %r: tool %r: its %s schema cannot be used, so nothing is checked against it: %s",
                     self._config.name,
@@ -129,7 +129,7 @@ class Catalog:
         return compiled
 
     def load(self, spec: ToolSpec) -> Load | None:
-        """Return what makes values of a tool's output schema, made once; None where that names no type."""
+        """Return the cached converter to the types of a tool's output schema; None where that names no type."""
         schema = spec.output_schema
         known = self._loads.get(spec.original_name)
         if known is None or known[0] is not schema:

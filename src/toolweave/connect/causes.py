@@ -1,6 +1,6 @@
-"""What ended a connection, in words for its users: one error for each end, with what the process left behind.
+"""Errors that explain the end of a connection, with the process's exit code and standard error.
 
-Knows nothing of states or of trying again.
+Knows nothing of states or retries.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = ["again", "connected_too_late", "explained", "sole_cause"]
 
 
 async def explained(error: Exception, config: ServerConfig, report: Report, *, refused: str, used: bool) -> Exception:
-    """Return the error that ended a connection, with what the process said last.
+    """Return the error that ended a connection, with the process's last output.
 
-    `refused` is how an earlier way to connect was turned down; `used` says whether it had been ready.
+    `refused` is the refusal of an earlier transport; `used` says whether the connection had been ready.
     """
     name = config.name
     if isinstance(error, ConnectionLostError) and report.process is not None:
@@ -47,9 +47,9 @@ async def explained(error: Exception, config: ServerConfig, report: Report, *, r
 
 
 def connected_too_late(config: ServerConfig, report: Report, *, silent: bool) -> RequestTimeoutError:
-    """Return the error of a handshake that took too long, with what the server said instead of speaking MCP.
+    """Return the error of a handshake that took too long, with the server's output that was no MCP.
 
-    `silent` says that it was given up because it showed no sign of life.
+    `silent` says that it was given up for lack of any sign of life.
     """
     seconds = config.connect_silence if silent else config.connect_timeout
     what = "showed no sign of life for" if silent else "did not finish connecting within"
@@ -62,7 +62,7 @@ def connected_too_late(config: ServerConfig, report: Report, *, silent: bool) ->
 
 
 def sole_cause(exc: BaseException) -> Exception:
-    """Return the first real error of the groups that task groups wrap it in."""
+    """Return the first exception within nested exception groups that is no cancellation."""
     while isinstance(exc, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", exc)
         leaves = [leaf for leaf in group.exceptions if not isinstance(leaf, asyncio.CancelledError)]
@@ -84,7 +84,7 @@ def again(error: Exception | None, server: str, prefix: str = "") -> Exception:
 
 
 def _said(config: ServerConfig, report: Report) -> str:
-    """Return what the process said instead of speaking MCP, for the end of an error message."""
+    """Return the process's output that was no MCP, for the end of an error message."""
     process = report.process
     if process is None:
         return ""

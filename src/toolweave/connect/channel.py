@@ -1,6 +1,6 @@
-"""The lowest seam: a duplex of JSON-RPC messages, one JSON text each, whatever carries them.
+"""The lowest interface: a duplex stream of JSON-RPC messages, one JSON text each, over any transport.
 
-Knows nothing of MCP. A custom transport (requirement R13) is an async context manager that yields a `Channel`.
+Knows nothing of MCP. A custom transport is an async context manager that yields a `Channel`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class NotSent(BrokenPipeError):
 
 @runtime_checkable
 class Channel(Protocol):
-    """Sends and receives whole JSON-RPC messages as UTF-8 JSON text."""
+    """A duplex stream of whole JSON-RPC messages as UTF-8 JSON text."""
 
     async def send(self, message: bytes) -> None:
         """Send one message; when the wait is cancelled, nothing of it was sent.

@@ -1,7 +1,7 @@
-"""The time and the chance that supervision sees, behind one seam: tests drive a backoff without waiting for it.
+"""Time and jitter of the supervision behind one interface, so that tests drive a backoff without waiting.
 
-Knows nothing of connections. Bounds of calls and of teardown are not its business: they stay with the
-event loop's own clock, so that a clock that stands still can hold nobody for ever.
+Knows nothing of connections. Bounds of calls and of teardown use the event loop's own clock instead, so that
+a stopped test clock blocks nothing for ever.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["SYSTEM_CLOCK", "Clock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """Tells an owner the time, waits for it and spreads its retries."""
+    """The time, the sleep and the jitter of a connection's retries."""
 
     def monotonic(self) -> float:
         """Return seconds since any fixed point; never goes back."""
@@ -48,4 +48,4 @@ class SystemClock:
 
 
 SYSTEM_CLOCK: Clock = SystemClock()
-"""The clock of every connection that is given no other."""
+"""The default clock of connections."""

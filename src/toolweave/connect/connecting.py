@@ -1,4 +1,4 @@
-"""What `connect_mcp` and `connect_mcp_servers` return: a connection to be, for `await` and `async with` alike."""
+"""The return value of `connect_mcp` and `connect_mcp_servers`, for `await` and `async with` alike."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["Connecting", "Openable"]
 
 
 class Openable(ABC):
-    """What is opened and closed, and the one rule of who closes it: whoever opened it.
+    """A resource that is opened and closed under one rule: the code that opened it closes it.
 
-    Opened by `open()`, which is what awaiting does, it stays open until `close()`: whoever enters it meanwhile only
-    borrows it. Opened by entering, it is closed by the last to leave. So an agent, a server or a wrapper may enter
-    whatever it is given: what was open before stays open, and what was not is closed after it.
+    Opened by `open()`, as by awaiting, it stays open until `close()`, and entering it meanwhile only borrows it. Opened
+    by entering, it is closed when the last block is left. So an agent, a server or a wrapper may enter all that it is
+    given: a resource that was open stays open, any other is closed afterwards.
     """
 
     _entered = 0
@@ -27,7 +27,7 @@ class Openable(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Close it, whoever has it open; idempotent, from any task, bounded."""
+        """Close it for all users; idempotent, from any task, bounded."""
 
     async def open(self) -> None:
         """Open it until `close()`; see the class for what it raises and waits for."""
@@ -55,10 +55,10 @@ OpenableT = TypeVar("OpenableT", bound=Openable)
 
 
 class Connecting(Generic[OpenableT]):
-    """No I/O happens until it is awaited or entered; it serves once.
+    """A connection attempt: no I/O until it is awaited or entered, which may be done once.
 
     `conn = await connect_mcp(...)` leaves closing to the caller (`await conn.close()`);
-    `async with connect_mcp(...) as conn` closes on leaving (requirement R15).
+    `async with connect_mcp(...) as conn` closes on leaving.
     """
 
     def __init__(self, target: OpenableT) -> None:

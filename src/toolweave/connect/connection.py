@@ -1,6 +1,6 @@
 """One MCP server as a connection: its tools, calls, resources and prompts, and its public state.
 
-Puts the owner, the catalog and the session together. Knows nothing of other servers.
+Combines the supervisor, the catalog and the session. Knows nothing of other servers.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ ListenerT = TypeVar("ListenerT", bound=Callable[[Any], Any])
 class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
     """A connection to one MCP server, and a `Toolset` of its tools.
 
-    Made by `connect_mcp`. May be used and closed from any task, also of an event loop in another thread: what is asked
-    is done in the loop that opened it. A `timeout` is in seconds and replaces the server's own bound for one call.
+    Made by `connect_mcp`. May be used and closed from any task, also of an event loop in another thread: requests run
+    in the loop that opened it. A `timeout` is in seconds and replaces the server's own bound for one call.
     """
 
     def __init__(
@@ -96,12 +96,12 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
 
     @property
     def state(self) -> ConnectionState:
-        """Where the connection stands."""
+        """The state of the connection."""
         return self._owner.state
 
     @property
     def error(self) -> Exception | None:
-        """What went wrong last, or None."""
+        """The last error, or None."""
         return self._owner.error
 
     @property
@@ -126,17 +126,17 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
 
     @property
     def report(self) -> Report:
-        """What was tried to connect, step by step."""
+        """The steps of the last attempt to connect."""
         return self._owner.report
 
     @property
     def restarts(self) -> int:
-        """How often the connection was begun anew after a loss."""
+        """The number of reconnections after a loss."""
         return self._owner.restarts
 
     @property
     def silent_for(self) -> float:
-        """For how many seconds a request has waited without anything heard of the server; 0 when none waits."""
+        """The seconds a request has waited without anything received from the server; 0 when none waits."""
         line = self._owner.line
         return self._health.silent_for(line) if line is not None else 0.0
 
@@ -148,18 +148,18 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What was left out of the last tool list, and why."""
+        """The entries left out of the last tool list, with the reasons."""
         return self._catalog.problems
 
     # life
 
     def start(self) -> None:
-        """Begin to connect without waiting for it, until `close()`; `state` and the events tell how it goes."""
+        """Start connecting in the background, until `close()`; `state` and the events report the progress."""
         self._kept = True
         self._owner.start()
 
     async def open(self) -> None:
-        """Connect and shake hands; returns when the server is ready, which it stays until `close()` (requirement R15).
+        """Connect and shake hands; returns when the server is ready, which it stays until `close()`.
 
         Raises:
             ServerError: The server cannot be reached; nothing of it is left running.
@@ -185,9 +185,9 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
         await self._owner.stop()
 
     def on(self, event: EventName, listener: Callable[[Any], Any] | None = None) -> Any:
-        """Call `listener` on an event; returns what removes it. Without a listener it is a decorator.
+        """Call `listener` on an event; return the unsubscribe. Without a listener it is a decorator.
 
-        Events (requirement R23): `"state"` (`StateChanged`), `"tools_changed"` (`ToolsChanged`),
+        Events: `"state"` (`StateChanged`), `"tools_changed"` (`ToolsChanged`),
         `"prompts_changed"` and `"resources_changed"` (`ListChanged`), `"resource_updated"` (`ResourceUpdated`),
         `"closed"` (`StateChanged`), `"error"` (the exception), `"notification"` (method and params as a tuple),
         `"silence"` (`Silent`: a request waits, and nothing was heard for 5 s or more; again every 5 s).
@@ -213,14 +213,14 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
         return self._events.add("tools_changed", listener)
 
     async def list_tools(self, prefix: str | None = None, *, timeout: float | None = None) -> ToolList:
-        """Return the server's tools: a sequence, also indexed by name (requirements R16, R28).
+        """Return the server's tools: a sequence, also indexed by name.
 
         With `prefix="fs"` their names are `fs_read_file` and so on; the server is always called with
-        its own names (R41). A cached list is used while it is fresh (C8).
+        its own names. A cached list is used while it is fresh.
 
         Raises:
             ConnectionClosedError: The connection is closed.
-            ServerError: The list could not be had.
+            ServerError: The list could not be read.
         """
         await self._caller.line()
         if not self._catalog.fresh:
@@ -228,7 +228,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
         return (self if prefix is None else self.prefixed(prefix)).tools
 
     async def refresh(self, *, timeout: float | None = None) -> ToolsChanged:
-        """Ask the server for its tools again, whatever is cached; returns what changed (requirement C9)."""
+        """List the server's tools again, whatever is cached; return the change."""
         return await self._caller.once_more(lambda line: self._refresh(line, timeout))
 
     async def call_tool(
@@ -245,7 +245,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
         `timeout` is seconds without a sign of life, reset by progress; it does not run while a callback is
         at work, nor between the polls of a call that became a task. A cancelled call is cancelled at the
         server. Arguments that do not fit the tool's schema come back as an `invalid_input` error result
-        without being sent (requirement C10).
+        without being sent.
 
         Raises:
             ProtocolError: The server answered with a JSON-RPC error.
@@ -292,7 +292,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
         self._events.emit("tools_changed", change)
 
     async def _settle(self, line: Line) -> None:
-        """List the tools of a new line before it is offered; a failure degrades, it does not disconnect."""
+        """List the tools of a new session before requests use it; a failure degrades, it does not disconnect."""
         self._caller.last_line = line
         self._follower.begin()
         await self._introduce(line)
@@ -310,7 +310,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
             step.detail = "; ".join((counted, *self._catalog.problems))
 
     async def _attend(self, line: Line) -> None:
-        """Do what goes on beside the calls, for as long as the line holds."""
+        """Run the background tasks of a session until it ends."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._follower.attend, line)
             tasks.start_soon(self._deliver_logs)
@@ -351,8 +351,8 @@ def connect_mcp(
             is also told of each refusal, or an authorization object of `httpx`.
         timeout: Seconds for every wait, or a `Timeouts`.
         restart: `"on_failure"` reconnects a lost connection with backoff, `"never"` keeps the exact cause.
-        lazy: Connect at the first use instead of at once (requirement R36).
-        callbacks: What the server may ask of this client, in every era; what is not given is refused politely.
+        lazy: Connect at the first use instead of at once.
+        callbacks: Handlers for the server's requests, in every era; requests without a handler are refused.
 
     Raises:
         ConfigError: At once, when the target cannot be right. Awaiting raises `ServerError`s.

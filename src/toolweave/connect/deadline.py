@@ -1,6 +1,6 @@
-"""The bound of a request that needs nothing but its answer, at a fraction of a cancel scope's price.
+"""Timeouts for requests that need nothing but their answer, at a fraction of a cancel scope's cost.
 
-Knows no wire. What may be held or extended while it runs is bounded by `Silence` on a cancel scope instead.
+Knows no wire. A bound that may be paused or extended is an idle timeout on a cancel scope instead.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ __all__ = ["Deadline", "Deadlines"]
 class Deadline(msgspec.Struct, eq=False):
     """`with deadlines.within(seconds) as deadline:` leaves the block when the time is over; `expired` says so.
 
-    As `asyncio.timeout` it cancels the task it was made in, and takes back that one cancellation only. Who makes
-    an error of it lets the cancel scopes around it go first: `checkpoint_if_cancelled`.
+    Like `asyncio.timeout` it cancels the task it was made in, and uncancels that one cancellation only. A caller that
+    turns it into an error lets the cancel scopes around it go first: `checkpoint_if_cancelled`.
 
-    A struct, because each call makes one: filling one costs a third of what a class with an `__init__` does.
+    A struct, because every call makes one: it costs a third of a class with an `__init__`.
 
     Attributes:
-        seconds: How long it lasts; infinite for no end.
+        seconds: Its length; infinite for no end.
         at: The end on the event loop's clock; infinite for no end.
-        task: What is cancelled then; None for no end.
-        before: How often that task was cancelled before.
+        task: The task to cancel then; None for no end.
+        before: The task's number of cancellations before.
         expired: Whether the end has come.
     """
 
@@ -40,11 +40,11 @@ class Deadline(msgspec.Struct, eq=False):
 
     @property
     def since(self) -> float:
-        """When it began, on the event loop's clock."""
+        """The start, on the event loop's clock."""
         return self.at - self.seconds
 
     def end(self, exc: BaseException | None = None) -> bool:
-        """Stop the time, as leaving the block does; return whether what leaves it is this end and nothing else."""
+        """Stop the timer, as leaving the block does; return whether `exc` is this deadline's own cancellation."""
         self.deadlines.running.discard(self)
         if not self.expired or self.task is None:
             return False
@@ -67,15 +67,15 @@ class Deadline(msgspec.Struct, eq=False):
 
 
 class Deadlines:
-    """One timer for the bounds of many requests: it stands at the earliest end, and is moved when that has come.
+    """One timer for the deadlines of many requests: it is set to the earliest one, and moved when it fires.
 
     Nearly every request is answered long before, so that a timer of its own would be made only to be cancelled. When
-    one is over the timer stays where it is, and finds nothing.
+    a deadline ends early the timer stays set, and finds nothing to do.
 
     Attributes:
         running: The deadlines that have begun and are not over.
         loop: The event loop of the timer.
-        stands_at: When the timer goes off, on that loop's clock.
+        stands_at: The time at which the timer fires, on that loop's clock.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def within(self, seconds: float, loop: asyncio.AbstractEventLoop | None = None) -> Deadline:
-        """Return a deadline of the running task, which begins now; who knows the running `loop` says so."""
+        """Return a deadline of the running task, which starts now; pass the running `loop` where it is known."""
         if seconds == math.inf:
             return Deadline(seconds, self, seconds, None, 0)
         loop = loop or asyncio.get_running_loop()
@@ -99,7 +99,7 @@ class Deadlines:
         return deadline
 
     def stand(self, at: float, loop: asyncio.AbstractEventLoop) -> None:
-        """Put the timer where the earliest deadline ends."""
+        """Set the timer to the end of the earliest deadline."""
         if self._timer is not None:
             self._timer.cancel()
         self.loop, self.stands_at = loop, at

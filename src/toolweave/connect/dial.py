@@ -1,7 +1,7 @@
-"""A server's config -> a way to open a conversation with it.
+"""Opening of a session with a server, over the transport that its config names.
 
-The one place that knows which transport takes what. Opens nothing by itself; the owner of the
-connection enters what this room returns, and dials again where `Redial` says so.
+The only module that maps a transport to its wire. Opens nothing by itself; the supervisor of the
+connection enters the context managers, and connects again where an exception asks for it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _factories: dict[str, TransportFactory] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """How to dial: settled by the config, then by what the server taught us.
+    """The transport and the era to connect with: from the config, later from what the server turned out to be.
 
     Attributes:
         transport: `"stdio"`, `"http"`, `"sse"`, `"inprocess"` or a registered name.
@@ -67,7 +67,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class Line:
-    """An open conversation: the session, and the process behind it where there is one."""
+    """An open session, with its server process where there is one."""
 
     session: Session
     process: ServerProcess | None = None
@@ -82,7 +82,7 @@ class Redial(Exception):
 
 
 def register_transport(name: str, factory: TransportFactory) -> None:
-    """Make `transport: NAME` in a config open what `factory` returns (requirements R13, R112).
+    """Make `transport: NAME` in a config open what `factory` returns.
 
     The factory gets the `ServerConfig`; its async context manager yields a `Channel`, or the SDK's
     pair of streams.
@@ -125,17 +125,17 @@ async def open_session(
 
 
 class WireOpener(Protocol):
-    """Stands between a connection and its server, as a recorder does: opens the wire in the transport's place."""
+    """A wire factory that replaces the transport of a server, such as a recorder's."""
 
     def open_wire(
         self, config: ServerConfig, attempt: Attempt, peer: Peer, report: Report
     ) -> AbstractAsyncContextManager[tuple[Wire, ServerProcess | None]]:
-        """Open a wire, and say which process is behind it."""
+        """Open a wire, and return it with its process, if there is one."""
         ...
 
 
 def through(target: Any, opener: Callable[[Any], WireOpener]) -> ServerConfig:
-    """Return the config of a target whose wires are opened by what `opener` makes of its in-process server or None.
+    """Return the target's config with `opener(config.server)` in place of its transport, as a recorder uses it.
 
     Raises:
         ConfigError: The target cannot be right.
@@ -148,7 +148,7 @@ def through(target: Any, opener: Callable[[Any], WireOpener]) -> ServerConfig:
 async def open_wire(
     config: ServerConfig, attempt: Attempt, peer: Peer, report: Report
 ) -> AsyncGenerator[tuple[Wire, ServerProcess | None], None]:
-    """Open what the config's transport opens: the bare wire, before any handshake."""
+    """Open the bare wire of the config's transport, before any handshake."""
 
     def lost(sent: bool) -> ServerError:
         return ConnectionLostError("the connection ended", server=config.name, sent=sent)
@@ -236,9 +236,9 @@ async def _as_manager(streams: Any) -> AsyncGenerator[Any, None]:
 
 
 async def load_engine(config: ServerConfig, attempt: Attempt, report: Report) -> None:
-    """Load the SDK in a thread where an attempt needs it: once for a process, and no server can help how long it takes.
+    """Import the SDK in a thread where an attempt needs it, so that the server is not charged for the time.
 
-    On a busy machine that is seconds.
+    On a busy machine that takes seconds.
     """
     direct = attempt.transport == "inprocess" and not {"__aenter__", "open_wire"} & set(dir(config.server))
     if config.engine == "sdk" or direct:

@@ -1,4 +1,4 @@
-"""Who listens to a connection. A listener that raises is logged and costs nobody else the event."""
+"""The event listeners of a connection. A listener that raises is logged and does not stop the others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Events:
         self._listeners: dict[str, dict[object, Callable[[Any], Any]]] = {}
 
     def add(self, event: EventName, listener: Callable[[Any], Any]) -> Callable[[], None]:
-        """Add a listener and return what removes it.
+        """Add a listener and return its unsubscribe.
 
         Raises:
             ValueError: There is no such event.
@@ -55,7 +55,7 @@ class Events:
         return remove
 
     def heard(self, event: EventName) -> bool:
-        """Whether anybody listens to an event."""
+        """Whether an event has a listener."""
         return bool(self._listeners.get(event))
 
     def emit(self, event: EventName, value: Any) -> None:
@@ -65,7 +65,7 @@ class Events:
 
 
 def tell(listeners: Iterable[Callable[[Any], Any]], value: Any, *, server: str, what: str) -> None:
-    """Call each listener with a value; one that raises is logged and costs nobody else the call."""
+    """Call each listener with a value; one that raises is logged and does not stop the others."""
     for listener in listeners:
         try:
             listener(value)

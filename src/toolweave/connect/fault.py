@@ -1,4 +1,4 @@
-"""What HTTP does to one request, in words of our own: settings, faults and the errors they become.
+"""HTTP settings, the faults of HTTP requests, and the errors they become.
 
 Shared by both HTTP lanes, so it knows no HTTP library, and nothing of JSON-RPC beyond the shape of an error.
 """
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 MAX_CONNECTIONS = 100
-"""How many connections are open to one server unless its config says otherwise."""
+"""The default maximum of open connections to one server."""
 _EXCERPT = 300
 _KEEPING_THE_METHOD = (307, 308)
 _PORTS = {"http": 80, "https": 443}
@@ -52,26 +52,26 @@ _LOST_SESSION = re.compile(
 )
 
 HeaderSource = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
-"""Gives the headers of one request; evaluated for every request (requirement R27)."""
+"""Gives the headers of one request; evaluated for every request."""
 
 
 def _forget(_headers: Mapping[str, str]) -> None:
-    """Keep nothing of what was made."""
+    """Ignore the headers that were made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
-    """How one server is reached over HTTP.
+    """The HTTP settings of one server.
 
     Attributes:
-        headers: The configured headers, or what makes them for each request.
+        headers: The configured headers, or a callable that makes them for each request.
         connect_seconds: Bound of TCP and TLS; the other waits are bounded by the caller.
-        max_connections: How many connections are open at once; a request beyond that waits.
-        max_bytes: The largest answer that is taken.
-        hook: Authorizes each request, and is told of each refusal; or None.
+        max_connections: The maximum of open connections; a request beyond that waits.
+        max_bytes: The largest answer that is accepted.
+        hook: Authorizes each request, and is notified of each refusal; or None.
         flow: An `httpx` authorization object, or None.
-        remember: Is told the headers that a hook or a flow has made, so that they are masked too.
-        redact: Masks credentials in what the server said.
+        remember: Called with the headers that a hook or a flow has made, so that they are masked too.
+        redact: Masks credentials in the server's texts.
     """
 
     url: str
@@ -92,7 +92,7 @@ class HttpSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What went wrong with one HTTP request.
+    """The failure of one HTTP request.
 
     Attributes:
         status: The HTTP status, or None when there was no answer.
@@ -119,7 +119,7 @@ class Fault:
 
 
 def http_error(fault: Fault, *, server: str) -> ServerError:
-    """Return the error that one HTTP fault is."""
+    """Return the error for an HTTP fault."""
     if fault.status in (401, 403):
         return AuthRequiredError(
             f"{fault.text}; set 'auth' or 'headers' for it, or correct them",
@@ -139,10 +139,10 @@ def http_error(fault: Fault, *, server: str) -> ServerError:
 
 
 async def own_headers(settings: HttpSettings, *, server: str) -> Mapping[str, str]:
-    """Return the configured headers, made anew where a callable makes them.
+    """Return the configured headers, evaluated for this request where a callable makes them.
 
     Raises:
-        ConnectionLostError: Whatever the user's provider raised, for the request that asked.
+        ConnectionLostError: The user's provider raised, which fails the request that needed the headers.
     """
     if not callable(settings.headers):
         return settings.headers
@@ -154,14 +154,14 @@ async def own_headers(settings: HttpSettings, *, server: str) -> Mapping[str, st
 
 
 def refused_credentials(exc: Exception) -> Fault:
-    """Return what a provider that raises is."""
+    """Return the fault of a provider that raised."""
     return Fault(status=None, text=f"its credentials could not be made: {type(exc).__name__}: {exc}", sent=False)
 
 
 def answer_fault(
     settings: HttpSettings, status: int, reason: str, headers: Mapping[str, str], body: bytes, *, in_session: bool
 ) -> Fault:
-    """Return what an answer with an HTTP error status is; `headers` have lower-case names."""
+    """Return the fault of an answer with an HTTP error status; `headers` have lower-case names."""
     said = excerpt(body, settings)
     return Fault(
         status=status,
@@ -174,7 +174,7 @@ def answer_fault(
 
 
 def no_answer(url: str, why: str, *, sent: bool, proxy: str | None = None) -> Fault:
-    """Return what a request is that got no (whole) answer; `proxy` is shown as it is, so it holds no credentials."""
+    """Return the fault of a request without a complete answer; `proxy` is shown and must hold no credentials."""
     through = f" through the proxy {proxy}" if proxy is not None else ""
     if "CERTIFICATE_VERIFY_FAILED" in why:
         why += "; to trust a certificate authority of your own, name its file in SSL_CERT_FILE"
@@ -182,38 +182,38 @@ def no_answer(url: str, why: str, *, sent: bool, proxy: str | None = None) -> Fa
 
 
 def not_json(settings: HttpSettings, status: int, body: bytes) -> Fault:
-    """Return what an answer is that calls itself JSON and is none."""
+    """Return the fault of an answer that is labelled as JSON and is none."""
     return Fault(status=status, text=f"its answer is not valid JSON: {excerpt(body, settings) or 'it is empty'}")
 
 
 def odd_content(settings: HttpSettings, status: int, reason: str, kind: str, body: bytes) -> Fault:
-    """Return what an answer is that is neither JSON nor an event stream, such as a web page."""
+    """Return the fault of an answer that is neither JSON nor an event stream, such as a web page."""
     said = excerpt(body, settings)
     text = f"HTTP {_phrase(status, reason)} with content type {kind[:100]!r} where JSON or an event stream was expected"
     return Fault(status=status, text=f"{text}{f': {said}' if said else ''}")
 
 
 def unasked_encoding(status: int, encoding: str) -> Fault:
-    """Return what an answer is that was compressed in a way nobody asked for."""
+    """Return the fault of an answer in a content encoding that was not accepted."""
     text = f"its answer is encoded as {encoding[:40]!r}, which nobody asked for; switch compression off for it"
     return Fault(status=status, text=text)
 
 
 def too_large(limit: int) -> Fault:
-    """Return what an answer over the bound is."""
+    """Return the fault of an answer that is too large."""
     text = f"its answer is larger than {limit} bytes; ask for less, or raise 'max_message_bytes'"
     return Fault(status=None, text=text, too_large=True)
 
 
 def bad_encoding(status: int, why: str, *, bomb: bool) -> Fault:
-    """Return what a compressed answer is that cannot be inflated, or must not."""
+    """Return the fault of a compressed answer that cannot be inflated, or must not be."""
     return Fault(status=status, text=why, too_large=bomb)
 
 
 def refused_redirect(method: str, url: str, status: int, location: str) -> str | None:
-    """Return why a redirect is not followed, or None where it stays within the origin and keeps the message.
+    """Return the reason not to follow a redirect, or None for one that keeps the origin and the method.
 
-    Credentials and messages are meant for the configured origin. Its encrypted twin is another one: to
+    Credentials and messages are meant for the configured origin. Its `https` variant is another one: to
     follow there would send each request in the clear first.
     """
     try:
@@ -227,7 +227,7 @@ def refused_redirect(method: str, url: str, status: int, location: str) -> str |
 
 
 def public_url(url: str) -> str:
-    """Return a URL without what may be a secret."""
+    """Return a URL without the parts that may hold secrets."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 

@@ -1,6 +1,6 @@
-"""What a server offers beside its tools: resources, prompts, completions and the sign of life.
+"""Server features beside tools: resources, prompts, completions and ping.
 
-Makes requests through the `Caller` it is given; knows nothing of how the connection lives.
+Knows nothing of the connection's lifecycle.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ItemT = TypeVar("ItemT")
 
 
 class ServerFeatures:
-    """The part of a connection that is not about tools; `McpConnection` adds the rest."""
+    """The base class of `McpConnection` with the server features beside tools."""
 
     config: ServerConfig
     _caller: Caller
@@ -55,7 +55,7 @@ class ServerFeatures:
     _follower: Follower
 
     def _follow_offers(self) -> None:
-        """Set up the lists; `_events` and `_follower` are there."""
+        """Set up the lists; needs `_events` and `_follower`."""
         server = self.config.name
         self._prompts: LiveList[Prompt] = LiveList(
             server,
@@ -84,27 +84,27 @@ class ServerFeatures:
     async def list_resources(self, *, refresh: bool = False, timeout: float | None = None) -> tuple[Resource, ...]:
         """Return all the server's resources, every page of them; none when it offers no resources.
 
-        The list is kept while it is known to hold (requirement C8): until its `ttlMs` has run out, or until
-        the server tells of a change. `refresh` asks again whatever is kept.
+        The list is cached while it is known to be current: until its `ttlMs` has run out, or until
+        the server notifies of a change. `refresh` ignores the cache.
 
         Raises:
-            ServerError: The list could not be had.
+            ServerError: The list could not be read.
         """
         return await self._list(self._resources, refresh, timeout)
 
     async def list_resource_templates(
         self, *, refresh: bool = False, timeout: float | None = None
     ) -> tuple[ResourceTemplate, ...]:
-        """Return all the server's resource templates, every page of them; kept as `list_resources` says."""
+        """Return all the server's resource templates, every page of them; cached as in `list_resources`."""
         return await self._list(self._templates, refresh, timeout)
 
     async def subscribe_resource(
         self, uri: str, listener: Callable[[ResourceUpdated], Any], *, timeout: float | None = None
     ) -> Unsubscribe:
-        """Call `listener` whenever a resource was updated; returns, once the server has agreed, what ends it.
+        """Call `listener` whenever a resource is updated; return the unsubscribe once the server has agreed.
 
-        The subscription outlives a restart of the server. An update may be told twice, and after an
-        interruption one is told that may not have been (`missed`), but none goes untold.
+        The subscription outlives a restart of the server. An update may be reported twice, and after an
+        interruption one is reported that may not have happened (`missed`), but none is lost.
 
         Raises:
             ProtocolError: The server does not offer subscriptions, or refuses this one.
@@ -135,7 +135,7 @@ class ServerFeatures:
         return await self._made(method, raw.get("contents"), partial(read_resource_contents, raw))
 
     async def list_prompts(self, *, refresh: bool = False, timeout: float | None = None) -> tuple[Prompt, ...]:
-        """Return all the server's prompts, every page of them; kept as `list_resources` says."""
+        """Return all the server's prompts, every page of them; cached as in `list_resources`."""
         return await self._list(self._prompts, refresh, timeout)
 
     async def get_prompt(
@@ -167,7 +167,7 @@ class ServerFeatures:
     ) -> dict[str, Any]:
         """Send any request, such as one of an extension, and return its result as it came.
 
-        What the era asks of every request is added; nothing is checked, kept or sent again when it may have run.
+        The `_meta` of the era is added; nothing is validated, cached, or retried when it may have run.
 
         Raises:
             ProtocolError: The server answered with a JSON-RPC error.
@@ -176,7 +176,7 @@ class ServerFeatures:
         return await self._caller.request(method, params or {}, timeout)
 
     async def ping(self) -> None:
-        """Ask for a sign of life: `ping`, or `server/discover` where that is gone (2026-07-28)."""
+        """Ping the server: `ping`, or `server/discover` in revisions without it (2026-07-28)."""
         line = await self._caller.line()
         await self._caller.request(methods.SERVER_DISCOVER if line.session.agreement.modern else methods.PING, {})
 

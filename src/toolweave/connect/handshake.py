@@ -1,7 +1,7 @@
-"""Settles the protocol revision with a server of any era (PROTOCOL 1.3), over a bare `Wire`.
+"""Negotiation of the protocol revision with a server of any era, over a bare `Wire`.
 
-`server/discover` first: a proper answer is a modern server; any other is a legacy one and gets `initialize`, and no
-answer yet is no proof of either. Knows nothing of transports; says by exception when another dial is needed.
+`server/discover` first: a proper answer proves a modern server; any other one a legacy server, which gets
+`initialize`; a missing one proves neither. Knows nothing of transports; an exception asks for a new connection.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _log = logging.getLogger("toolweave.connect")
 
 
 class ProbeRefused(Exception):
-    """The server ended the conversation when it was probed: dial again and go straight to `initialize`."""
+    """The server ended the conversation on the probe: connect again and start with `initialize`."""
 
 
 async def shake_hands(
     wire: Wire, *, era: str, probe_seconds: float, server: str, report: Report, peer: Peer
 ) -> Session:
-    """Settle a revision and return the session.
+    """Negotiate a revision and return the session.
 
-    `era` is `"auto"`, `"legacy"`, or one revision to insist on; `peer` says what this client offers. In era `"auto"`
-    no clock decides: after `probe_seconds` without an answer `initialize` is asked beside the probe, and what the
-    server answers settles the era. Only the caller's own bound ends the wait.
+    `era` is `"auto"`, `"legacy"`, or one revision to insist on; `peer` has this client's capabilities. In era `"auto"`
+    no timeout decides: after `probe_seconds` without an answer `initialize` is sent beside the probe, and the
+    server's answers determine the era. Only the caller's own bound ends the wait.
 
     Raises:
         ProbeRefused: Only in era `"auto"`: the server ended, and the probe may be why.
@@ -73,7 +73,7 @@ class _NotModern(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Hands:
-    """The two ways to begin, for one wire."""
+    """The handshakes of both eras on one wire."""
 
     wire: Wire
     server: str
@@ -114,7 +114,7 @@ class _Hands:
         return _agreement(str(agreed), False, result, result.get("serverInfo"))
 
     async def discover(self, wanted: str) -> Session:
-        """Begin as with a modern server."""
+        """Start a session with a modern server."""
         for _ in range(2):
             with self.report.step("discover") as step:
                 try:
@@ -134,7 +134,7 @@ class _Hands:
         )
 
     async def initialize(self, offered: str) -> Session:
-        """Begin as with a legacy server."""
+        """Start a session with a legacy server."""
         with self.report.step(methods.INITIALIZE) as step:
             agreement = await self.hello(offered)
             step.detail = agreement.version
@@ -158,7 +158,7 @@ class _Hands:
 
 @dataclass(slots=True)
 class _Question:
-    """One request of a handshake under way, and what came of it."""
+    """One handshake request under way, and its outcome."""
 
     done: bool = False
     agreement: Agreement | None = None
@@ -166,12 +166,12 @@ class _Question:
 
 
 class _Negotiation:
-    """Settles the era of a server of which nothing is known, by what it answers.
+    """The negotiation of the era with an unknown server, by its answers.
 
     The probe goes first. A server that is still starting answers it late, so that silence proves nothing: `initialize`
-    is then asked beside it, and the server's answers decide. A modern answer to the probe counts whenever it comes;
+    is then sent beside it, and the server's answers decide. A modern answer to the probe counts whenever it comes;
     `initialize` refused as an unknown method proves a modern server too. The end of the conversation may be the
-    probe's doing, before and after `initialize` was asked: it wants another dial, without a probe.
+    probe's doing, before and after `initialize` was sent: that needs a new connection, without a probe.
     """
 
     def __init__(self, hands: _Hands, probe_seconds: float) -> None:
@@ -214,7 +214,7 @@ class _Negotiation:
         return await self._modern_after_all((_common(refusal.data) or [wanted])[-1], probe, refusal)
 
     async def _probed(self, wanted: str) -> _Question:
-        """Ask the probe, and wait for the answer as long as nothing else is to be asked."""
+        """Send the probe, and wait for its answer until `initialize` is due."""
         with self._step("discover") as step:
             probe = self._ask(self._hands.probe(wanted))
             with anyio.move_on_after(self._seconds):
@@ -232,7 +232,7 @@ class _Negotiation:
         return probe
 
     async def _initialized(self, probe: _Question) -> tuple[Session | None, ProtocolError | None]:
-        """Ask `initialize`, beside a probe that is not answered yet; return the session or the server's refusal."""
+        """Send `initialize`, beside a probe that is not answered yet; return the session or the server's refusal."""
         with self._step(methods.INITIALIZE) as step:
             hello = self._ask(self._hands.hello(LATEST_HANDSHAKE_VERSION))
             if not probe.done:
@@ -262,7 +262,7 @@ class _Negotiation:
             return await self._hands.legacy(hello.agreement), None
 
     async def _modern_after_all(self, wanted: str, probe: _Question, refusal: ProtocolError) -> Session:
-        """Ask the probe anew, beside the first if that is not answered: what came too early may have been dropped."""
+        """Send the probe again, beside an unanswered first one: a starting server may have dropped that."""
         with self._step("discover") as step:
             waiting = [self._ask(self._hands.probe(wanted)), *(() if probe.done else (probe,))]
             while waiting:
@@ -292,15 +292,15 @@ class _Negotiation:
         return question
 
     async def _answered(self, *questions: _Question) -> None:
-        """Wait until one of the questions is answered."""
+        """Wait until one of the requests is answered."""
         while not any(question.done for question in questions):
             await self._moved.wait()
 
     def _check_alive(self, question: _Question, step: Step, *, beside: _Question | None = None) -> None:
-        """Raise the error of a question that was not answered by a refusal.
+        """Raise the error of a request that failed otherwise than by a refusal.
 
-        A loss may be the probe's doing: of the answer to the probe itself; of any answer `beside` a probe that has
-        none; or of a conversation that ended after the probe was refused, which a process may do a moment later.
+        A lost connection may be the probe's doing: while the probe itself waited; while another request waited
+        `beside` an unanswered probe; or after a refused probe, since a process may exit a moment later.
         """
         error = question.error
         if error is None or isinstance(error, (_NotModern, ProtocolError)):

@@ -1,6 +1,6 @@
-"""Whether a server that left a call without an answer is still there: a ping, and the end of a dead conversation.
+"""Liveness checks after an unanswered call: a ping, and the end of a dead session.
 
-Runs beside the calls of one connection. Costs a call nothing: it looks at the bounds that calls have anyway.
+Runs beside the calls of one connection. Adds no cost to a call: it reads the timeouts that calls have anyway.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _TICK_SECONDS = 5.0
 
 
 class Wait(Protocol):
-    """A request under way, as far as this module needs to know it."""
+    """A request under way, with the time of its last sign of life."""
 
     @property
     def since(self) -> float:
-        """When there was a sign of life of it, or it was sent, on the event loop's clock."""
+        """The time of its last sign of life, or of sending, on the event loop's clock."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silent:
-    """The event `"silence"`: a request waits, and nothing has been heard of its server for some time.
+    """The event `"silence"`: a request waits, and nothing has been received from its server for some time.
 
     Attributes:
         server: The connection's name.
-        seconds: For how long nothing was heard; the event comes again every 5 s.
-        waiting: How many requests wait.
+        seconds: The time since anything was received; the event repeats every 5 s.
+        waiting: The number of waiting requests.
     """
 
     server: str
@@ -47,12 +47,12 @@ class Silent:
 
 
 class Health:
-    """Watches over one connection; `attend` runs for as long as its line is open.
+    """The liveness check of one connection; `attend` runs while its session is open.
 
     A call that timed out calls `suspect`. Then the server is pinged, and when that stays unanswered too the
-    conversation is ended as lost, so that the connection is begun anew. Two things keep it: anything at all that was
-    heard since, and calls that were under way when the ping was sent and whose own bound has not passed, for a server
-    that does one thing at a time may be at work on them.
+    conversation is ended as lost, so that the connection is restarted. Two things prevent that: any bytes received
+    since, and calls that were under way when the ping was sent and whose own bound has not passed, since a server
+    that does one thing at a time may be busy with them.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class Health:
         self.ping_seconds = min(_PING_SECONDS, config.timeout.read)
 
     def suspect(self) -> None:
-        """Say that a call was not answered within its bound."""
+        """Report that a call timed out."""
         if self._config.restart != "never":
             self._suspected.set()
 
     def silent_for(self, line: Line) -> float:
-        """Return for how many seconds a request has waited without anything heard; 0 when none waits."""
+        """Return the seconds a request has waited without anything received; 0 when none waits."""
         now, pieces = anyio.current_time(), _pieces(line)
         if pieces != self._heard[0]:
             self._heard = (pieces, now)
@@ -79,7 +79,7 @@ class Health:
         return max(0.0, now - max(since, self._heard[1]))
 
     async def attend(self, line: Line) -> None:
-        """Ping when there is reason to; report silence.
+        """Ping after a suspected failure; report silence.
 
         Raises:
             ConnectionLostError: The server does not answer any more.
@@ -104,7 +104,7 @@ class Health:
             self._on_silence(Silent(server=self._config.name, seconds=seconds, waiting=len(self._waits())))
 
     async def _answers(self, line: Line) -> bool:
-        """Return whether anything is heard of the server; waits for others that it may be at work on."""
+        """Ping; return whether anything is received, waiting for other calls that the server may be busy with."""
         heard, others, answered = _pieces(line), set(self._waits()), anyio.Event()
 
         async def ping() -> None:

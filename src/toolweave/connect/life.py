@@ -1,6 +1,6 @@
-"""Signs of life of servers that are being waited for: what they write, what they are asked, the CPU time they take.
+"""Signs of life of starting servers: their output, the steps of connecting, and CPU time of their processes.
 
-Only looks; what follows from silence is decided by whoever asks. Knows no hub.
+Only measures; the caller decides what follows from silence. Knows no hub.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from toolweave.connect.stdio.descent import cpu_seconds
 __all__ = ["Observed", "Silences"]
 
 _OURS = frozenset({"load the SDK", "find the command", "start the process"})
-"""The steps of connecting in which it is not the server that takes its time."""
+"""The steps of connecting whose duration does not depend on the server."""
 _CPU_SECONDS = 0.02  # less is what timers of an idle process take
 
 
 class Observed(Protocol):
-    """What is watched: a connection, or anything else with a name and a report."""
+    """A connection, or anything else with a name and a report."""
 
     @property
     def name(self) -> str:
-        """By which its silence is reported."""
+        """The name in the result of a check."""
         ...
 
     @property
     def report(self) -> Report:
-        """What was tried to connect, and the process behind it."""
+        """The steps of connecting, and the process."""
         ...
 
 
 class Silences:
-    """For how long each of some servers has shown no sign of life; `look` updates it.
+    """The time since the last sign of life of several servers, measured by `look`.
 
     Signs are, of a process, anything on its standard output or standard error, and at least 0.02 s of CPU time of it
     and those it started (its session); over HTTP, bytes that arrive, of an answer that is not whole as well; of all
@@ -47,7 +47,7 @@ class Silences:
         self._seen: dict[str, tuple[object, float, float]] = {}
 
     async def look(self, servers: Iterable[Observed]) -> Mapping[str, float]:
-        """Return the seconds since the last sign of life of each server, by name; 0 when it was first looked at."""
+        """Return the seconds since the last sign of life of each server, by name; 0 at its first check."""
         watched = list(servers)
         pids = {one.name: one.report.process.pid for one in watched if one.report.process is not None}
         cpu = await anyio.to_thread.run_sync(cpu_seconds, frozenset(pids.values())) if pids else {}
@@ -64,7 +64,7 @@ class Silences:
 
 
 def _traces(report: Report) -> object:
-    """Return what differs after each sign of life; None while it is we who are at work."""
+    """Return a value that changes with each sign of life; None while a step does not depend on the server."""
     steps = report.steps
     if not steps or (steps[-1].outcome == "running" and steps[-1].name in _OURS):
         return None

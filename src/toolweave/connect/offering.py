@@ -1,6 +1,6 @@
-"""What this client offers its server, changed while they talk: roots, and the severity of log messages wanted.
+"""Client capabilities that may change while connected: roots, and the minimum severity of log messages.
 
-Tells the server through the `Caller` it is given; knows nothing of how the connection lives.
+Knows nothing of the connection's lifecycle.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger("toolweave.connect")
 
 
 class ClientFeatures:
-    """The part of a connection that is about what the server may ask for; `McpConnection` adds the rest."""
+    """The base class of `McpConnection` with the client features: roots and the log level."""
 
     config: ServerConfig
     _caller: Caller
@@ -44,7 +44,7 @@ class ClientFeatures:
         await self._caller.once_more(self._tell_level, repeatable=True)
 
     async def set_roots(self, roots: RootsAnswer) -> None:
-        """Offer other roots, and tell the server; a modern server learns of them when it asks.
+        """Replace the roots and notify the server; a modern server gets them when it asks for roots.
 
         Raises:
             RuntimeError: The connection offers no roots: none were given to it in `Callbacks.roots`.
@@ -58,14 +58,14 @@ class ClientFeatures:
         await self.roots_changed()
 
     async def roots_changed(self) -> None:
-        """Tell the server that `Callbacks.roots` would return others now; modern revisions have no such notice."""
+        """Notify the server that the roots have changed; modern revisions have no such notification."""
         line = self._caller.last_line
         if line is None or line.session.agreement.modern or line.session.wire.over:
             return
         await line.session.wire.notify(methods.NOTIFICATIONS_ROOTS_LIST_CHANGED, {})
 
     async def _introduce(self, line: Line) -> None:
-        """Tell a new legacy session what cannot be said in its handshake; a failure costs only that."""
+        """Set the log level of a new legacy session, which its handshake cannot; a failure is only logged."""
         offered = line.session.agreement.capabilities
         if self._peer.log_level is None or line.session.agreement.modern or "logging" not in offered:
             return
@@ -82,7 +82,7 @@ class ClientFeatures:
             raise self._caller.too_slow(methods.LOGGING_SET_LEVEL, seconds)
 
     async def _deliver_logs(self) -> None:
-        """Run for as long as the line holds."""
+        """Deliver log messages until the session ends."""
         if self._peer.logs is not None:
             with self._peer.working():
                 await self._peer.logs.run()

@@ -1,7 +1,7 @@
-"""The life of one connection: one task opens it, holds it, restarts it and closes it.
+"""The lifecycle of one connection: one task opens it, holds it, restarts it and closes it.
 
-The only place in Toolweave that creates tasks. Scopes are entered and left in the owner's task;
-everybody else only signals (PROTOCOL 3, "Connect"). Knows nothing of tools.
+Cancel scopes are entered and left in that task alone, as anyio requires; every other task
+only signals to it. Knows nothing of tools.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ _OVER = frozenset({ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED, Connec
 
 T = TypeVar("T")
 Outcome = tuple[ConnectionState, Exception]
-"""How a run of the owner's task ended by itself: the state, and why."""
+"""The final state and error of a connection whose task ended by itself."""
 
 
 class Owner:
-    """Owns one connection from the first dial to the last goodbye.
+    """The supervisor of one connection: connects, reconnects with backoff, and closes.
 
-    `settle(line)` is awaited on every new line before it is offered; `attend(line)` runs beside it
-    for as long as the line holds. `clock` drives backoff and cool-down, nothing else.
+    `settle` is awaited with every new open session before requests use it; `attend` runs beside it
+    until the session ends. `clock` drives backoff and cool-down, nothing else.
 
     Attributes:
-        loop: The event loop on which the connection is; None before it began.
+        loop: The event loop that the connection runs on; None before it was started.
     """
 
     def __init__(
@@ -105,10 +105,10 @@ class Owner:
         return self.config.name
 
     def start(self) -> None:
-        """Begin to connect, in a task of its own; does nothing when it has begun.
+        """Start connecting in a task of its own; does nothing when started already.
 
-        A connection that was given up begins again once its cool-down is over; one that wants other
-        credentials asks again on the conversation it has, if that is still open.
+        A connection that was given up starts again once its cool-down is over; one that wants other
+        credentials tries again on its session, if that is still open.
         """
         if self._stopping or not (self.state is ConnectionState.IDLE or self._cooled_down()):
             return
@@ -121,21 +121,21 @@ class Owner:
             self._task = self.loop.create_task(self._run(), name=f"toolweave {self.config.name}")
 
     def at_home(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """Return what does `work` on the event loop of the connection, whichever loop awaits it.
+        """Return a coroutine that runs `work` on the connection's event loop, whichever loop awaits it.
 
         Raises:
-            WrongLoopError: It belongs to another loop, in which nothing runs now.
+            WrongLoopError: It belongs to another event loop, which is not running.
         """
         return self._home.run(work)
 
     async def stop(self) -> None:
         """Close the connection, from any task; returns when it is closed, within a bound.
 
-        From a callback that the connection runs it returns at once: that callback is a part of what ends. Where its
-        event loop was closed, nothing of it runs any more.
+        In a callback that the connection runs it returns at once, since the callback ends with the connection. If its
+        event loop was closed, nothing of it is running.
 
         Raises:
-            WrongLoopError: It belongs to another loop, in which nothing runs now.
+            WrongLoopError: It belongs to another event loop, which is not running.
         """
         if self._home.ended:
             self._stopping = True
@@ -162,12 +162,12 @@ class Owner:
         self._set(ConnectionState.CLOSED, self.error)
 
     async def usable(self, seconds: float) -> Line:
-        """Return the open line, waiting at most `seconds` for it; a line that has just ended is not returned.
+        """Return the open session, waiting at most `seconds` for it; never one that has ended.
 
         Raises:
             ConnectionClosedError: It was closed.
             ServerError: It was given up; the cause as it was first met.
-            RequestTimeoutError: It is still not there.
+            RequestTimeoutError: It is still not connected.
         """
         if self.line is not None and not self.line.session.wire.over:
             return self.line
@@ -191,18 +191,18 @@ class Owner:
         raise again(self.error, self.config.name)
 
     def degrade(self, error: Exception) -> None:
-        """Say that the line holds but its tools could not be listed."""
+        """Mark the connection as degraded: it is open, but its tools could not be listed."""
         self._set(ConnectionState.DEGRADED, error)
 
     def recover(self) -> None:
-        """Say that a degraded line is whole again."""
+        """Mark a degraded connection as ready."""
         if self.state is ConnectionState.DEGRADED:
             self._set(ConnectionState.READY)
 
     def doubt(self, error: AuthRequiredError) -> None:
-        """Say that one request was refused for its credentials: the next one tells whether the line wants others.
+        """Note that one request was refused for its credentials; a second refusal in a row concerns the session.
 
-        A tool may want more than the others do. Who sees a request taken sets `doubted` to false.
+        A single tool may need more rights than the others. A request that succeeds resets `doubted`.
         """
         if error.status == 403:
             return
@@ -211,9 +211,9 @@ class Owner:
         self.doubted = not self.doubted
 
     def refuse(self, error: AuthRequiredError) -> None:
-        """Say that the open line wants other credentials: nothing is begun on it until somebody asks again.
+        """Note that the open session wants other credentials: no request starts on it until the next use tries again.
 
-        What is under way goes on: its own answer may still come.
+        Requests under way continue: their answers may still come.
         """
         if self.line is not None and error.status != 403:  # 403 is about one request
             self._refused = error
@@ -241,7 +241,7 @@ class Owner:
                 self._set(*outcome)
 
     async def _recovered(self, held: float | None, error: Exception) -> Outcome | None:
-        """Wait as long as the policy says and return None, or how the connection ends."""
+        """Wait for the backoff of the restart policy and return None, or return the final outcome."""
         if isinstance(error, AuthRequiredError):
             return ConnectionState.AUTH_REQUIRED, error
         # a server that never came up is not tried for ever behind its user's back
@@ -262,7 +262,7 @@ class Owner:
         return None
 
     async def _hold(self) -> tuple[float | None, Exception]:
-        """Connect and hold; return how many seconds it was ready, None for never, and why it ended."""
+        """Connect and hold the session; return the seconds it was ready, None for never, and what ended it."""
         deadline = anyio.current_time() + self.config.connect_timeout
         self.report = Report(self.config.redact)
         self._opened = None
@@ -293,7 +293,7 @@ class Owner:
         return None, ConnectError("it refused every way to connect", server=self.config.name)
 
     async def _load(self, attempt: Attempt) -> float:
-        """Load the libraries that an attempt needs; return the seconds, which are granted to it and to who waits."""
+        """Import the libraries that an attempt needs; return the seconds, by which its bound and its waiters' grow."""
         begun = anyio.current_time()
         self._granted += _LOAD_SECONDS
         try:
@@ -307,7 +307,7 @@ class Owner:
         return spent
 
     async def _dial(self, attempt: Attempt, deadline: float) -> None:
-        """Connect and hold until the conversation ends; `deadline` bounds connecting, whatever life is shown."""
+        """Connect and hold until the session ends; `deadline` bounds connecting, whatever the signs of life."""
         ended: Exception | None = None
         opened = anyio.Event()
         total = deadline - anyio.current_time()
@@ -332,9 +332,9 @@ class Owner:
             raise ended or connected_too_late(self.config, self.report, silent=silent)
 
     async def _extend(self, bound: Silence, scope: anyio.CancelScope, opened: anyio.Event) -> None:
-        """Move the bound of connecting with each sign of life, until the line is open; one that was set is exact.
+        """Extend the bound of connecting with each sign of life until the session is open; a configured one is exact.
 
-        Looks seldom, for that takes a look at every process of the machine: a server that is up soon costs none.
+        Checks seldom, since a check reads every process of the machine: a server that starts fast needs none.
         """
         if self.config.timeout.connect is not None:
             return
@@ -375,7 +375,7 @@ class Owner:
             raise ConnectionLostError("the connection ended", server=self.config.name, sent=False)
 
     async def _offer(self, line: Line) -> None:
-        """Settle a line and offer it until it is lost, stopped or refused; once refused, wait to be asked again."""
+        """Prepare a session and offer it until it is lost, stopped or refused; once refused, wait for the next use."""
         try:
             await self._settle(line)
         except AuthRequiredError as exc:
@@ -442,7 +442,7 @@ def _first_attempt(config: ServerConfig) -> Attempt:
 
 
 def _learned(attempt: Attempt, line: Line) -> Attempt:
-    """Return the attempt for the next time: a server keeps its era, so the probe is spared (PROTOCOL 1.3)."""
+    """Return the attempt for the next time: a server keeps its era, so the probe is skipped."""
     if attempt.era != "auto" or line.session.agreement.modern:
         return attempt
     return Attempt(transport=attempt.transport, era="legacy")

@@ -1,4 +1,4 @@
-"""Progress of one call on its way to the caller: in order, never after the answer, never fatal."""
+"""Delivery of one call's progress to its callback: in order, never after the answer, never fatal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ResultT = TypeVar("ResultT")
 
 
 class ProgressFeed:
-    """Takes notifications synchronously and hands them to a sync or async callback, one after the other.
+    """A queue of progress notifications, delivered to a sync or async callback one after the other.
 
     `touch` is called for every notification at once: it is the sign of life that resets a deadline.
     """
@@ -34,13 +34,13 @@ class ProgressFeed:
         self._ended = False
 
     def put(self, progress: Progress) -> None:
-        """Take one notification; never waits."""
+        """Queue one notification; never waits."""
         self._touch()
         self._waiting.append(progress)
         self._arrived.set()
 
     def end(self) -> None:
-        """Say that no more will come; `run` returns when the rest is delivered."""
+        """Mark the end of the queue; `run` returns when the rest is delivered."""
         self._ended = True
         self._arrived.set()
 
@@ -63,7 +63,7 @@ class ProgressFeed:
 async def watched(
     peer: Peer, callback: ProgressCallback | None, touch: Callable[[], None], work: Callable[[str], Awaitable[ResultT]]
 ) -> ResultT:
-    """Do work that takes a progress token; all progress is delivered before its result is returned."""
+    """Run `work` with a progress token; all progress is delivered before its result is returned."""
     feed = ProgressFeed(callback or (lambda _progress: None), touch)
     token = peer.watch_progress(feed.put)
     results: list[ResultT] = []

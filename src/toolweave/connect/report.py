@@ -1,4 +1,4 @@
-"""What was tried to reach a server, step by step: the facts behind `toolweave doctor`.
+"""The steps of an attempt to connect with their outcomes, as `toolweave doctor` shows them.
 
 Knows nothing of how a step is done.
 """
@@ -16,12 +16,12 @@ __all__ = ["LastWords", "Report", "Step"]
 
 
 class LastWords(Protocol):
-    """What a process leaves behind.
+    """The output and the exit code of a server process.
 
     Attributes:
-        junk_lines: How many lines on standard output were no message, or an answer to nothing.
+        junk_lines: The number of lines on standard output that were no message, or answered no request.
         last_junk: The last such line, shortened.
-        pieces: How many pieces of standard output have arrived.
+        pieces: The number of pieces of standard output that have arrived.
     """
 
     pieces: int
@@ -42,28 +42,28 @@ class LastWords(Protocol):
         ...
 
     def relevant_stderr(self, lines: int = 20) -> str:
-        """Return the same without what was disregarded."""
+        """Return the same without the disregarded part."""
         ...
 
     @property
     def stderr_position(self) -> int:
-        """How many bytes it has written to standard error."""
+        """The number of bytes it has written to standard error."""
         ...
 
     def disregard_stderr(self, since: int) -> None:
-        """Leave what was written since this position out of `relevant_stderr`."""
+        """Exclude the output since this position from `relevant_stderr`."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class Step:
-    """One thing that was tried.
+    """One step of an attempt to connect.
 
     Attributes:
         name: A few words, such as `"start process"`.
         outcome: `"ok"`, `"failed"`, `"skipped"`, or `"running"` while it runs.
-        seconds: How long it took.
-        detail: What came of it, or why it failed; may hold server text, which is untrusted.
+        seconds: The time it took.
+        detail: The outcome, or the reason of a failure; may hold server text, which is untrusted.
     """
 
     name: str
@@ -76,11 +76,11 @@ class Report:
     """The steps of the last attempt to connect, in order.
 
     Args:
-        redact: Masks the server's secrets in what is told of a step.
+        redact: Masks the server's secrets in the details of a step.
 
     Attributes:
-        process: The process that was started, or None; its last words outlive it.
-        heard: Returns what differs whenever bytes of the server have arrived, or None where nobody counts them.
+        process: The process that was started, or None; its output outlives it.
+        heard: Returns a value that changes whenever bytes of the server arrive; None where they are not counted.
     """
 
     def __init__(self, redact: Callable[[str], str] = str) -> None:
@@ -113,11 +113,11 @@ class Report:
 
     @property
     def stderr_position(self) -> int:
-        """Where the standard error of the process stands; 0 without a process."""
+        """The number of bytes the process has written to standard error; 0 without a process."""
         return self.process.stderr_position if self.process is not None else 0
 
     def disregard_stderr(self, since: int) -> None:
-        """Leave what the process has written since a position out of errors: it is an answer to our own probe."""
+        """Exclude standard error since a position from error messages: our own probe caused it."""
         if self.process is not None:
             self.process.disregard_stderr(since)
 
@@ -127,5 +127,5 @@ class Report:
 
     @property
     def seconds(self) -> float:
-        """How long all steps took together."""
+        """The total time of all steps."""
         return sum(step.seconds for step in self.steps)

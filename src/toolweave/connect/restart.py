@@ -1,4 +1,4 @@
-"""When a lost connection is tried again: a pure function of what happened, no clock and no I/O of its own."""
+"""The restart policy of lost connections: a pure function of the past losses, without clock or I/O."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["GiveUp", "Loss", "RestartPolicy", "Wait"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """One end of a connection that was not asked for.
+    """One unrequested end of a connection.
 
     Attributes:
-        at: When, in seconds of the clock that `now` is read from.
-        held: How many seconds it had been ready; None when it did not come up.
+        at: The time, in seconds of the clock of `now`.
+        held: The seconds it had been ready; None when it never was.
     """
 
     at: float
@@ -37,7 +37,7 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartPolicy:
-    """Exponential backoff with jitter, a cap and an end, and a circuit breaker (requirement C24).
+    """Exponential backoff with jitter, a cap and an end, and a circuit breaker.
 
     Two things end it. Too many failures in a row: the server does not come up, or not for long. Too many
     losses within a window: it comes up each time and falls again, which the first count forgives. Either
@@ -48,7 +48,7 @@ class RestartPolicy:
         factor: Each further wait is this many times longer.
         cap: The longest wait, in seconds.
         attempts: After so many failures in a row the connection is given up.
-        stable: A connection that held so many seconds starts the count of failures anew.
+        stable: A connection that was ready for so many seconds resets the count of failures.
         losses: After more than so many losses within `window` seconds the connection is given up.
         cooldown: Seconds for which a connection that was given up answers at once with the cause.
         auth_cooldown: The same for one that wants other credentials, which may be there at any moment.
@@ -65,7 +65,7 @@ class RestartPolicy:
     auth_cooldown: float = 1.0
 
     def next(self, history: Sequence[Loss], now: float, jitter: float) -> Wait | GiveUp:
-        """Say what to do after the last loss of `history`, which is in the order of time.
+        """Return what to do after the last loss of `history`, which is in the order of time.
 
         `jitter` in [0, 1) spreads the wait over its upper half, so that many clients do not return at once.
         """
@@ -89,5 +89,5 @@ class RestartPolicy:
 
     @property
     def memory(self) -> int:
-        """How many losses `next` needs to know."""
+        """The number of losses that `next` needs."""
         return max(self.attempts, self.losses) + 1

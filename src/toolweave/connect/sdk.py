@@ -275,7 +275,7 @@ class SdkWire:
         return self._over.is_set()
 
     async def ended(self) -> None:
-        """Return when the conversation is over without our doing."""
+        """Wait until the conversation ends otherwise than by our own closing."""
         await self._over.wait()
 
     def end(self) -> None:
@@ -442,7 +442,7 @@ async def in_process_wire(
 
 
 async def _drop(_ctx: object, _method: str, _params: Mapping[str, Any] | None) -> None:
-    """Take a notification that nobody needs."""
+    """Ignore a notification: none is needed in this process."""
 
 
 def _progress_token(params: Mapping[str, Any]) -> Any:

@@ -1,7 +1,7 @@
-"""HTTP of the SDK's engine: every fault becomes an answer that says its cause.
+"""The `httpx2` client of the SDK's transports: every fault becomes an answer that names its cause.
 
-An `httpx2` transport that never lets one broken POST reach its neighbours (PROTOCOL 3, "HTTP failure
-isolation"), headers and credentials made anew for every request, proxies from the environment.
+An `httpx2` transport that never lets one broken POST reach its neighbours,
+headers and credentials made anew for every request, proxies from the environment.
 Knows nothing of JSON-RPC beyond the shape of an error.
 """
 
@@ -92,7 +92,7 @@ class _BadEncoding(httpx2.ReadError):
 
 
 class _Inflated(httpx2.AsyncByteStream):
-    """A compressed stream as what it stands for; httpx2 itself would inflate a bomb whole."""
+    """A decompressed stream; httpx2 itself would inflate a bomb whole."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, encoding: str) -> None:
         self._inner = inner
@@ -171,7 +171,7 @@ class _Isolating(httpx2.AsyncBaseTransport):
         return response if fault is None else await self._instead(request, response, fault)
 
     def _outright(self, sent: httpx2.Request, response: httpx2.Response) -> Fault | None:
-        """Return what is wrong with an answer whatever its body says."""
+        """Return the fault of an answer that does not depend on its body."""
         encoding = response.headers.get("content-encoding", "identity").lower()
         if encoding != "identity" and response.status_code < 400:
             return unasked_encoding(response.status_code, encoding)
@@ -186,7 +186,7 @@ class _Isolating(httpx2.AsyncBaseTransport):
         return self._faults.response(request, fault)
 
     async def _failed(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """Return an answer with an HTTP error status: the server's own error where it says one, else ours."""
+        """Return an answer with an HTTP error status: the server's own JSON-RPC error if it has one, else ours."""
         body = await self._beginning(response)
         fault = status_fault(self._settings, request, response, body)
         if fault.session_gone or response.status_code in (401, 403) or not is_rpc_error(body):
@@ -201,7 +201,7 @@ class _Isolating(httpx2.AsyncBaseTransport):
         return httpx2.Response(response.status_code, headers=_plain(response), request=request, content=body)
 
     async def _odd(self, request: httpx2.Request, response: httpx2.Response) -> Fault | None:
-        """Return what is wrong with a success that is neither JSON nor a stream; nothing, to a notification."""
+        """Return the fault of a success that is neither JSON nor a stream; None for a notification."""
         if not _expects_answer(request):
             return None
         if response.status_code in _NO_ANSWER:
@@ -225,7 +225,7 @@ class _Isolating(httpx2.AsyncBaseTransport):
         return b"".join(chunks)
 
     async def _beginning(self, response: httpx2.Response) -> bytes:
-        """Return what of an error's body comes in time, and no compressed one."""
+        """Return the part of an error's body that arrives in time; nothing of a compressed one."""
         if "content-encoding" in response.headers:
             await response.aclose()
             return b""
@@ -247,7 +247,7 @@ class _Isolating(httpx2.AsyncBaseTransport):
 
 
 class _FreshHeaders(httpx2.Auth):
-    """Asks for the configured headers anew for every request (requirements R25, R27)."""
+    """An authorization flow that evaluates the configured headers for every request."""
 
     requires_request_body = True
 
@@ -335,7 +335,7 @@ def http_client(settings: HttpSettings, faults: HttpFaults, *, answers: bool = T
 
 
 def _trust(settings: HttpSettings, proxy: str | None) -> ssl.SSLContext | bool:
-    """Return whom to trust over TLS; nobody where nothing is sent over it: the usual authorities take 3.5 MB.
+    """Return the SSL context, without authorities for plain HTTP: loading the CA bundle costs 3.5 MB.
 
     An authorization flow also talks to other servers than the configured one.
     """
@@ -344,13 +344,13 @@ def _trust(settings: HttpSettings, proxy: str | None) -> ssl.SSLContext | bool:
 
 
 def transport_fault(request: httpx2.Request, exc: httpx2.TransportError, proxy: str | None = None) -> Fault:
-    """Return what a request without an answer is."""
+    """Return the fault of a request without an answer."""
     why = f"{type(exc).__name__}{f': {exc}' if str(exc) else ''}"
     return no_answer(str(request.url), why, sent=not isinstance(exc, _NOT_SENT), proxy=proxy and public_url(proxy))
 
 
 def status_fault(settings: HttpSettings, request: httpx2.Request, response: httpx2.Response, body: bytes) -> Fault:
-    """Return what an answer with an HTTP error status is."""
+    """Return the fault of an answer with an HTTP error status."""
     in_session = "mcp-session-id" in request.headers
     return answer_fault(
         settings, response.status_code, response.reason_phrase, response.headers, body, in_session=in_session

@@ -1,7 +1,7 @@
-"""The port between a connection and the protocol engine below it, and the session that speaks over it.
+"""The interface between a connection and its transport (`Wire`), and the session on top of it.
 
 A `Wire` moves requests and notifications as plain JSON objects; a `Session` is a `Wire` after the
-handshake, which stamps what each era wants (PROTOCOL 1.2). Knows nothing of tools or of restarting.
+handshake, which adds the `_meta` that its era requires. Knows nothing of tools or of restarting.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _log = logging.getLogger("toolweave.connect")
 
 
 class Wire(Protocol):
-    """Sends requests and notifications to one server; the engine's side of the port."""
+    """The interface of a transport, which sends requests and notifications to one server."""
 
     async def request(
         self,
@@ -75,17 +75,17 @@ class Wire(Protocol):
         ...
 
     async def ended(self) -> None:
-        """Return when the conversation is over without our doing."""
+        """Wait until the conversation ends otherwise than by our own closing."""
         ...
 
     def refusal(self, schema: Mapping[str, Any]) -> str | None:
-        """Return why a tool with this input schema must not be offered over this wire, or None."""
+        """Return the reason not to offer a tool with this input schema over this wire, or None."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """What the handshake settled.
+    """The result of a handshake.
 
     Attributes:
         version: The protocol revision, such as `"2025-11-25"`.
@@ -102,18 +102,18 @@ class Agreement:
 
 
 class Peer:
-    """Our side of the conversation: takes what the server sends by itself, and says what we offer.
+    """This client's side of a conversation: the handlers of the server's messages, and our capabilities.
 
-    Notifications are taken synchronously and in wire order, so nothing overtakes an answer.
+    Notifications are handled synchronously and in wire order, so that none overtakes an answer.
 
     Attributes:
         asked: Answers the server's requests.
         may_answer: Whether there is any request that is not refused.
-        on_gap: Called when the server may have sent notifications that were lost on the way.
-        on_trouble: Called with what the server did wrong where no request of ours fails by it.
-        at_work: The tasks of the connection in which callbacks of the user run now.
+        on_gap: Called when notifications of the server may have been lost.
+        on_trouble: Called with a fault of the server that fails no request of ours.
+        at_work: The tasks of the connection that are running callbacks of the user.
         logs: Takes log messages, or None.
-        log_level: The least severity that was asked for, or None.
+        log_level: The minimum severity that was requested, or None.
     """
 
     def __init__(
@@ -149,12 +149,12 @@ class Peer:
 
     @property
     def waits(self) -> Collection[Silence]:
-        """The requests that wait with a bound that can be held."""
+        """The idle timeouts of the requests under way."""
         return self._waiting
 
     @contextmanager
     def waiting(self, silence: Silence) -> Generator[None, None, None]:
-        """Hold a request's bound whenever we are at work for the server, which may wait for us with its answer."""
+        """Hold a request's idle timeout while we answer the server, which may wait for that."""
         silence.hold(self._answering)
         self._waiting.add(silence)
         try:
@@ -164,7 +164,7 @@ class Peer:
 
     @contextmanager
     def working(self) -> Generator[None, None, None]:
-        """Note that callbacks of the user run in this task, which belongs to the connection, during the block."""
+        """Mark this task of the connection as running callbacks of the user during the block."""
         task = asyncio.current_task()
         self.at_work.add(task)
         try:
@@ -179,11 +179,11 @@ class Peer:
         return token
 
     def forget_progress(self, token: str) -> None:
-        """Drop what still arrives for this token: nothing is reported after completion."""
+        """Drop later notifications for this token: nothing is reported after completion."""
         self._progress.pop(token, None)
 
     def trouble(self, text: str) -> None:
-        """Report what the server did wrong where no request of ours fails by it."""
+        """Report a fault of the server that fails no request of ours."""
         self.on_trouble(ProtocolError(text, server=self._server, code=INVALID_REQUEST))
 
     def ignore(self, method: str) -> None:
@@ -195,7 +195,7 @@ class Peer:
         self.trouble(text)
 
     def notification(self, method: str, params: Mapping[str, Any]) -> None:
-        """Take one notification; a fault in it costs that notification only."""
+        """Handle one notification; an exception is logged and goes no further."""
         try:
             if method == methods.NOTIFICATIONS_PROGRESS:
                 self._take_progress(params)
@@ -207,7 +207,7 @@ class Peer:
             _log.exception("a notification %r could not be taken", method)
 
     async def request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a request of the server: ping, and what there is a callback for; the rest is refused politely.
+        """Answer a request of the server: ping, and those that have a callback; others are refused.
 
         Raises:
             ProtocolError: The refusal, with the code to answer.
@@ -244,7 +244,7 @@ class Envelope(dict[str, Any]):
 
 
 class Session:
-    """A conversation after its handshake: stamps every request the way its era wants it."""
+    """A conversation after its handshake, which adds the `_meta` of its era to every request."""
 
     def __init__(self, wire: Wire, agreement: Agreement, envelope: Mapping[str, Any]) -> None:
         self.wire = wire
@@ -252,7 +252,7 @@ class Session:
         self._meta: Mapping[str, Any] = envelope if agreement.modern else {}
 
     async def set_log_level(self, level: str) -> None:
-        """Ask for log messages from this severity on: of later requests, or (legacy) of the whole session."""
+        """Request log messages of this severity and above: for later requests, or (legacy) for the whole session."""
         if self.agreement.modern:
             self._meta = Envelope(self._meta, **{LOG_LEVEL: level})
         else:
@@ -285,13 +285,13 @@ class Session:
         schema: Mapping[str, Any] | None = None,
         deadline: float = math.inf,
     ) -> Coroutine[Any, Any, dict[str, Any]]:
-        """Send a request again that was refused for now, as `request` does; raise what is for good."""
+        """Retry a request that was refused temporarily, as `request` does; raise a final refusal."""
         return _ask_again(self.wire, refused, method, self._stamped(params, meta), schema, None, deadline)
 
     def stamp(self, params: dict[str, Any], meta: Mapping[str, Any]) -> None:
-        """Add to parameters what every request of the era carries, beside the caller's own `meta`.
+        """Add the `_meta` of the era to parameters, beside the caller's own `meta`.
 
-        For who sends them over `wire` itself, without a layer around it: a tool call, once; see `again`.
+        For a caller that sends them over `wire` directly: the first attempt of a tool call; see `again`.
         """
         if meta:  # the caller's own keys go first: the envelope is not theirs to replace
             params["_meta"] = {**meta, **self._meta}
@@ -315,7 +315,7 @@ async def ask(
 ) -> dict[str, Any]:
     """Send a request, and send it again when the server says when: 429 or 503 with Retry-After (RFC 9110, 10.2.3).
 
-    A wait that would pass the caller's deadline is not begun: the server's answer is raised at once.
+    A wait that would pass the caller's deadline is not started: the server's answer is raised at once.
     """
     try:
         return await wire.request(method, params, schema=schema, request_id=request_id)

@@ -1,4 +1,4 @@
-"""How long a request, or connecting, may go without a sign of life. Moves the deadline of a scope; knows no wire."""
+"""An idle timeout for requests and for connecting, on the deadline of a cancel scope. Knows no wire."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _STEP_SECONDS = 0.001  # a scope's deadline is too dear to move for less
 
 
 class Silence:
-    """The bound of one request, or of connecting: `seconds` since the last sign of life, and `total` seconds in all.
+    """The idle timeout of one request, or of connecting: `seconds` since the last sign of life, `total` in all.
 
-    While it is held, because we are the ones who take their time, only `total` counts.
+    While it is held, because the server waits for us, only `total` counts.
     """
 
     __slots__ = ("_holds", "_limit", "_scope", "_seconds")
@@ -29,16 +29,16 @@ class Silence:
 
     @property
     def since(self) -> float:
-        """When there was a sign of life, on the event loop's clock; now, while it is held."""
+        """The time of the last sign of life, on the event loop's clock; now, while it is held."""
         return anyio.current_time() if self._holds else self._scope.deadline - self._seconds
 
     @property
     def lasted(self) -> bool:
-        """Whether the bound in all has come."""
+        """Whether the total bound has passed."""
         return anyio.current_time() >= self._limit
 
     def touch(self) -> None:
-        """Take a sign of life."""
+        """Record a sign of life."""
         if not self._holds:
             deadline = min(self._limit, anyio.current_time() + self._seconds)
             if abs(deadline - self._scope.deadline) > _STEP_SECONDS:
@@ -51,13 +51,13 @@ class Silence:
             self._scope.deadline = self._limit
 
     def release(self) -> None:
-        """Begin to count anew."""
+        """Restart the count, once released as often as held."""
         self._holds -= 1
         self.touch()
 
     @contextmanager
     def held(self) -> Generator[None, None, None]:
-        """Hold it for the block."""
+        """Hold it during the block."""
         self.hold()
         try:
             yield

@@ -1,4 +1,4 @@
-"""The public states of a connection (DESIGN decision 3), and which may follow which."""
+"""The public states of a connection, and the transitions between them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["TRANSITIONS", "ConnectionState", "StateChanged"]
 
 
 class ConnectionState(StrEnum):
-    """Where a connection stands."""
+    """The state of a connection."""
 
     IDLE = "idle"
     """Nothing tried yet: a lazy connection before its first use."""
@@ -55,7 +55,7 @@ class StateChanged:
         server: The connection's name.
         state: The new state.
         previous: The state before.
-        error: What went wrong, or None.
+        error: The error, or None.
         retry_in: Seconds until the next attempt in state `backoff`, or None.
     """
 

@@ -1,8 +1,7 @@
 """A toolset in the types of other frameworks: LangChain, OpenAI, OpenAI Agents, Anthropic, Pydantic AI, functions.
 
 Every export is live: a listing shows what the toolset offers at that moment, and a call goes to the toolset. An export
-borrows: it never opens a toolset and never closes one. Knows no server and no model of ours; a foreign library is
-imported when its export is first used.
+borrows: it never opens a toolset and never closes one. A framework is imported when its export is first used.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A toolset for Anthropic's Messages API: definitions, and the answers to a message's tool calls.
 
-Makes no request and needs no SDK: takes what the SDK returns, or the same as JSON.
+Makes no request and needs no SDK: accepts the SDK's objects, or the same as JSON.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class AnthropicTools:
         messages.append({"role": "user", "content": await tools.dispatch(message)})
 
     Args:
-        source: Whatever `as_toolset` takes: a toolset, tools, functions. It is borrowed: neither opened nor closed.
+        source: A toolset, tools or functions, as for `as_toolset`. It is borrowed: neither opened nor closed.
     """
 
     def __init__(self, source: ToolSource) -> None:
         self._listing = Listing(source, "anthropic", _definition)
 
     def definitions(self) -> list[ToolParam]:
-        """Return the definitions of what is offered now, for `tools`; list anew for every request.
+        """Return the definitions of the tools offered now, for `tools`; call it anew for every request.
 
         Names are legal for the API and lead back to the tools; the dictionaries are the caller's to add to.
         """
@@ -48,7 +48,7 @@ class AnthropicTools:
 
     @property
     def quarantined(self) -> Mapping[str, str]:
-        """The tools that are left out because the API has no way to take them, each with the reason."""
+        """The tools that are left out because the API cannot accept them, each with the reason."""
         return self._listing.quarantined
 
     async def dispatch(self, message: Any, ctx: CallContext | None = None) -> list[ToolResultBlockParam]:
@@ -60,7 +60,7 @@ class AnthropicTools:
         Args:
             message: A `Message` or its content blocks, or the same as JSON. Blocks other than `tool_use` are left
                 alone.
-            ctx: What surrounds each call, such as a timeout or a callback for progress.
+            ctx: The context of each call, such as a timeout or a callback for progress.
         """
         blocks: Any = member(message, "content")
         if blocks is None:

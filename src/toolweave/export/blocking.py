@@ -1,4 +1,4 @@
-"""The way from code without an event loop to a toolset that lives on one. Knows no framework."""
+"""Blocking calls of a toolset that belongs to an event loop. Independent of frameworks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Bridge:
 
         Args:
             make: Makes the coroutine.
-            instead: What to write where there is a loop, for the error's text.
+            instead: The async alternative that the error names.
 
         Raises:
             RuntimeError: An event loop runs in this thread, or the loop that the tools belong to has ended.

@@ -1,4 +1,4 @@
-"""How an export calls tools: one at a time, or all calls of a model's turn at once. Knows no framework."""
+"""Tool calls of exports: one at a time, or all calls of a model's turn at once. Independent of frameworks."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from toolweave.tools.toolset import Toolset
 __all__ = ["AT_ONCE", "run_call", "run_calls"]
 
 AT_ONCE = 8
-"""Calls of one turn that run on one server at the same time (requirement C28)."""
+"""Maximum calls of one turn that run on one server at the same time."""
 
 
 async def run_call(toolset: Toolset, call: ToolCall, ctx: CallContext = NO_CONTEXT) -> ToolResult:
     """Run one call; every fault is an error result, cancellation propagates."""
     try:
         return await toolset.call(call, ctx)
-    except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns (C2)
+    except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns
         return ToolResult.failure(as_tool_error(exc))
 
 
 async def run_calls(
     toolset: Toolset, calls: Sequence[ToolCall | ToolResult], ctx: CallContext | None = None
 ) -> list[ToolResult]:
-    """Run the calls of one turn and return their results in the order of the calls (requirement C28).
+    """Run the calls of one turn and return their results in the order of the calls.
 
     They run at the same time, up to `AT_ONCE` per server; one of a tool that says it is `sequential` runs alone.
 
     Args:
-        toolset: What runs them.
+        toolset: Runs them.
         calls: The calls; a result in place of a call stands for one that cannot be made.
-        ctx: What surrounds each of them.
+        ctx: The context of each of them.
     """
     import anyio  # 15 ms, and most who list tools have it loaded already
 

@@ -28,13 +28,13 @@ __all__ = ["langchain_tools"]
 def langchain_tools(source: ToolSource, *, handle_tool_error: bool = True) -> list[BaseTool]:
     """Return the tools of a toolset as LangChain tools, for `create_agent`, `bind_tools` or a `ToolNode`.
 
-    The list is of this moment; a call goes to the toolset as it is then. Schemas are the tools' own JSON Schema,
+    The list is a snapshot; a call goes to the current toolset. Schemas are the tools' own JSON Schema,
     unchanged. The content of a message is text, or text, images and PDFs; its artifact holds `structured_content` and
     `meta`. `tool.metadata` has the tool's own name, its server and its annotations. `invoke` works in a thread without
     an event loop, and runs the call on the loop in which the tools were exported.
 
     Args:
-        source: Whatever `as_toolset` takes: a toolset, tools, functions. It is borrowed: neither opened nor closed.
+        source: A toolset, tools or functions, as for `as_toolset`. It is borrowed: neither opened nor closed.
         handle_tool_error: An error result is a message of status `error` that the model reads. False raises it as
             `ToolException`, caused by a `ToolExecutionError` with the whole result.
 
@@ -114,7 +114,7 @@ def _part(one: str | Media) -> dict[str, Any]:
 
 
 def _artifact(result: ToolResult) -> dict[str, Any]:
-    """Return what the content does not hold, as JSON values: checkpoints of LangGraph have to keep it."""
+    """Return the members that are not in the content, as JSON values: LangGraph's checkpoints serialize them."""
     return {"structured_content": result.structured_content, "meta": dict(result.meta)}
 
 

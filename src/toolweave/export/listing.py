@@ -1,4 +1,4 @@
-"""What every export of definitions shares: the tools of the moment under names that every API takes.
+"""The base of exports of definitions: the tools offered now, under names that every API accepts.
 
 Definitions are written once per snapshot; names go out and come back by the map of the last listing, so a tool that
 comes in between cannot take over a name that a model was shown.
@@ -22,13 +22,13 @@ __all__ = ["Listing", "member"]
 
 
 class Listing:
-    """A toolset's definitions in one form, and the way back from a model's call to the toolset's.
+    """A toolset's definitions in one provider's form, and the mapping of a model's calls back to the toolset's.
 
     Args:
-        source: Whatever `as_toolset` takes; borrowed.
-        dialect: Whose rules schemas have to follow.
-        form: Puts a tool into the members that the API wants.
-        strict: The dialect of structured outputs, for tools that it has words for.
+        source: Anything that `as_toolset` accepts; borrowed.
+        dialect: The dialect of JSON Schema that the API accepts.
+        form: Returns a tool's definition in the API's form.
+        strict: The dialect of structured outputs, for tools whose schemas it can express.
         max_description: Characters that a description may have.
     """
 
@@ -48,17 +48,17 @@ class Listing:
         self._listed: WireTools | None = None
 
     def now(self) -> WireTools:
-        """Return what is offered now, and remember that a model was shown it."""
+        """Return the tools offered now, and remember them as shown to a model."""
         self._listed = self._writer.of(self.toolset.snapshot())
         return self._listed
 
     @property
     def quarantined(self) -> Mapping[str, str]:
-        """The tools that the API has no way to take, by exposed name, each with the reason."""
+        """The tools that the API cannot accept, by exposed name, each with the reason."""
         return self._writer.of(self.toolset.snapshot()).quarantined
 
     def call(self, name: Any, arguments: Any, call_id: Any) -> ToolCall | ToolResult:
-        """Return the call that a model means, or the error result that answers a malformed one."""
+        """Return the toolset's call for a model's call, or the error result that answers a malformed one."""
         wire = self._listed or self.now()
         exposed = wire.names.exposed(str(name)) or self._writer.of(self.toolset.snapshot()).call_name(str(name))
         if isinstance(arguments, Mapping):
@@ -74,5 +74,5 @@ class Listing:
 
 
 def member(item: Any, name: str) -> Any:
-    """Return a member of what an SDK made, or of the same as JSON; None when it has none."""
+    """Return a member of an SDK's object, or of the same as JSON; None when it has none."""
     return item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] - any SDK's object

@@ -1,6 +1,6 @@
 """A toolset for OpenAI's Responses and Chat APIs: definitions, and the answers to a turn's tool calls.
 
-Makes no request and needs no SDK: takes what the SDK returns, or the same as JSON.
+Makes no request and needs no SDK: accepts the SDK's objects, or the same as JSON.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_DESCRIPTION", "OpenAIChatTools", "OpenAIResponsesTools"]
 
 MAX_DESCRIPTION = 1024
-"""Characters that OpenAI takes in a function's description; the rest of a longer one goes into its schema's."""
+"""Maximum characters of a function's description for OpenAI; the rest of a longer one goes into its schema's."""
 
 
 class OpenAIResponsesTools:
@@ -38,15 +38,15 @@ class OpenAIResponsesTools:
         items += await tools.dispatch(response)
 
     Args:
-        source: Whatever `as_toolset` takes: a toolset, tools, functions. It is borrowed: neither opened nor closed.
-        strict: Hold the model to the schemas, of those tools that OpenAI's strict mode has words for.
+        source: A toolset, tools or functions, as for `as_toolset`. It is borrowed: neither opened nor closed.
+        strict: Enforce the schemas of those tools whose schemas OpenAI's strict mode can express.
     """
 
     def __init__(self, source: ToolSource, *, strict: bool = False) -> None:
         self._listing = _listing(source, strict, _responses_definition)
 
     def definitions(self) -> list[FunctionToolParam]:
-        """Return the definitions of what is offered now, for `tools`; list anew for every request.
+        """Return the definitions of the tools offered now, for `tools`; call it anew for every request.
 
         Names are legal for the API and lead back to the tools; the dictionaries are the caller's to add to.
         """
@@ -54,7 +54,7 @@ class OpenAIResponsesTools:
 
     @property
     def quarantined(self) -> Mapping[str, str]:
-        """The tools that are left out because the API has no way to take them, each with the reason."""
+        """The tools that are left out because the API cannot accept them, each with the reason."""
         return self._listing.quarantined
 
     async def dispatch(self, response: Any, ctx: CallContext | None = None) -> list[FunctionCallOutput]:
@@ -66,7 +66,7 @@ class OpenAIResponsesTools:
         Args:
             response: A `Response` or its output items, or the same as JSON. Items other than `function_call` are left
                 alone.
-            ctx: What surrounds each call, such as a timeout or a callback for progress.
+            ctx: The context of each call, such as a timeout or a callback for progress.
         """
         items: Any = member(response, "output")
         if items is None:
@@ -91,7 +91,7 @@ class OpenAIResponsesTools:
 
 
 class OpenAIChatTools:
-    """The tools of a toolset for `client.chat.completions.create` of OpenAI and all who speak its API, live.
+    """The tools of a toolset for `client.chat.completions.create` of OpenAI and compatible APIs, live.
 
     ::
 
@@ -101,15 +101,15 @@ class OpenAIChatTools:
         messages += await tools.dispatch(completion.choices[0].message)
 
     Args:
-        source: Whatever `as_toolset` takes: a toolset, tools, functions. It is borrowed: neither opened nor closed.
-        strict: Hold the model to the schemas, of those tools that OpenAI's strict mode has words for.
+        source: A toolset, tools or functions, as for `as_toolset`. It is borrowed: neither opened nor closed.
+        strict: Enforce the schemas of those tools whose schemas OpenAI's strict mode can express.
     """
 
     def __init__(self, source: ToolSource, *, strict: bool = False) -> None:
         self._listing = _listing(source, strict, _chat_definition)
 
     def definitions(self) -> list[ChatCompletionFunctionToolParam]:
-        """Return the definitions of what is offered now, for `tools`; list anew for every request.
+        """Return the definitions of the tools offered now, for `tools`; call it anew for every request.
 
         Names are legal for the API and lead back to the tools; the dictionaries are the caller's to add to.
         """
@@ -120,7 +120,7 @@ class OpenAIChatTools:
 
     @property
     def quarantined(self) -> Mapping[str, str]:
-        """The tools that are left out because the API has no way to take them, each with the reason."""
+        """The tools that are left out because the API cannot accept them, each with the reason."""
         return self._listing.quarantined
 
     async def dispatch(self, message: Any, ctx: CallContext | None = None) -> list[ChatCompletionToolMessageParam]:
@@ -133,7 +133,7 @@ class OpenAIChatTools:
         Args:
             message: A `ChatCompletion`, which stands for its first choice, a `ChatCompletionMessage` or its
                 `tool_calls`, or the same as JSON. None of them is no message.
-            ctx: What surrounds each call, such as a timeout or a callback for progress.
+            ctx: The context of each call, such as a timeout or a callback for progress.
         """
         made: list[Any] = list(_tool_calls(message))
         results = await run_calls(self._listing.toolset, [self._call(one) for one in made], ctx)

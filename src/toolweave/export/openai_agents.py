@@ -27,8 +27,8 @@ def openai_agents_tools(source: ToolSource, *, strict: bool = False) -> list[Too
     list. Errors are text for the model to read, and never end a run.
 
     Args:
-        source: Whatever `as_toolset` takes: a toolset, tools, functions. It is borrowed: neither opened nor closed.
-        strict: Hold the model to the schemas, of those tools that OpenAI's strict mode has words for.
+        source: A toolset, tools or functions, as for `as_toolset`. It is borrowed: neither opened nor closed.
+        strict: Enforce the schemas of those tools whose schemas OpenAI's strict mode can express.
 
     Raises:
         ModuleNotFoundError: The SDK is missing: `pip install 'toolweave[openai-agents]'`.
@@ -71,7 +71,7 @@ def _function_tool(listing: Listing, tool: WireTool) -> FunctionTool:
 
 
 def _output(result: ToolResult) -> str | list[dict[str, Any]]:
-    """Return a result as the SDK takes it: a string, or parts where it is more than text."""
+    """Return a result in the SDK's form: a string, or parts if it is more than text."""
     parts = responses_content(result)
     return chat_text(result) if isinstance(parts, str) else [_part(part) for part in parts]
 

@@ -35,11 +35,11 @@ def plain_functions(source: ToolSource, *, blocking: bool = False) -> list[Calla
 
     A function takes its arguments by name or in order, and returns the tool's structured content, or its text where
     there is none. An argument that is left out is not sent. Arguments whose names Python does not allow are passed as
-    `**{"a-b": 1}`, and so are those of a schema that allows or wants others than it lists. The list is of this moment;
-    a call goes to the toolset as it is then.
+    `**{"a-b": 1}`, and so are the additional ones of a schema that allows or requires any. The list is a snapshot; a
+    call goes to the current toolset.
 
     Args:
-        source: Whatever `as_toolset` takes: a toolset, tools, functions. It is borrowed: neither opened nor closed.
+        source: A toolset, tools or functions, as for `as_toolset`. It is borrowed: neither opened nor closed.
         blocking: Return ordinary functions, to be called in a thread without an event loop; they run on the loop in
             which this was called, if there was one. False returns async functions.
 
@@ -79,7 +79,7 @@ async def _value(toolset: Toolset, name: str, arguments: Mapping[str, Any]) -> A
 
 
 def _arguments(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that were given; a None that only stands for `left out` was not."""
+    """Return the given arguments, without a None that stands for `left out`."""
     given: dict[str, Any] = {}
     for name, value in signature.bind(*args, **kwargs).arguments.items():
         parameter = signature.parameters[name]
@@ -91,7 +91,7 @@ def _arguments(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, A
 
 
 class _LeftOut(Parameter):
-    """A parameter whose None is no value of the tool's."""
+    """A parameter whose None means that it was left out."""
 
     __slots__ = ()
 
@@ -111,7 +111,7 @@ def _signature(schema: Mapping[str, Any]) -> Signature:
 
 
 def _takes_more(schema: Mapping[str, Any], unlisted: Collection[str]) -> bool:
-    """Whether a schema says that there are arguments beside its properties; one that says nothing does not."""
+    """Whether a schema explicitly allows arguments beside its properties."""
     return bool(
         unlisted
         or schema.get("additionalProperties")
@@ -131,7 +131,7 @@ def _parameter(name: str, schema: Mapping[str, Any], *, needed: bool) -> Paramet
 
 
 def _annotation(schema: Mapping[str, Any], depth: int) -> Any:
-    """Return the type that Python has for a schema; Any where it has none."""
+    """Return the Python type of a schema; Any where there is none."""
     if depth > 8:
         return Any
     choices = schema.get("enum") or ([schema["const"]] if "const" in schema else None)

@@ -28,11 +28,11 @@ def pydantic_ai_toolset(source: ToolSource, *, id: str | None = None) -> Abstrac
     """Return a toolset as one of Pydantic AI, for `Agent(toolsets=[...])`; a change is seen at the next step.
 
     It composes like any of theirs (`.filtered`, `.prefixed`, `.approval_required`). A failed call, malformed arguments
-    included, is told to the model and neither ends the run nor counts as a retry. Images, PDFs and sounds reach models
-    that take them.
+    included, is reported to the model and neither ends the run nor counts as a retry. Images, PDFs and sounds reach
+    models that accept them.
 
     Args:
-        source: Whatever `as_toolset` takes: a toolset, tools, functions. It is borrowed: neither opened nor closed.
+        source: A toolset, tools or functions, as for `as_toolset`. It is borrowed: neither opened nor closed.
         id: A name that is unique among the agent's toolsets; durable execution needs one.
 
     Raises:
@@ -50,7 +50,7 @@ def _toolset_class() -> type[Any]:
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
     class BorrowedToolset(AbstractToolset[Any]):
-        """A toolset of ours."""
+        """A Toolweave toolset as one of Pydantic AI."""
 
         def __init__(self, source: ToolSource, id: str | None) -> None:  # noqa: A002
             self._id = id
@@ -81,7 +81,7 @@ def _toolset_class() -> type[Any]:
 
 
 class _Arguments:
-    """Reads the arguments of a tool; the toolset validates them, with messages that a model can act on."""
+    """Parses the arguments of a tool; the toolset validates them, with messages that a model can act on."""
 
     __slots__ = ("_listing", "_name")
 
@@ -116,7 +116,7 @@ def _definition(name: str, spec: ToolSpec) -> Any:
 
 
 def _returned(result: ToolResult) -> Any:
-    """Return what the model is told, with the rest as metadata for the application.
+    """Return the content for the model, with the rest as metadata for the application.
 
     Raises:
         ToolFailed: The result is an error.

@@ -1,4 +1,4 @@
-"""One server's tools in one step, over a connection of one's own or a borrowed one (requirements R30-R32)."""
+"""Discovery of one server's tools in one step, over a connection of its own or a borrowed one."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["DiscoveredTools", "McpClient", "discover_mcp_tools"]
 _log = logging.getLogger("toolweave.hub")
 
 McpClient: TypeAlias = Hub | McpConnection
-"""What holds connections that others may borrow."""
+"""A hub or a connection that `discover_mcp_tools` can borrow."""
 
 
 class DiscoveredTools(ToolList):
-    """The tools that were found, and the connection they use.
+    """The tools of one server and the connection they use.
 
     Attributes:
         connection: The connection behind the tools.
-        toolset: What offers them, live: changes at the server are seen here.
-        borrowed: True when the connection belongs to somebody else, who closes it (requirement R21).
+        toolset: The live toolset behind the tools; it follows changes at the server.
+        borrowed: True when the connection belongs to the caller, who closes it.
     """
 
     __slots__ = ("borrowed", "connection", "toolset")
@@ -103,12 +103,12 @@ def discover_mcp_tools(
     """Connect to one server and return its tools: `await` it and close the result, or `async with` it.
 
     Args:
-        config: Whatever `connect_mcp` takes; not needed when `client` is a connection.
-        include: The only tools to take, by original name; wins over `exclude` (requirement R31). Empty: all. One that
+        config: Anything that `connect_mcp` accepts; not needed when `client` is a connection.
+        include: The only tools to return, by original name; wins over `exclude`. Empty: all. One that
             the server does not have is warned of, and there as soon as it has it.
         exclude: Tools to leave out, by original name.
-        tool_prefix: Put literally before each name (requirement R39); None keeps the server's names.
-        client: A hub or a connection to use; it is never closed here (requirement R21).
+        tool_prefix: Put literally before each name; None keeps the server's names.
+        client: A hub or a connection to use; it is never closed by the result.
 
     Raises:
         ServerError: The server cannot be reached.

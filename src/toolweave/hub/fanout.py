@@ -1,4 +1,4 @@
-"""The one place for partial failure: the same thing done to many servers at once, each with its own outcome."""
+"""Concurrent operations on many servers, each with its own outcome: the one place for partial failure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ItemT = TypeVar("ItemT")
 async def for_each(items: Iterable[ItemT], work: Callable[[ItemT], Awaitable[object]]) -> list[tuple[ItemT, Exception]]:
     """Do `work` for all items concurrently; return those that failed with their errors, in the items' order.
 
-    A failure costs nobody else anything; cancellation reaches all of them.
+    A failure does not stop the others; cancellation reaches all of them.
     """
     ordered = list(items)
     failures: dict[int, Exception] = {}

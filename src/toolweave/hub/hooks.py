@@ -1,4 +1,4 @@
-"""Listeners to the events of all connections of a hub, those included that come later, and to the hub's warnings."""
+"""Event listeners over all present and future connections of a hub, and for the hub's warnings."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["Hooks", "HubEventName"]
 
 Listener = Callable[[McpConnection, Any], Any]
 HubEventName = EventName | Literal["warning"]
-"""The events of a hub: those of its connections, and what is new in `Hub.warnings`."""
+"""The events of a hub: those of its connections, and new entries of `Hub.warnings`."""
 
 
 class Hooks:
-    """The part of a hub that passes the events of its connections on; `Hub` adds the rest."""
+    """The base class of `Hub` that forwards the events of its connections to listeners."""
 
     def __init__(self) -> None:
         self._clients: dict[str, McpConnection] = {}
         self._hooks: dict[object, tuple[HubEventName, Listener, list[Unsubscribe]]] = {}
 
     def on(self, event: HubEventName, listener: Listener) -> Unsubscribe:
-        """Call `listener` with the connection and the event of every server, now and later; returns what ends that.
+        """Call `listener` with the connection and the event of every present and future server; return the unsubscribe.
 
         The events are those of `McpConnection.on`, and `"warning"`: a text that is new in `Hub.warnings`, such as a
         name that was taken. A list whose changes are listened to is kept up to date.
@@ -41,12 +41,12 @@ class Hooks:
         return remove
 
     def _hook(self, connection: McpConnection) -> None:
-        """Let everybody who listens hear of one more connection."""
+        """Subscribe all listeners to one more connection."""
         for event, listener, unsubscribes in self._hooks.values():
             unsubscribes.append(_hooked(connection, event, listener))
 
     def _warned(self, server: str, text: str) -> None:
-        """Tell of a warning about a server."""
+        """Notify the listeners of a warning about a server."""
         connection = self._clients.get(server)
         listeners = [listener for event, listener, _ in self._hooks.values() if event == "warning"]
         if connection is not None:

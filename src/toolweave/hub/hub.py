@@ -1,4 +1,4 @@
-"""Many MCP servers as one `Toolset`: started at once, failing alone, changed while running."""
+"""Many MCP servers as one `Toolset`: started concurrently, failing independently, changed at run time."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ _OVER = _FAILED | {ConnectionState.CLOSED}
 
 
 class Hub(Hooks, Openable, BaseToolset):
-    """Many connections as one `Toolset` (requirements R18-R22, C3).
+    """Many connections as one `Toolset`.
 
     Made by `connect_mcp_servers`. Iterating `snapshot()` gives the definitions of all servers' tools.
 
-    A name that a tool was given stays that tool's as long as the hub lives, also while the tool or its server is gone:
-    who comes later with the same name is renamed, and `warnings` says so.
+    An exposed name stays reserved for its tool as long as the hub lives, also while the tool or its server is gone:
+    a later tool of the same name is renamed, and `warnings` says so.
     """
 
     def __init__(
@@ -110,12 +110,12 @@ class Hub(Hooks, Openable, BaseToolset):
 
     @property
     def errors(self) -> Mapping[str, Exception]:
-        """The servers that could not be used, each with its error (requirements R64, C3)."""
+        """The servers that could not be used, each with its error."""
         return MappingProxyType(self._errors)
 
     @property
     def warnings(self) -> list[str]:
-        """What is odd, for people: in the config, and names of tools that were taken, for as long as they are."""
+        """Warnings for people: those of the config, and name conflicts for as long as they last."""
         offered = self.snapshot()
         conflicts = [conflict for named in self._named.values() for conflict in named.conflicts]
         others = [conflict for found in self._other_conflicts.values() for conflict in found]
@@ -124,15 +124,15 @@ class Hub(Hooks, Openable, BaseToolset):
 
     @property
     def silences(self) -> Mapping[str, float]:
-        """For how many seconds servers that are starting had shown no sign of life, when that was last looked at."""
+        """Seconds without a sign of life of each starting server, as of the last check."""
         return {name: seconds for name, seconds in self._silences.items() if name in self._clients}
 
     def given(self, kind: str) -> GivenNames:
-        """Return the names that were given to the servers' `"prompt"`s, `"resource"`s or `"resource template"`s."""
+        """Return the exposed names given to the servers' `"prompt"`s, `"resource"`s or `"resource template"`s."""
         return self._given_others.setdefault(kind, GivenNames())
 
     def name_others(self, kind: str, server: str, names: Iterable[str]) -> dict[str, str]:
-        """Return exposed names to a server's own for what it offers beside tools; see `hub.naming.name_others`."""
+        """Map exposed to own names of a server's prompts, resources or templates; see `hub.naming.name_others`."""
         exposed, conflicts = name_others(kind, self._clients[server].config, names, self.given(kind))
         self._other_conflicts[kind, server] = conflicts
         self._warn(f"{kind} of {server}", server, conflicts)
@@ -175,7 +175,7 @@ class Hub(Hooks, Openable, BaseToolset):
     async def open(self) -> None:
         """Start all servers concurrently and wait as `wait` says; they stay until `close()`.
 
-        Does nothing more when it is open.
+        Has no effect on an open hub.
 
         Raises:
             ConfigError: The config as a whole cannot be read, or a name in `names` is not in it.
@@ -205,7 +205,7 @@ class Hub(Hooks, Openable, BaseToolset):
             raise
 
     async def settled(self, wait: Wait = "all") -> None:
-        """Return when the servers that are starting are ready or have failed, as far as `wait` asks for it."""
+        """Wait until the starting servers are ready or have failed, as `wait` defines it."""
         check_wait(wait)
         async with anyio.create_task_group() as tasks:
             if wait == "alive":
@@ -230,10 +230,10 @@ class Hub(Hooks, Openable, BaseToolset):
     # changes at run time
 
     async def connect(self, name: str, config: Any) -> McpConnection:
-        """Connect one more server, or return the connection of this name when it is open (requirement R18).
+        """Connect one more server, or return the connection of this name when it is open.
 
-        One that failed or was closed is begun anew. Callers that ask for one name at once share one
-        connection; it is given up when all of them are cancelled. `config` is whatever `connect_mcp` takes.
+        A connection that failed or was closed is replaced. Concurrent callers of one name share one connection;
+        it is closed when all of them are cancelled. `config` is anything that `connect_mcp` accepts.
 
         Raises:
             ConfigError: The config cannot be right.
@@ -262,7 +262,7 @@ class Hub(Hooks, Openable, BaseToolset):
         return client
 
     async def disconnect(self, name: str) -> None:
-        """Close one server; its tools go with it (requirements R19, D2).
+        """Close one server; its tools go with it.
 
         Raises:
             KeyError: There is no such server.
@@ -279,7 +279,7 @@ class Hub(Hooks, Openable, BaseToolset):
             await client.close()
 
     async def refresh(self, name: str | None = None) -> ToolsChanged:
-        """Ask one server or all of them for their tools again; returns what changed (requirements C9, D22).
+        """List the tools of one server or of all servers again; return the change.
 
         A server that fails is in `errors` until a later refresh succeeds; its last known tools stay.
 
@@ -340,7 +340,7 @@ class Hub(Hooks, Openable, BaseToolset):
         return client
 
     async def _arrival(self, client: McpConnection) -> None:
-        """Wait until a connection is usable or over; the last to give up waiting for a new one ends it."""
+        """Wait until a connection is usable or has ended; a new one is closed when its last waiter is cancelled."""
         if client in self._awaited:
             self._awaited[client] += 1
         try:
@@ -371,14 +371,14 @@ class Hub(Hooks, Openable, BaseToolset):
             self._note(client.name, change.error)
 
     def _fail(self, name: str, error: Exception) -> None:
-        """Take a server that never came up out of the hub; its error stays."""
+        """Remove a server that never became ready from the hub; its error stays."""
         self._errors[name] = error
         self._clients.pop(name, None)
         _log.warning("%s", error)
         self._rename(name)
 
     def _note(self, name: str, error: Exception | None) -> None:
-        """Remember how a server that has come up fares; a conflict of names is for `_rename` to end."""
+        """Set or clear the error of a server that has been ready; only `_rename` clears a name conflict."""
         if error is not None:
             self._errors[name] = error
         elif not isinstance(self._errors.get(name), DuplicateToolError):
@@ -386,7 +386,7 @@ class Hub(Hooks, Openable, BaseToolset):
         self._rename(name)  # a listing that only changed the order is told to nobody
 
     async def _watch(self) -> None:
-        """Note which servers that are starting show no life; nobody waits for those, and others may start beside."""
+        """Detect starting servers without a sign of life: waiters skip them, and their start slots are freed."""
         silences = Silences()
         while True:
             await anyio.sleep(min(_LOOK_SECONDS, self._patience / 4))
@@ -413,16 +413,16 @@ class Hub(Hooks, Openable, BaseToolset):
             await moved.wait()
 
     def _end_start(self) -> None:
-        """Give the tools of the servers that are up their names, in the order of the config.
+        """Name the tools of the servers that are ready, in the order of the config.
 
-        That is done once starting is over or somebody looks, so that no name depends on who was faster.
+        Done when starting ends or at the first snapshot, so that no name depends on which server was faster.
         """
         if self._starting:
             self._starting = False
             self._rename(*self._clients)
 
     def _rename(self, *servers: str) -> None:
-        """Take over the tools of these servers as they are now, and tell of the change; nobody else's are touched."""
+        """Update the tools of these servers from their snapshots and notify listeners; other servers keep theirs."""
         if self._starting:
             return
         old: dict[str, ToolSpec] = {}
@@ -438,7 +438,7 @@ class Hub(Hooks, Openable, BaseToolset):
             self._listeners.emit(ToolsChanged.of(old, new, version=self._version))
 
     def _taken_over(self, server: str) -> tuple[NamedServer, NamedServer]:
-        """Return how the tools of a server were named, and how they are now; the same when they did not change."""
+        """Return a server's named tools before and after an update; the same object twice when nothing changed."""
         client = self._clients.get(server)
         before = self._named.get(server, NamedServer())
         if client is not None and before.seen is client.snapshot():
@@ -461,7 +461,7 @@ class Hub(Hooks, Openable, BaseToolset):
         return before, after
 
     def _warn(self, about: str, server: str, conflicts: Iterable[Conflict]) -> None:
-        """Say each conflict of names once, and again when it comes back after it was gone."""
+        """Log each name conflict once, and again when it recurs after it was gone."""
         texts = {str(conflict) for conflict in conflicts}
         told = self._told.get(about, set())
         for text in sorted(texts - told):
@@ -502,11 +502,11 @@ def connect_mcp_servers(
     Args:
         source: A config file of any editor, a mapping of any shape, or a `LoadedConfig`.
         on_error: `"skip"` keeps failures in `hub.errors`; `"raise"` raises an `ExceptionGroup` and closes the others.
-        wait: `"alive"` until every server that shows life is ready or has failed, however slowly; `"all"` until
-            every server is or has, `"any"` until one is ready, or at most so many seconds. Those that come later
-            arrive as a change.
+        wait: `"alive"` until every server with signs of life is ready or has failed, however slowly; `"all"` until
+            every server is ready or has failed, `"any"` until one is ready, or a maximum of seconds. The tools of
+            later servers arrive as a change.
         names: Only these servers; a name that is not in the config, or is switched off there, is an error.
-        callbacks: What every server may ask of this client; each request says which server asks.
+        callbacks: Handlers for the servers' requests to this client; each request names its server.
         patience: Seconds without output, an answer or CPU time of its process after which a server shows no life.
 
     Raises:

@@ -2,7 +2,7 @@
 
 Identity is the pair (server key, the server's own name). What is named first keeps its name through refreshes, restarts
 and new servers, also while it is gone: a name that changed hands would let one server answer calls that were meant for
-another. Pure; a collision never costs more than what came later.
+another. Pure; a collision affects only the later item.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _NOT_IN_SCHEMES = re.compile(r"[^A-Za-z0-9.-]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """A name that was taken when a server came with it.
+    """A name conflict: a server offers a name that is already taken.
 
     Attributes:
         server: The server that came later.
-        text: What became of its tool, prompt or resource, for people.
+        text: The effect on its tool, prompt or resource, for people.
         name: The name that was taken.
-        lasting: It holds as long as `server` has it; else only while whoever has the name offers it.
+        lasting: True if it lasts as long as `server` offers the name; else only while the name's owner offers it.
     """
 
     server: str
@@ -50,7 +50,7 @@ class NamedServer:
         specs: The definitions by exposed name, in the order of the server's list.
         inner: For each exposed name, the tool's name in `seen`.
         conflicts: The names that were taken.
-        refused: The name because of which all of its tools are left out; its policy is `on_conflict="error"` then.
+        refused: The conflicting name that leaves out all of its tools, under `on_conflict="error"`; else None.
     """
 
     seen: ToolSnapshot = field(default_factory=ToolSnapshot)
@@ -67,13 +67,13 @@ def name_server(
     before: NamedServer,
     servers: Collection[str] = (),
 ) -> NamedServer:
-    """Name the tools of one server (requirements R40, C1, C20); a definition that is as before stays the same object.
+    """Name the tools of one server; a definition that is as before stays the same object.
 
     Args:
         config: The server.
         snapshot: Its tools.
-        given: The names that were given so far; what is named here is added.
-        before: What this returned for the server the last time.
+        given: The names that were given so far; new ones are added.
+        before: The previous return value for this server.
         servers: All servers there ever were: `other:tool` is an alias of another's tool, and no name for this one's.
     """
     server = config.name
@@ -109,16 +109,16 @@ def name_server(
 def name_others(
     kind: str, config: ServerConfig, names: Iterable[str], given: GivenNames
 ) -> tuple[dict[str, str], list[Conflict]]:
-    """Name what one server offers beside tools; return exposed names to its own, and the names that were taken.
+    """Name one server's prompts, resources or templates; return own names by exposed name, and the conflicts.
 
-    A prompt is named as tools are. A URI stays as it is; one that is taken gets the server before its scheme, such as
-    `notes+file:///a`, so that it is a URI still and one can see whose it is.
+    A prompt is named as tools are. A URI stays unchanged; one that is taken gets the server before its scheme, such as
+    `notes+file:///a`, so that it is still a URI and shows its server.
 
     Args:
         kind: `"prompt"`, `"resource"` or `"resource template"`.
         config: The server.
         names: Its own names or URIs.
-        given: What was given so far to this kind.
+        given: The names given so far to this kind.
     """
     exposed: dict[str, str] = {}
     conflicts: list[Conflict] = []
@@ -141,19 +141,19 @@ def name_others(
 
 
 def without_server(uri: str, server: str) -> str | None:
-    """Return the URI that a server knows for one with the server before its scheme, or None if it has none."""
+    """Strip the server's prefix from a URI such as `notes+file:///a`; None if the URI has none."""
     prefix = f"{_scheme(server)}+"
     return uri.removeprefix(prefix) if uri.startswith(prefix) else None
 
 
 def _scheme(server: str) -> str:
-    """Return a server's key in the letters that a URI's scheme may have."""
+    """Return a server's key as a valid URI scheme."""
     letters = _NOT_IN_SCHEMES.sub("-", server)
     return letters if letters[:1].isalpha() else f"s{letters}"
 
 
 def _is_free(name: str, who: tuple[str, str], given: GivenNames, servers: Collection[str]) -> bool:
-    """Whether a tool has a name, or may be given it: nobody else has it, and it is no alias such as `bank:pay`."""
+    """Whether a name is a tool's own or free for it: not taken, and no alias such as `bank:pay`."""
     holder = given.holder(name)
     if holder is not None:
         return holder == who

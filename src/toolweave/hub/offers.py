@@ -1,6 +1,6 @@
-"""The resources and prompts of a hub's servers, together: named once, read and filled in where they are.
+"""The resources and prompts of all servers of a hub under exposed names; requests go to the owning server.
 
-A server that fails, or has not come up yet, is left out. Refuses to know who asks.
+A server that fails, or is not ready yet, is left out. Knows nothing of the endpoint that serves them.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ AnswerT = TypeVar("AnswerT")
 
 _USABLE = frozenset({ConnectionState.READY, ConnectionState.DEGRADED})
 _UNKNOWN = frozenset({INVALID_PARAMS, RESOURCE_NOT_FOUND, METHOD_NOT_FOUND})
-"""How servers say that they do not have a resource; the last ones have none at all."""
+"""Error codes by which a server answers that it does not have a resource, or no resources at all."""
 _MOST_FOLLOWED = 1_000
 _FOLLOW_SECONDS = 5.0
 
 
 class HubOffers:
-    """What the servers of a hub offer beside tools.
+    """The resources, resource templates and prompts of a hub's servers.
 
     Args:
-        hub: The hub; opened and closed by others.
+        hub: The hub; the caller opens and closes it.
         on_updated: Called with the URI when a resource that was read has changed since.
     """
 
@@ -67,7 +67,7 @@ class HubOffers:
         return self._named("prompt", "name", listed)
 
     async def read(self, uri: str) -> Json | None:
-        """Read a resource from the server whose it is, else from the first that has it; None when none has.
+        """Read a resource from its owning server, else from the first server that has it; None when none has.
 
         Raises:
             ServerError: It cannot be read.
@@ -86,10 +86,10 @@ class HubOffers:
         return None
 
     async def get_prompt(self, name: str, arguments: Mapping[str, Any]) -> Json | None:
-        """Fill in a prompt by its exposed name; None when there is none.
+        """Get a prompt by its exposed name; None when there is none.
 
         Raises:
-            ServerError: It cannot be filled in.
+            ServerError: The prompt cannot be got.
         """
         await self.prompts()
         holder = self._hub.given("prompt").holder(name)
@@ -127,7 +127,7 @@ class HubOffers:
         return named
 
     def _owners(self, uri: str) -> list[tuple[McpConnection, str]]:
-        """Return who is asked for a resource, and by which URI: its server alone if that is known, else all."""
+        """Return the connections to ask for a resource, with its URI there: only the owner if known, else all."""
         holder = self._hub.given("resource").holder(uri)
         clients = self._hub.clients
         if holder is not None:
@@ -142,7 +142,7 @@ class HubOffers:
     async def _of_each(
         self, capability: str, ask: Callable[[McpConnection], Awaitable[AnswerT]]
     ) -> list[tuple[McpConnection, AnswerT]]:
-        """Ask all that offer this at once; the answers are in the order of the servers."""
+        """Ask all servers with this capability concurrently; the answers are in the order of the servers."""
         asked = self._offering(capability)
         answers: dict[McpConnection, AnswerT] = {}
 
@@ -174,7 +174,7 @@ class HubOffers:
 
 
 def _under(result: Json, own: str, uri: str) -> Json:
-    """Return what was read under the URI that it was asked for by."""
+    """Return the contents of a resource under the requested URI."""
     contents = result.get("contents")
     if own == uri or not isinstance(contents, list):
         return result

@@ -1,4 +1,4 @@
-"""Why a hub has no tool of a name: its server failed, is still connecting, or nobody ever had it. Pure."""
+"""The error for a tool that a hub does not have: server failed, still connecting, or unknown name. Pure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def missing_tool(
     errors: Mapping[str, Exception],
     prefixes: Mapping[str, str],
 ) -> ToolError:
-    """Return the error for a name that no tool has (requirements R24, R69).
+    """Return the error for a name that no tool has.
 
     Args:
-        name: What was called.
+        name: The name that was called.
         known: The names there are.
         starting: The servers that are still connecting.
         errors: The servers that failed, and why.
-        prefixes: What stands before the names of each server's tools.
+        prefixes: The prefix of each server's tool names.
     """
     for server in sorted({*starting, *errors}, key=len, reverse=True):
         prefix = prefixes.get(server, f"{server}_")

@@ -1,4 +1,4 @@
-"""How many server processes start at once: more than the machine can carry makes all of them miss their deadlines."""
+"""A limit on concurrently starting server processes: too many at once would all miss their deadlines."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from toolweave.connect.state import ConnectionState
 __all__ = ["Starts", "Wait", "check_wait"]
 
 Wait = Literal["alive", "all", "any"] | float
-"""How long a hub waits for its servers to start: for all that show life, for all, for any, or so many seconds."""
+"""A hub's wait for its servers to start: for all with signs of life, for all, for any, or at most some seconds."""
 
 
 def check_wait(wait: object) -> None:
-    """Refuse what is no way to wait.
+    """Validate a `wait` argument.
 
     Raises:
         ValueError: It is neither `"alive"`, `"all"`, `"any"` nor seconds.
@@ -27,12 +27,12 @@ def check_wait(wait: object) -> None:
 
 
 class Starts:
-    """Starts connections; each has its deadline from its own start.
+    """A limiter that starts connections; each connection's deadline counts from its own start.
 
-    A remote server costs this machine nothing and never waits.
+    A remote server starts no process and never waits.
 
     Attributes:
-        limit: How many processes start at the same time; the others wait for one of them to settle.
+        limit: The most processes that start at the same time; the others wait for one of them to settle.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -50,7 +50,7 @@ class Starts:
         client.start()
 
     def settled(self, client: McpConnection) -> None:
-        """Take note that a connection is no longer starting, whatever became of it."""
+        """Free the start slot of a connection that is ready, failed or closed."""
         self._starting.discard(client)
         while self._waiting and len(self._starting) < self.limit:
             following = self._waiting.popleft()

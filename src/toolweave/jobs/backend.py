@@ -1,6 +1,6 @@
-"""A store and a queue at one place, named by one URL.
+"""A store and a job queue at one URL.
 
-Puts the two together; what is kept and what is done is others' business. Redis and docket are loaded when one is made.
+Redis and docket are imported when a backend is made.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BACKEND_VARIABLE = "TOOLWEAVE_BACKEND"
 
 
 class Backend:
-    """Where runs and tasks are kept, and the queue of what workers are to do.
+    """The store of runs and tasks, and the job queue of the workers.
 
     An async context manager, entered by count; connections stay open while it is entered. Without that, `queue.submit`
     opens one for as long as it takes, and the store of Redis opens itself when it is first used.
@@ -35,14 +35,14 @@ class Backend:
 
     Args:
         url: `redis://`, `rediss://`, `unix://`, or the same as `valkey://` and `valkeys://`; `memory://`.
-        store: Keeps the runs in the place of what the URL says; a `SqliteStore` beside `memory://`, say.
-        name: Keeps apart what several installations have at one place; it may stand in the URL: `?name=staging`.
-        redelivery_seconds: After how long a job of a worker that says nothing is given to another.
+        store: Keeps the runs instead of the store of the URL; a `SqliteStore` beside `memory://`, say.
+        name: Separates installations that share a server; may be part of the URL: `?name=staging`.
+        redelivery_seconds: Seconds until a job of a silent worker is delivered to another.
 
     Attributes:
-        store: What is kept.
-        queue: What is to be done.
-        where: The place for people, without a password.
+        store: The store.
+        queue: The job queue.
+        where: The address for people, without a password.
 
     Raises:
         StoreError: `[distributed]` is not installed, or the URL is none of these.
@@ -99,7 +99,7 @@ class Backend:
 
 
 def _read(url: str) -> tuple[str, str | None, Address | None]:
-    """Return a URL as docket takes it, the name in it, and its address if it has one."""
+    """Return a URL as docket expects it, the name in it, and its address if it has one."""
     plain, name = split_name(url)
     scheme, separator, rest = plain.partition("://")
     if separator and scheme.lower() == "memory":

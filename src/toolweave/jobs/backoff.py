@@ -25,16 +25,16 @@ Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 
 
 def longer(seconds: float) -> float:
-    """Return how long to wait after a wait of so many seconds in which nothing happened."""
+    """Return the next wait after one of so many seconds in which nothing happened."""
     return min(seconds * _GROWTH, _LAST_SECONDS)
 
 
 class Backoff:
-    """How long to wait until the next look: longer each time, short again after a change.
+    """The waits between polls: longer each time, short again after a change.
 
     Args:
         sleep: Waits so many seconds.
-        first: How long the first time, in seconds.
+        first: The first wait, in seconds.
     """
 
     def __init__(self, sleep: Sleep, *, first: float = FIRST_SECONDS) -> None:
@@ -43,18 +43,18 @@ class Backoff:
         self._next = first
 
     async def wait(self) -> float:
-        """Wait, and longer the next time; return how many seconds it was."""
+        """Wait, and longer the next time; return the seconds waited."""
         seconds = self.next()
         await self._sleep(seconds)
         return seconds
 
     def next(self) -> float:
-        """Return how many seconds to wait now, and longer the next time."""
+        """Return the seconds to wait now; the next wait is longer."""
         seconds, self._next = self._next, longer(self._next)
         return seconds
 
     async def wait_for(self, event: anyio.Event) -> None:
-        """Wait until an event at most, but never shorter than the first time: a storm is one change."""
+        """Wait for an event as long as `wait` would, but at least the first wait: a burst counts as one change."""
         rest, self._next = self._next - self._first, longer(self._next)
         await self._sleep(self._first)
         if rest <= 0:

@@ -1,6 +1,6 @@
-"""The queue of jobs over docket: one docket for each topic, so that only workers who know a topic are given its jobs.
+"""The job queue over docket: one docket for each topic, so that a worker receives jobs of the topics it handles only.
 
-Nothing but keys and JSON text goes into it (`messages.py`), and it keeps no results. `topic.py` does the jobs.
+It holds nothing but keys and JSON text (`messages.py`), and keeps no results. `topic.py` runs the jobs.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from toolweave.jobs.topic import TopicWorker, open_docket
 __all__ = ["REDELIVERY_SECONDS", "DocketQueue"]
 
 REDELIVERY_SECONDS = 15.0
-"""After how long a job of a worker that says nothing is given to another; half as long again at most."""
+"""Seconds until a job of a silent worker is delivered to another; at most half as long again."""
 _REACH_SECONDS = 15.0
 _FAR_SECONDS = 120.0
-"""What waits for longer was put off by a worker whose clock is ahead, and may wait for that to come true."""
+"""A job that waits for longer was postponed by a worker whose clock is ahead."""
 
 
 @dataclass(slots=True)
 class _Opened:
-    """What is open in one event loop, where alone it can be used."""
+    """The dockets that are open in one event loop; they can be used in no other."""
 
     entered: int = 0
     lock: anyio.Lock = field(default_factory=anyio.Lock)
@@ -49,11 +49,11 @@ class DocketQueue:
     as they take.
 
     Args:
-        url: As docket takes it.
-        name: Keeps the jobs apart from those of others at the same place.
-        where: The place for people, without a password.
-        redelivery_seconds: After how long a job of a worker that says nothing is given to another.
-        words: Takes out of a text what is secret in the URL.
+        url: As docket expects it.
+        name: Separates the jobs from those of other installations on the same server.
+        where: The address for people, without a password.
+        redelivery_seconds: Seconds until a job of a silent worker is delivered to another.
+        words: Removes the secrets of the URL from a text.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class DocketQueue:
         self._loops: dict[AbstractEventLoop, _Opened] = {}
 
     async def submit(self, job: Job) -> bool:
-        """Have a job done; return False when one of its topic and key waits or is being done already.
+        """Submit a job; return False when one of its topic and key waits or runs already.
 
-        One that waits for longer than two minutes is done now.
+        One that is due in more than two minutes becomes due now.
 
         Raises:
-            StoreError: The queue cannot be reached, or what the job is about is no JSON.
+            StoreError: The queue cannot be reached, or the job's payload is no JSON.
         """
         try:
             about = json.dumps(dict(job.about), allow_nan=False)
@@ -94,7 +94,7 @@ class DocketQueue:
         return added
 
     async def waiting(self, topic: str, keys: Sequence[str]) -> Sequence[str]:
-        """Return those of these keys whose jobs wait, for two minutes at most.
+        """Return those of these keys whose jobs wait and are due within two minutes.
 
         Raises:
             StoreError: The queue cannot be reached.
@@ -110,12 +110,12 @@ class DocketQueue:
     async def work(
         self, handlers: Mapping[str, Handler], *, concurrency: int = 10, started: Callable[[], None] | None = None
     ) -> None:
-        """Do jobs of these topics until this is cancelled; what is not done then is handed back at once.
+        """Run jobs of these topics until this is cancelled; unfinished ones are handed back at once.
 
         Args:
             handlers: By topic.
-            concurrency: How many jobs of a topic are done here at the same time.
-            started: Called when jobs are taken.
+            concurrency: Maximum jobs of a topic that run here at the same time.
+            started: Called when jobs are accepted.
 
         Raises:
             StoreError: The queue cannot be reached at the start; a later loss is waited out.
@@ -162,7 +162,7 @@ class DocketQueue:
     @asynccontextmanager
     async def _docket(self, topic: str) -> AsyncGenerator[PlainDocket, None]:
         """Return the docket of a topic, which stays open as long as the queue."""
-        # what docket calls a name begins its keys and its patterns
+        # docket's name is the prefix of its keys and patterns
         name = f"{quote(self._name, safe='')}:{quote(topic, safe=':')}"
         opened = self._loops.get(get_running_loop())
         if opened is None:
@@ -186,6 +186,6 @@ class DocketQueue:
 
 
 async def _due(docket: Docket, key: str) -> float:
-    """Return when a job that was put off is to be done; 0 when it was not."""
+    """Return when a postponed job is due; 0 for one that was not postponed."""
     async with docket.redis() as redis:
         return await redis.zscore(docket.queue_key, key) or 0.0

@@ -61,7 +61,7 @@ class JobTopic:
         owner: The name of what they belong to.
         store: Where their records are.
         queue: Tells workers of them.
-        clock: Tells the time in seconds.
+        clock: Returns the time in seconds.
         keep_seconds: How long what is noted is kept.
 
     Attributes:
@@ -136,7 +136,7 @@ class JobKind(Protocol[R]):
 
     @property
     def topic(self) -> JobTopic:
-        """Where its jobs are noted and queued."""
+        """The topic under which its jobs are noted and queued."""
         ...
 
     @property

@@ -1,6 +1,6 @@
-"""What keeps two processes from doing the same work: a lease in the store, renewed while the work goes on.
+"""Leases: at most one process does a piece of work; a lease is a document in the store, renewed while the work runs.
 
-Knows a store and a clock; not what the work is.
+Independent of what the work is.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from toolweave.state import Change, Delete, Document, Put, Store, listening, sig
 __all__ = ["LEASE_SECONDS", "Lease", "ask_to_cancel", "is_held", "is_living", "machine", "process_is_dead"]
 
 LEASE_SECONDS = 15.0
-"""How long work is kept for a process that says nothing; a dead one of this machine keeps nothing."""
+"""Lifetime of a lease without renewal, in seconds; the lease of a dead process of this machine ends at once."""
 _SHORT_SECONDS = 0.1
-"""For how long nobody listens whether work is to be cancelled that has just begun."""
+"""Seconds after the begin of work until requests to cancel it are listened for."""
 _here: set[str] = set()
-"""The holders of this process that have not given back what they hold, or tried to."""
+"""The lease holders of this process that have neither released their lease nor tried to."""
 SURE = 0.8
-"""The part of that for which nobody else can have it: the rest is for what has to stop then."""
+"""The fraction of its lifetime in which a lease is safe to rely on; the rest is for work that has to stop."""
 
 
 class Lease:
@@ -38,10 +38,10 @@ class Lease:
     Args:
         collection: Where the leases of this kind of work are kept.
         key: The work.
-        seconds: How long it holds without being renewed.
+        seconds: Lifetime without renewal.
         sleep: Waits between renewals.
-        strict: Whether it is lost, too, when it could not be renewed for so long that it may soon be another's; else
-            work goes on and whoever has the lease is seen when the store is back.
+        strict: Whether it also counts as lost when it could not be renewed and may soon be another's; otherwise the
+            work continues, and the holder is checked when the store is back.
     """
 
     def __init__(
@@ -68,16 +68,16 @@ class Lease:
 
     @property
     def holder(self) -> str:
-        """What tells who has it from everybody who had it before."""
+        """The unique name of this holder, different from that of every earlier one."""
         return self._value["holder"]
 
     @property
     def sure(self) -> bool:
-        """Whether nobody else can have it now, whatever became of the store."""
+        """Whether no other process can hold it now, even if the store is unreachable."""
         return anyio.current_time() < self._since + self._seconds * SURE
 
     async def take(self) -> Mapping[str, Any] | None:
-        """Take it; return None, or what stands for the living process that has it: `process` and `machine`.
+        """Take it; return None, or the living process that holds it: `process` and `machine`.
 
         Raises:
             StoreError: The store cannot be reached.
@@ -94,7 +94,7 @@ class Lease:
                 return None
 
     async def take_with(self, changes: Sequence[Change]) -> Sequence[int] | None:
-        """Take it if nobody has it, and make changes in the same step; return their revisions, None when that fails.
+        """Take it if it is free, with changes in the same write; return their revisions, or None when that fails.
 
         Raises:
             StoreError: The store cannot be reached.
@@ -110,9 +110,9 @@ class Lease:
         return revisions[1:]
 
     async def give_back_with(self, changes: Sequence[Change], *, tell: str) -> Sequence[int] | None:
-        """Give it back and make changes in the same step; return their revisions, or None when one did not hold.
+        """Release it with changes in the same write; return their revisions, or None when an `expect` did not hold.
 
-        `tell` is the signal that is sent then. When another process has it, or wrote to it, nothing is done.
+        `tell` is the signal that is sent then. When another process holds it, or wrote to it, nothing is done.
 
         Raises:
             StoreError: The store cannot be reached.
@@ -128,14 +128,14 @@ class Lease:
 
     @asynccontextmanager
     async def kept(self, cancel: Callable[[], None]) -> AsyncGenerator[None, None]:
-        """Renew a lease that was taken, during the block, and give it back; the block is cancelled when it is lost.
+        """Renew a taken lease during the block, then release it; the block is cancelled when the lease is lost.
 
-        `cancel` is called when somebody elsewhere asks for that.
+        `cancel` is called when another process requests that.
         """
         failure: Exception | None = None
         try:
             async with anyio.create_task_group() as tasks:
-                # work that is over before needs no task that keeps its lease
+                # short work needs no renewal of its lease
                 later = min(_SHORT_SECONDS, self._seconds / 10)
                 keeping = asyncio.get_running_loop().call_later(
                     later, tasks.start_soon, self.keep, tasks.cancel_scope.cancel, cancel
@@ -156,7 +156,7 @@ class Lease:
             raise failure
 
     async def keep(self, lost: Callable[[], None], cancel: Callable[[], None]) -> None:
-        """Renew it for ever; call `lost` and return when another process has it, `cancel` when one asks for that."""
+        """Renew it for ever; call `lost` and return when another process holds it, `cancel` when one requests that."""
         async with listening(self._store, _name_of(self._collection, self._key)) as ear:
             changed = await self._is_changed()
             while not self.lost:
@@ -172,7 +172,7 @@ class Lease:
                     cancel()
 
     async def _is_changed(self) -> bool:
-        """Whether somebody wrote to it before this listened."""
+        """Whether another process wrote to it before this listened."""
         try:
             found = await self._store.get(self._collection, self._key)
         except StoreError:  # which is seen at the renewal
@@ -180,7 +180,7 @@ class Lease:
         return found is None or found.revision != self._revision
 
     async def _renewed(self, lost: Callable[[], None]) -> bool:
-        """Renew it; return False when another process has it, or may soon."""
+        """Renew it; return False when another process holds it, or may soon."""
         ours = False
         async with anyio.create_task_group() as tasks:
             if self._strict:
@@ -194,7 +194,7 @@ class Lease:
         return ours
 
     async def _run_out(self, lost: Callable[[], None]) -> None:
-        """Lose it while the store does not answer: a write that was begun may take longer than it holds."""
+        """Lose it while the store does not answer: a pending write may take longer than its lifetime."""
         left = self._since + self._seconds * SURE - anyio.current_time()
         await anyio.sleep(max(left, self._seconds / 6))  # a process that slept has a moment to see whose it is
         self._lose(lost)
@@ -204,7 +204,7 @@ class Lease:
         lost()
 
     async def release(self) -> None:
-        """Give it back, if it is still held; what cannot be given back, as on a full disk, is free to this process."""
+        """Release it, if it is still held; one that cannot be released, as on a full disk, is free for this process."""
         _here.discard(self.holder)
         if self._given:
             return
@@ -224,7 +224,7 @@ class Lease:
         return True
 
     async def is_ours(self) -> bool:
-        """Whether nobody else has it, by the store; one that ran out while nobody wanted it is renewed.
+        """Whether the store says that no other process holds it; one that expired without a new holder is renewed.
 
         Raises:
             StoreError: The store cannot be reached.
@@ -242,19 +242,19 @@ class Lease:
 
 
 async def is_held(store: Store, collection: str, key: str) -> bool:
-    """Whether a living process has a lease now."""
+    """Whether a living process holds a lease now."""
     return is_living(await store.get(collection, key))
 
 
 def is_living(found: Document | None) -> bool:
-    """Whether what is found of a lease is that of a living process."""
+    """Whether the document of a lease is that of a living process."""
     return found is not None and not _is_abandoned(found.value)
 
 
 async def ask_to_cancel(store: Store, collection: str, key: str, *, seconds: float = LEASE_SECONDS) -> bool:
-    """Ask whoever does the work to cancel it; return False when nobody does.
+    """Ask the holder of a lease to cancel its work; return False when there is none.
 
-    It is told at once where the store passes on signals, else at the next renewal.
+    It is notified at once where the store passes on signals, else at the next renewal.
     """
     while True:
         found = await store.get(collection, key)
@@ -267,13 +267,13 @@ async def ask_to_cancel(store: Store, collection: str, key: str, *, seconds: flo
 
 
 def _name_of(collection: str, key: str) -> str:
-    """Return the signal that a lease was written to by others."""
+    """Return the name of the signal that another process wrote to a lease."""
     return f"{collection}/{key}"
 
 
 @cache
 def machine() -> str:
-    """Return what stands for everything that shares process ids with this process."""
+    """Return an id of this machine, shared by everything that shares its process ids."""
     parts = [socket.gethostname()]
     try:
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip())
@@ -284,7 +284,7 @@ def machine() -> str:
 
 
 def _is_abandoned(value: Mapping[str, Any]) -> bool:
-    """Whether a lease is that of a dead process of this machine, or one that this process does not hold any more."""
+    """Whether a lease is that of a dead process of this machine, or one that this process holds no longer."""
     if os.name != "posix" or value["machine"] != machine():
         return False
     if value["process"] == os.getpid():

@@ -1,7 +1,6 @@
-"""Whose jobs wait in vain: those of workers that died, on this machine or on another.
+"""Detection of dead workers, whose jobs others take over.
 
-A worker of this machine is dead when its process is; one of another when it has said nothing for a while. Knows the
-stream of a docket and its consumers; not what the jobs are.
+A worker of this machine is dead when its process is; one of another machine when it sent no heartbeat for a while.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ from toolweave.jobs.messages import Messages, PlainDocket
 __all__ = ["SILENT_SECONDS", "Liveness", "worker_name"]
 
 SILENT_SECONDS = 4.0
-"""How long a worker says nothing until its jobs are given to others."""
+"""Seconds without a heartbeat until a worker's jobs are delivered to others."""
 _LOOK_SECONDS = 1.0
 _SETTLED_MILLISECONDS = 200
-"""A job that somebody was given so recently may have been taken over by another worker just now."""
+"""A job that was delivered so recently may just have been taken over by another worker."""
 _FORGOTTEN_SECONDS = 3600.0
-"""After how long without a word a worker that holds nothing is forgotten."""
+"""Seconds without a heartbeat until a worker that holds no jobs is forgotten."""
 
 
 def worker_name() -> str:
-    """Return a name for a worker of this process that says where it is."""
+    """Return a name for a worker of this process that holds its machine and process id."""
     return f"{socket.gethostname()}#{_here()}#{os.getpid()}#{uuid.uuid4().hex[:8]}"
 
 
 class Liveness:
-    """Says that one worker lives, and finds jobs of those that do not; on Redis, not in memory.
+    """Sends the heartbeat of one worker, and finds the jobs of dead ones; on Redis, not in memory.
 
     Args:
         docket: Open.
@@ -50,11 +49,11 @@ class Liveness:
         self._alone = docket.url.startswith("memory:")
 
     async def look(self, redis: Any, most: int) -> Messages:
-        """Say that this worker lives, about once a second, and return jobs of dead ones, which are this worker's now.
+        """Send a heartbeat, about once a second, and return jobs of dead workers, which are this worker's now.
 
         Args:
             redis: A plain client.
-            most: How many jobs at most; with none it only says that it lives.
+            most: Maximum number of jobs; 0 only sends the heartbeat.
         """
         if self._alone or time.monotonic() < self._next:
             return []
@@ -74,12 +73,12 @@ class Liveness:
         return await self._docket.checked(redis, taken)
 
     async def _is_dead(self, redis: Any, name: str, worker: Mapping[str, Any]) -> bool:
-        """Whether a worker is dead and has jobs; one that is dead and has none is forgotten."""
+        """Whether a worker is dead and holds jobs; one that is dead and holds none is forgotten."""
         here = _process_of(name)
         gone = here is not None and process_is_dead(here)
         silent = worker["idle"] / 1000
         if worker["pending"]:
-            # its word may have been evicted, and its last read is known too
+            # its heartbeat may have been evicted, and its last read is known too
             return gone or (silent >= SILENT_SECONDS and not await redis.exists(self._key(name)))
         if (gone and silent >= SILENT_SECONDS) or silent >= _FORGOTTEN_SECONDS:
             await redis.xgroup_delconsumer(self._docket.stream_key, self._docket.worker_group_name, worker["name"])
@@ -89,7 +88,7 @@ class Liveness:
         stream, group = self._docket.stream_key, self._docket.worker_group_name
         taken: Messages = []
         for held in await redis.xpending_range(stream, group, "-", "+", most, consumername=name):
-            # of several workers that see this at once one has it: for the others it was given too recently
+            # of several workers that see this at once one gets it: for the others it was delivered too recently
             idle = max(held["time_since_delivered"], _SETTLED_MILLISECONDS)
             taken += await redis.xclaim(stream, group, self._name, idle, [held["message_id"]])
         return taken
@@ -103,7 +102,7 @@ def _here() -> str:
 
 
 def _process_of(name: str) -> int | None:
-    """Return the process of a worker of this machine; None for one that is elsewhere."""
+    """Return the process id of a worker of this machine; None for one of another."""
     parts = name.rsplit("#", 3)
     if os.name != "posix" or len(parts) != 4 or parts[1] != _here() or not parts[2].isdecimal():
         return None

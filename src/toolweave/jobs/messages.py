@@ -1,7 +1,6 @@
-"""What docket reads from Redis, made harmless: plain JSON in the place of its pickles, checked before docket sees it.
+"""Docket without pickles: its messages in Redis hold plain JSON, which is checked before docket reads it.
 
-Whoever can write to the Redis can add jobs, take them away and change what they are about; no byte of it is unpickled.
-Knows docket's messages; not what a job is about, nor who does it.
+A client that can write to the Redis can add, remove and change jobs, but nothing that it writes is unpickled.
 """
 
 from __future__ import annotations
@@ -31,32 +30,32 @@ Messages: TypeAlias = list[tuple[bytes, Mapping[bytes, bytes]]]
 
 
 class Reader(Protocol):
-    """How one worker is given messages, in the place of docket's own reads; see `TopicWorker`."""
+    """The source of one worker's messages, instead of docket's own reads; see `TopicWorker`."""
 
     async def read(self, redis: Any, **arguments: Any) -> Sequence[tuple[bytes, Messages]]:
-        """Do what `XREADGROUP` does; the stream `b"__redelivery__"` stands for messages that others held before."""
+        """Read as `XREADGROUP` does; the stream `b"__redelivery__"` stands for redelivered messages."""
         ...
 
     async def take_over(self, redis: Any, **arguments: Any) -> Sequence[Any]:
-        """Do what `XAUTOCLAIM` does."""
+        """Claim messages as `XAUTOCLAIM` does."""
         ...
 
 
 class PlainDocket(Docket):
-    """A docket of one function, that takes one JSON text; nothing that stands in Redis is unpickled.
+    """A docket of one function that takes one JSON text; nothing in Redis is unpickled.
 
     It has no strikes: docket keeps them as pickles, in a stream that every worker would read.
 
     Args:
-        name: What its keys begin with.
-        url: As docket takes it.
+        name: The prefix of its keys.
+        url: As docket expects it.
 
     Attributes:
-        readers: What reads for each of its workers here, by their names.
+        readers: The readers of its workers in this process, by name.
     """
 
     def __init__(self, name: str, url: str) -> None:
-        # nothing is kept of what was done
+        # no results are kept
         super().__init__(name=name, url=url, execution_ttl=timedelta(0))
         self.tasks = {}  # docket's own examples are nobody's to call
         self.readers: dict[str, Reader] = {}
@@ -77,7 +76,7 @@ class PlainDocket(Docket):
             yield _Client(client, self)
 
     async def checked(self, redis: Any, messages: Messages) -> Messages:
-        """Return messages as docket may have them; what is no job of ours is taken out of the stream and told."""
+        """Return the messages that are safe for docket; any other is removed from the stream and logged."""
         good: Messages = []
         for number, message in messages:
             if not message:
@@ -93,7 +92,7 @@ class PlainDocket(Docket):
 
 
 def in_plain(execution: Execution) -> Execution:
-    """Return an execution that is written to Redis with its JSON text as it is, and without a pickle."""
+    """Return an execution that is written to Redis as plain JSON text, without a pickle."""
     (about,) = execution.args
 
     def as_message() -> dict[bytes, bytes]:
@@ -112,7 +111,7 @@ def in_plain(execution: Execution) -> Execution:
 
 
 class _Client:
-    """A client of Redis as docket uses it; everything but reads of messages goes straight through."""
+    """The Redis client that docket uses; forwards everything except reads of messages."""
 
     def __init__(self, client: Any, docket: PlainDocket) -> None:
         self._client = client
@@ -129,7 +128,7 @@ class _Client:
 
 
 def _checked(message: Mapping[bytes, bytes]) -> Mapping[bytes, bytes] | None:
-    """Return a message of which docket unpickles only what is made here; None for one that is no job."""
+    """Return a message in which docket unpickles nothing but values made here; None for one that is no job."""
     try:
         text = {name: message[name].decode() for name in (b"key", b"when", b"function", b"args", b"attempt")}
         generation = int(message.get(b"generation", b"0"))

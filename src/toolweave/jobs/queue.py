@@ -1,7 +1,4 @@
-"""The port of the room: work that some process is to do once, and a backend that has a queue of it beside its store.
-
-Says what a queue promises; knows no queue, and nothing of what the work is.
-"""
+"""The ports of this package: a queue of durable jobs, and a backend with a queue and a store."""
 
 from __future__ import annotations
 
@@ -17,14 +14,14 @@ __all__ = ["Handler", "Job", "Later", "WorkBackend", "WorkQueue"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Something to be done by one of the workers of a topic.
+    """A job for one of the workers of a topic.
 
     Attributes:
-        topic: What kind of work it is: only workers that know the topic are given it.
-        key: Its name in the topic, and its idempotency key: what waits or is being done is not added again.
-        about: What more has to be known, a small JSON object; what is large belongs in the store.
-        delivery: How often it was given to a worker, from 1; who handed it back unharmed does not count.
-        deaths: How many workers died of it, or were lost for so long that they had to be thought dead.
+        topic: The kind of work: a worker receives jobs of the topics it handles only.
+        key: Its name in the topic, and its idempotency key: a job that waits or runs is not added again.
+        about: Its payload, a small JSON object; large values belong in the store.
+        delivery: The number of deliveries to workers, from 1; one that was handed back unharmed does not count.
+        deaths: The number of workers that died of it, or were silent for so long that they count as dead.
     """
 
     topic: str
@@ -35,14 +32,14 @@ class Job:
 
 
 Handler: TypeAlias = Callable[[Job], Awaitable[None]]
-"""Does a job. A job is delivered at least once: again when its worker died, was shut down, or when this raised.
+"""Runs a job. Delivery is at least once: again when its worker died or was shut down, or when the handler raised.
 
-It may be told to two workers at the same time, when one is lost for a while: what must not happen twice needs a lease.
+Two workers may have it at the same time, when one is silent for a while: what must not happen twice needs a lease.
 """
 
 
 class Later(Exception):
-    """What a handler raises when it is not yet time for a job: it is delivered again, and until then takes no slot.
+    """Raised by a handler to postpone a job: it is delivered again, and takes no slot until then.
 
     Args:
         seconds: When, from now.
@@ -55,10 +52,10 @@ class Later(Exception):
 
 @runtime_checkable
 class WorkQueue(Protocol):
-    """Jobs that workers do, on this machine or on others (DESIGN decision 11)."""
+    """A queue of jobs for workers on this machine or on others."""
 
     async def submit(self, job: Job) -> bool:
-        """Have a job done; return False when one of its topic and key waits or is being done already.
+        """Submit a job; return False when one of its topic and key waits or runs already.
 
         Raises:
             StoreError: The queue cannot be reached.
@@ -66,7 +63,7 @@ class WorkQueue(Protocol):
         ...
 
     async def waiting(self, topic: str, keys: Sequence[str]) -> Sequence[str]:
-        """Return those of these keys whose jobs wait, so that `submit` would not add them.
+        """Return those of these keys whose jobs wait: `submit` would not add them.
 
         Raises:
             StoreError: The queue cannot be reached.
@@ -76,14 +73,14 @@ class WorkQueue(Protocol):
     async def work(
         self, handlers: Mapping[str, Handler], *, concurrency: int = 10, started: Callable[[], None] | None = None
     ) -> None:
-        """Do jobs of these topics, each by its handler, until this is cancelled; what is not done then goes elsewhere.
+        """Run jobs of these topics, each by its handler, until this is cancelled; unfinished ones are handed back.
 
-        A job whose handler raised is delivered again after a while that grows with each time.
+        A job whose handler raised is delivered again after a backoff.
 
         Args:
             handlers: By topic.
-            concurrency: How many jobs of a topic are done here at the same time.
-            started: Called when jobs are taken.
+            concurrency: Maximum jobs of a topic that run here at the same time.
+            started: Called when jobs are accepted.
 
         Raises:
             StoreError: The queue cannot be reached at the start; a later loss is waited out.
@@ -93,16 +90,16 @@ class WorkQueue(Protocol):
 
 @runtime_checkable
 class WorkBackend(Protocol):
-    """Where runs and tasks are kept, and who else works on them."""
+    """A store of runs and tasks, and the job queue of their workers."""
 
     @property
     def store(self) -> Store:
-        """What is kept, for all processes."""
+        """The store that all processes share."""
         ...
 
     @property
     def queue(self) -> WorkQueue:
-        """What is to be done, by any of them."""
+        """The job queue that all processes share."""
         ...
 
     async def __aenter__(self) -> Self: ...

@@ -1,6 +1,6 @@
-"""The jobs of one topic, done here: docket's worker delivers them, a task group of ours does them.
+"""A worker of one topic: docket's worker delivers the jobs, a task group of ours runs them.
 
-They are apart so that a job goes on while the queue is lost for a while, and is handed back at once at a shutdown.
+These are separate so that a job continues while the queue is unreachable, and is handed back at once on shutdown.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _SHORTEST, _LONGEST = 1.0, 60.0
 """Seconds until a job that failed is delivered again."""
 _RECONNECT_SECONDS = 1.0
 _SPARE = 1
-"""How much more room docket is told of than there is."""
+"""Free slots that docket sees beyond the real ones."""
 _GIVEN_BEFORE = b"__redelivery__"
-"""The stream from which docket's loop takes what was given to others before."""
+"""The name under which docket's loop receives redelivered messages."""
 _HAND_BACK_SECONDS = 30.0
 
 
 class _Again(Exception):
-    """Ends a delivery so that there will be another.
+    """Raised to end a delivery and request another.
 
     Args:
         seconds: When, from now.
@@ -52,7 +52,7 @@ class _Again(Exception):
 
 
 class _Redeliver(FailureHandler["_Redeliver"]):
-    """Puts a job back, in the place of docket's own end of it: its message is acknowledged in the same step."""
+    """Requeues a job instead of finishing it; its message is acknowledged atomically with that."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -69,7 +69,7 @@ class _Redeliver(FailureHandler["_Redeliver"]):
     @classmethod
     @asynccontextmanager
     async def worker_lifecycle(cls, docket: Docket, worker: Worker) -> AsyncGenerator[None, None]:
-        """Tell the topic when its worker takes jobs, and when it does so no more."""
+        """Notify the topic when its worker begins and stops to accept jobs."""
         topic = worker.topic if isinstance(worker, _Worker) else None
         if topic is not None:
             topic.taking()
@@ -91,7 +91,7 @@ async def _do(about: str, _redeliver: _Redeliver = _Redeliver()) -> None:  # noq
 
 
 def open_docket(url: str, name: str) -> PlainDocket:
-    """Return a docket to be entered, with the one function and without any memory of what was done."""
+    """Return a docket, not yet entered, with the one function and without stored results."""
     quiet = logging.getLogger("docket")
     if quiet.level == logging.NOTSET:  # it tells of each job, and of each second of an outage; we tell what matters
         quiet.setLevel(logging.CRITICAL)
@@ -101,10 +101,10 @@ def open_docket(url: str, name: str) -> PlainDocket:
 
 
 class _Reading:
-    """Gives a worker of docket as many jobs as it may do, and wakes it when one is done.
+    """Gives a docket worker as many jobs as it has free slots, and wakes it when one is done.
 
-    docket would sleep for a fixed time while it has no room. So it is told that it has room for one more than it has,
-    always comes here, and waits here.
+    docket would sleep for a fixed time without a free slot. So it sees one slot more than there is, always reads, and
+    the read waits here.
 
     Args:
         docket: Of the worker.
@@ -117,7 +117,7 @@ class _Reading:
         self._liveness = Liveness(docket, name)
 
     async def read(self, redis: Any, **arguments: Any) -> Sequence[tuple[bytes, Messages]]:
-        """Return new jobs, or those of workers that died; wait for room, or for a job, within docket's own bound."""
+        """Return new jobs, or those of dead workers; wait for a free slot or a job, within docket's own timeout."""
         room = arguments["count"] - _SPARE
         abandoned = await self._liveness.look(redis, room)
         if abandoned:
@@ -131,7 +131,7 @@ class _Reading:
         return [(stream, await self.docket.checked(redis, messages)) for stream, messages in found]
 
     async def take_over(self, redis: Any, **arguments: Any) -> Sequence[Any]:
-        """Return jobs that somebody has held for too long without a word, as many as there is room for."""
+        """Return jobs that a silent worker has held for too long, as many as there are free slots."""
         room = arguments["count"] - _SPARE
         if room <= 0:
             return [arguments["start_id"].encode(), []]
@@ -141,12 +141,12 @@ class _Reading:
 
 @dataclass(slots=True)
 class _Doing:
-    """A job that is being done.
+    """A job that is running.
 
     Attributes:
-        news: Set when it is over, or the queue was lost; a new one is made for the next delivery of it.
-        over: Whether it is over.
-        again: How there is to be another delivery of it.
+        news: Set when it ended, or the queue was lost; replaced for its next delivery.
+        over: Whether it has ended.
+        again: The request for another delivery, or None.
     """
 
     news: anyio.Event = field(default_factory=anyio.Event)
@@ -155,17 +155,17 @@ class _Doing:
 
 
 class TopicWorker:
-    """Does the jobs of one topic.
+    """Runs the jobs of one topic.
 
     Args:
         docket: Open.
         topic: As jobs name it.
-        handler: Does them.
-        concurrency: How many at the same time.
-        redelivery: After how long those of a worker that says nothing are given to another.
+        handler: Runs a job.
+        concurrency: Maximum jobs at the same time.
+        redelivery: Seconds until jobs of a silent worker are delivered to another.
 
     Attributes:
-        ready: Set when jobs are taken.
+        ready: Set when jobs are accepted.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class TopicWorker:
         self._stopping = False
 
     async def work(self, stop: anyio.Event) -> None:
-        """Do jobs until `stop`; then hand back what is not done, within a bound."""
+        """Run jobs until `stop`; then hand back the unfinished ones, within a timeout."""
         worker = _Worker(
             self._docket,
             name=self._name,
@@ -203,11 +203,11 @@ class TopicWorker:
                 await stop.wait()
                 self._stopping = True
                 scope.deadline = anyio.current_time() + _HAND_BACK_SECONDS
-                # here all is handed back
+                # hands all jobs back
         self._docket.readers.pop(self._name, None)
 
     async def do(self, execution: Execution, about: str) -> None:
-        """Do one job, or go on waiting for it, as docket's delivery of it."""
+        """Run one job, or continue to wait for it, as docket's delivery of it."""
         task = asyncio.current_task()  # docket's, which has its room until it ends
         if task is not None:
             task.add_done_callback(lambda _: self._reading.freed.set())
@@ -227,13 +227,13 @@ class TopicWorker:
             raise doing.again
 
     def taking(self) -> None:
-        """Note that docket takes jobs."""
+        """Note that docket accepts jobs."""
         if self.ready.is_set():
             _log.warning("topic %r: the queue is back", self._topic)
         self.ready.set()
 
     def not_taking(self) -> None:
-        """Note that docket takes no more jobs: this is stopped, or the queue was lost."""
+        """Note that docket accepts no more jobs: it is stopped, or the queue was lost."""
         if self._stopping and self._group is not None:
             self._group.cancel_scope.cancel()
         else:

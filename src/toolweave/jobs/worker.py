@@ -38,7 +38,7 @@ _log = logging.getLogger("toolweave.jobs")
 HELD_SECONDS = 2.0
 """Seconds until a job that is done elsewhere is looked at again."""
 _SOON_SECONDS = 0.5
-"""The same for one whose worker is thought dead."""
+"""Seconds until a run whose worker may be dead is polled again."""
 MOST_DEATHS = 3
 """Number of dead workers after which a job is given up."""
 _SUSPICIOUS_DEATHS = 2

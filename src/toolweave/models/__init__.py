@@ -1,6 +1,6 @@
 """Language models behind one Protocol: messages, requests, streams of events.
 
-Knows tools by their definitions only; runs none of them. Names of this room; the root package lifts most of them.
+Knows tools by their definitions only; runs none of them. The root package exports most of its names.
 """
 
 from __future__ import annotations

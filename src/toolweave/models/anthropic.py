@@ -1,4 +1,4 @@
-"""Anthropic's Messages API as a model, streamed. Written on HTTP alone; needs no package of Anthropic's."""
+"""Anthropic's Messages API as a streaming model, over plain HTTP; needs no package of Anthropic's."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ class AnthropicModel:
     """A Claude model behind Anthropic's Messages API, or behind a server that speaks it.
 
     Text, thoughts and tool calls are streamed. Results of tools keep their images and documents; what the API does not
-    take becomes a visible note (requirement C17). A turn is sent again on HTTP 429, 529 and 5xx, as `retry` says.
+    accept becomes a visible note. A turn is sent again on HTTP 429, 529 and 5xx, as `retry` says.
 
     Args:
         model: The model's id, such as `"claude-sonnet-4-5"`.
         api_key: A string, or anything with `reveal()`; for Anthropic's own API the environment's `ANTHROPIC_API_KEY`
             by default.
-        base_url: Where the API is, with or without the `/v1` at its end.
-        max_tokens: How long a turn may get when the request's settings do not say; the API insists on a number.
-        thinking: A budget in tokens, at least 1024, `"adaptive"`, or None for the model's default. A bound on the turn
-            that is not larger makes it smaller, or leaves it out; while a model thinks it takes no `temperature`.
-        cache: How long the provider keeps the beginning of the conversation (its prompt cache), or None not to ask.
+        base_url: URL of the API, with or without the `/v1` at its end.
+        max_tokens: Default of the request's `max_tokens`, which the API requires.
+        thinking: A budget in tokens, at least 1024, `"adaptive"`, or None for the model's default. A `max_tokens` that
+            is not larger reduces it, or turns it off; a thinking model takes no `temperature`.
+        cache: Lifetime of the provider's prompt cache for the conversation's beginning, or None for no cache.
         headers: Further headers, such as `anthropic-beta`, or `authorization` in place of an API key.
-        retry: When a request is sent again.
-        price: What its tokens cost, for a bound on the cost where no price list knows it.
+        retry: Policy for failed requests.
+        price: Price of its tokens, for a cost limit, if no price list has the model.
 
     Attributes:
         native_tool_search: Whether the provider searches deferred tools; true of Anthropic's own API, settable for
@@ -119,7 +119,7 @@ class AnthropicModel:
                 yield event
 
     def wire_tools(self, tools: Sequence[ToolSpec]) -> WireTools:
-        """Return these tools as they go into a request, with what was changed and what is left out."""
+        """Return these tools in the API's form, with the changed and the omitted parts of their schemas."""
         return self._writer.of(tools)
 
     async def aclose(self) -> None:
@@ -232,7 +232,7 @@ def _thinking(wanted: int | Literal["adaptive"] | None) -> Json | None:
 
 
 def _within(thinking: Json | None, max_tokens: int) -> Json | None:
-    """Return what is asked of thoughts within the bound on a turn, which they count towards; None where none fit."""
+    """Return the `thinking` member within `max_tokens`, towards which thoughts count; None if none fits."""
     budget = None if thinking is None else thinking.get("budget_tokens")
     if thinking is None or budget is None or budget < max_tokens:
         return thinking
@@ -250,8 +250,8 @@ def _format(schema: Mapping[str, Any]) -> Json | None:
 def _may_think(thinking: Json, choice: Json, messages: list[Json]) -> bool:
     """Return whether the API lets the model think in this request.
 
-    It does not where a tool is forced, nor, with a budget, in the middle of a turn that began without a thought
-    (one that another model began).
+    It does not if a tool is forced, nor, with a budget, in the middle of a turn that began without a thought
+    (such as one of another model).
     """
     if choice["type"] in ("any", "tool"):
         return False
@@ -282,7 +282,7 @@ def _definitions(request: ModelRequest, tools: WireTools, messages: list[Json], 
 
 
 def _mark(body: Json, cache: Mapping[str, Any]) -> None:
-    """Mark where what is worth keeping ends: the tools and the system prompt, and the conversation so far."""
+    """Set the cache breakpoints: after the tools and the system prompt, and after the conversation so far."""
     if "system" in body:
         body["system"][-1]["cache_control"] = cache
     last = body["messages"][-1] if body["messages"] else None

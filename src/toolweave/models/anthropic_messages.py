@@ -1,4 +1,4 @@
-"""A conversation in the form of Anthropic's Messages API, by its rules of order. Pure; sends nothing."""
+"""A conversation in the form of Anthropic's Messages API, in the order that it requires. Pure; sends nothing."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from toolweave.tools.names import NameMap
 __all__ = ["CONTAINER", "PROVIDER", "container_id", "tools_used", "wire_messages"]
 
 PROVIDER = "anthropic"
-"""How parts of a conversation are marked that only this provider understands."""
+"""Marker of the parts of a conversation that only this provider understands."""
 
 CONTAINER = "container"
-"""The type of our part that keeps in which container a turn's code ran."""
+"""Type of the part that records the container of a turn's code execution."""
 
 Json: TypeAlias = dict[str, Any]
 
@@ -39,10 +39,10 @@ _EARLIER = "(earlier messages are left out)"
 
 
 def wire_messages(messages: Sequence[Message], names: NameMap) -> list[Json]:
-    """Return the conversation as the API insists on it.
+    """Return the conversation in the form that the API requires.
 
-    Roles alternate and the user begins; the results of a turn's calls come first in the next message of the user;
-    thoughts and steps of the provider's own tools go back as they came, those of other providers stay away.
+    Roles alternate and the user begins; the results of a turn's calls come first in the next user message; thoughts and
+    steps of the provider's own tools are sent back unchanged, those of other providers are omitted.
     """
     out: list[Json] = []
     for message in paired(messages):

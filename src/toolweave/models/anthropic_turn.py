@@ -1,4 +1,4 @@
-"""One turn out of the events of Anthropic's Messages API. Pure: is given events, gives back ours."""
+"""Parser of one turn from the events of Anthropic's Messages API. Pure: takes API events, returns ours."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _STOP_REASONS: Mapping[str, StopReason] = {
 
 @dataclass(slots=True)
 class _Block:
-    """A content block that is being written: as it began, and the pieces since."""
+    """A content block that is still streaming: its start, and the deltas since."""
 
     raw: dict[str, Any]
     id: str = ""
@@ -71,7 +71,7 @@ class TurnReader:
         self._container: dict[str, Any] | None = None
 
     def take(self, event: Mapping[str, Any]) -> list[ModelEvent]:
-        """Return what an event of the stream tells; events of unknown types tell nothing.
+        """Return our events for one event of the stream; none for an unknown type.
 
         Raises:
             ValueError: The event is malformed or comes out of order.
@@ -98,7 +98,7 @@ class TurnReader:
         return []
 
     def take_whole(self, message: Mapping[str, Any]) -> list[ModelEvent]:
-        """Return what an answer that was not streamed tells.
+        """Return our events for an answer that was not streamed.
 
         Raises:
             ValueError: The answer is no message.
@@ -143,7 +143,7 @@ class TurnReader:
         return _STOP_REASONS.get(self._stop_reason, "other")
 
     def _is_cut(self, block: _Block, reason: StopReason) -> bool:
-        """Tell whether a call may not be whole: one that was not closed, and the last block at the bound on tokens.
+        """Return whether a call may be incomplete: one that was not closed, or the last block at the token limit.
 
         https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
         """
@@ -202,7 +202,7 @@ class TurnReader:
         self._count(usage)
 
     def _count(self, usage: Any) -> None:
-        """Take the counts, which are of the whole turn so far."""
+        """Store the usage, which is that of the whole turn so far."""
         if isinstance(usage, dict):
             counts = cast("dict[str, Any]", usage)
             self._usage |= {name: count for name, count in counts.items() if isinstance(count, int)}

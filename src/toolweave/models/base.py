@@ -1,4 +1,4 @@
-"""The port of the room: a language model as a stream of typed events. Knows no provider."""
+"""The `Model` Protocol: a language model as a stream of typed events. Knows no provider."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ __all__ = [
 ]
 
 StopReason: TypeAlias = Literal["end", "tool_calls", "max_tokens", "refusal", "pause", "malformed_call", "other"]
-"""Why a turn ended.
+"""The reason for the end of a turn.
 
-`"pause"` wants the conversation sent again as it is; `"malformed_call"`: the model wrote a tool call that its provider
-could not read; `"other"`: a reason that this version does not know, in the provider's word in `Finished.stop_detail`.
+`"pause"` asks to send the conversation again as is; `"malformed_call"`: the model wrote a tool call that its provider
+could not read; `"other"`: a reason that this version does not know, the provider's word is in `Finished.stop_detail`.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderTool:
-    """A tool that the provider runs itself (requirement R51); other providers' are left out of a request.
+    """A tool that the provider runs itself; other providers' are left out of a request.
 
     Attributes:
-        provider: Whose it is, such as `"anthropic"`, `"openai"`.
-        definition: The provider's own definition, taken as it is.
+        provider: Its provider, such as `"anthropic"`, `"openai"`.
+        definition: The provider's own definition, sent unchanged.
     """
 
     provider: str
@@ -51,11 +51,11 @@ class ProviderTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """How to answer; None leaves it to the provider.
+    """Sampling and request settings; None leaves a setting to the provider.
 
     Attributes:
-        timeout: Seconds without a sign of life until the request is given up.
-        extra: Members for the provider's request body, taken as they are.
+        timeout: Idle timeout of the request in seconds.
+        extra: Members for the provider's request body, sent unchanged.
     """
 
     temperature: float | None = None
@@ -69,7 +69,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """One turn that is wanted of a model.
+    """A request for one turn of a model.
 
     Attributes:
         messages: The conversation so far, oldest first; ends with a user's or a tool message.
@@ -92,13 +92,13 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a turn took, in tokens.
+    """Token usage of a turn.
 
     Attributes:
         input_tokens: All of the request, those of the cache included.
-        cached_tokens: What of it the provider had in its cache.
-        cache_written_tokens: What of it the provider wrote to its cache, where that has a price of its own.
-        cost: US dollars, or None where it is not known; of a sum of which one part is not known, neither is it.
+        cached_tokens: Those that the provider read from its cache.
+        cache_written_tokens: Those that the provider wrote to its cache, if that has a price of its own.
+        cost: US dollars, or None if unknown; the cost of a sum with an unknown part is unknown.
     """
 
     input_tokens: int = 0
@@ -156,7 +156,7 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRestarted:
-    """The turn broke off and is asked for again: what was yielded of it so far is void."""
+    """The turn broke off and is requested again: the events of it so far are void."""
 
     error: ModelError
 
@@ -166,9 +166,9 @@ class Finished:
     """The turn is complete: always the last event, and the only one that a caller needs.
 
     Attributes:
-        stop_detail: The provider's own word for why the turn ended, where `stop_reason` is `"other"` or
+        stop_detail: The provider's own stop reason, if `stop_reason` is `"other"` or
             `"malformed_call"`.
-        model: Who answered, where that is not the model that was asked but one of several; None is the one asked.
+        model: The model that answered, if it is one of several behind the one asked; None is the one asked.
     """
 
     message: AssistantMessage
@@ -185,7 +185,7 @@ ModelEvent: TypeAlias = StreamedText | StreamedThinking | StreamedToolCall | Too
 class Model(Protocol):
     """A language model.
 
-    One whose provider searches the tools for what it needs says so by an attribute `native_tool_search` that is true.
+    A model whose provider has a tool search of its own has a true attribute `native_tool_search`.
 
     Attributes:
         name: Provider and model, such as `"anthropic:claude-sonnet-4-5"`.

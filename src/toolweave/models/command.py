@@ -1,4 +1,4 @@
-"""A model for a prompt without a model: runs the tools that it is told to, and finds those it is asked for. No I/O."""
+"""An offline model that follows commands: calls the named tools, and lists or searches tools. No I/O."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from toolweave.tools.toolset import ToolSnapshot
 __all__ = ["CommandModel"]
 
 _MOST = 10
-"""How many tools an answer names."""
+"""Maximum number of tools that an answer names."""
 _HELP = "`/call TOOL {JSON}` runs one, `/tools` lists all, any other text searches them; no model is asked."
 
 
 class CommandModel:
     """Answers offline, by rule: `/call tool {json}` calls the tool, `/tools` lists them, other text searches them.
 
-    After a tool ran it says what came of it.
+    After a tool call it answers with the result.
     """
 
     native_tool_search = True

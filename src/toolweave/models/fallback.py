@@ -1,4 +1,4 @@
-"""Several models as one: the next one answers where one cannot. Knows no provider."""
+"""Several models as one: if one fails, the next one answers. Knows no provider."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["FallbackModel"]
 _log = logging.getLogger("toolweave.models")
 
 _FINAL = frozenset({"refused"})
-"""What another model is not asked about: a refusal is an answer."""
+"""Kinds of errors after which no other model is asked: a refusal is an answer."""
 
 
 class FallbackModel:
@@ -43,7 +43,7 @@ class FallbackModel:
         """Yield the events of the first model that can answer.
 
         Raises:
-            ModelError: None could; the text says why of each, the kind is one that may pass if any of them may.
+            ModelError: All failed; the text has each reason, and the kind is a temporary one if any of them is.
         """
         failures: list[ModelError] = []
         for model in self.models:

@@ -1,4 +1,4 @@
-"""Conversations as every provider insists on them: each tool call answered exactly once, directly after. Pure."""
+"""Conversations in the form that every provider requires: each tool call answered exactly once, at once. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def paired(messages: Sequence[Message]) -> list[Message]:
     """Return the messages with every tool call answered once, in the order of the calls, directly after them.
 
     A call without an outcome (of a run that was cancelled or cut) gets an error result that says so. An outcome
-    without its call becomes a user's text that names the tool, so nothing is lost. Of two for a call the first counts.
+    without its call becomes a user's text that names the tool, so nothing is lost. Of two outcomes the first counts.
     """
     out: list[Message] = []
     waiting: AssistantMessage | None = None

@@ -1,4 +1,4 @@
-"""A provider's HTTP API as one model uses it: a POST, and the events of its answer.
+"""A client for a provider's HTTP API: a POST, and the events of its answer.
 
 One client per model and event loop, made at the first request. Every wait and every size is bounded, every fault is
 a `ModelError`, and no key shows in errors, reprs or logs. Knows no provider's vocabulary.
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["BODY", "Api", "Revealing"]
 
 BODY = "body"
-"""The type of the one event that stands for an answer in JSON, from a server that does not stream."""
+"""Type of the single event for an answer in JSON, from a server that does not stream."""
 
 MAX_EVENT_BYTES = 32 * 1024 * 1024
-"""Bytes of one event, and of an answer that is no stream."""
+"""Maximum bytes of one event, and of an answer that is no stream."""
 MAX_STREAM_BYTES = 256 * 1024 * 1024
-"""Bytes of one whole turn."""
+"""Maximum bytes of one whole turn."""
 
 _CONNECT_SECONDS = 15.0
 _IDLE_SECONDS = 30.0
@@ -44,7 +44,7 @@ _LEGAL_VALUE = re.compile(r"[\t -~]*")
 
 
 class Revealing(Protocol):
-    """A secret: prints as something else, and gives its text to those who ask."""
+    """A secret, which prints masked and returns its text only by `reveal()`."""
 
     def reveal(self) -> str:
         """Return the text itself."""
@@ -77,16 +77,16 @@ class Api:
 
     @property
     def url(self) -> str:
-        """The base URL as it may be shown, without its query."""
+        """The base URL for messages, without its query."""
         return urlunsplit((self._parts.scheme, self._parts.netloc, self._parts.path, "", ""))
 
     async def events(self, path: str, body: bytes, *, timeout: float) -> AsyncGenerator[ServerSentEvent, None]:
         """POST a JSON body and yield the events of the answer; closing the generator ends the request.
 
-        `timeout` is in seconds without a sign of life. An answer in JSON is one event of the type `BODY`.
+        `timeout` is the idle timeout in seconds. An answer in JSON is one event of the type `BODY`.
 
         Raises:
-            ModelError: The provider refused, could not be reached, fell silent, or said something else than this.
+            ModelError: The provider refused, could not be reached, timed out, or sent something else.
         """
         import httpx2  # heavy, and only a request needs it
 
@@ -111,7 +111,7 @@ class Api:
         raise failed  # out here, since the library's exception holds the request with all its headers
 
     async def drain(self, events: AsyncGenerator[ServerSentEvent, None]) -> None:
-        """Read what little follows the end of a turn, so that the connection can carry the next one."""
+        """Read the rest of the stream after the end of a turn, so that the connection can be reused."""
         import anyio  # the room is read without it
 
         with anyio.move_on_after(_DRAIN_SECONDS):
@@ -125,11 +125,11 @@ class Api:
         return text
 
     def refusal(self, body: Any, *, status: int | None = None, wait: float | None = None) -> ModelError:
-        """Return the error for what the provider said, in a stream or as an answer, secrets masked."""
+        """Return the error for a provider's error body, in a stream or as an answer, secrets masked."""
         return refusal(self.model, body, status=status, retry_after=wait, redact=self.redact)
 
     def protocol(self, message: str) -> ModelError:
-        """Return the error for an answer that is not what this API sends."""
+        """Return the error for an answer that does not follow this API."""
         return ModelError(short(self.redact(message)), model=self.model, kind="protocol")
 
     def broken_off(self) -> ModelError:
@@ -171,7 +171,7 @@ class Api:
         return urlunsplit((self._parts.scheme, self._parts.netloc, whole, query, ""))
 
     def _target(self, path: str) -> dict[str, bytes]:
-        """Return what asks for the path with the query, which the library would put into its log with the URL."""
+        """Return request extensions with the path and query, which the library would otherwise log with the URL."""
         import httpx2
 
         query = self._parts.query
@@ -248,7 +248,7 @@ class Api:
 
 
 def _secrets(members: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """Return what of headers and of a query must not be seen, the longest first."""
+    """Return the values of headers and of a query that must be masked, the longest first."""
     found = {
         part
         for name, value in members

@@ -1,8 +1,8 @@
 """Messages, results and turns as JSON for a store, and back. Pure.
 
-What is read again equals what was written: texts, blocks, structured content, errors, usage, and providers' own parts,
-which they want back unchanged. Left out is only what nobody reads later: the `raw` form of results and of blocks of
-known types. A form is never changed, only added to: what an older version wrote can be read for good.
+Values survive the round trip: texts, blocks, structured content, errors, usage, and providers' own parts, which have to
+be sent back unchanged. Only the `raw` form of results and of blocks of known types is omitted. A form is never changed,
+only extended, so that documents of older versions stay readable.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ T = TypeVar("T")
 Json: TypeAlias = dict[str, Any]
 
 _LEVELS = 100
-"""How deep a value may be nested; an interpreter's stack bears no endless ones."""
+"""Maximum nesting depth of a value, because of the interpreter's stack."""
 _BLOCKS: Mapping[str, type[Any]] = {
     "text": TextContent,
     "image": ImageContent,
@@ -77,10 +77,10 @@ def messages_to_json(messages: Iterable[Message]) -> list[Json]:
 
 
 def messages_from_json(data: Sequence[Json]) -> tuple[Message, ...]:
-    """Return the conversation that was written.
+    """Return a conversation from JSON.
 
     Raises:
-        StoreError: It is none that this version can read.
+        StoreError: This version cannot read it.
     """
     return tuple(message_from_json(one) for one in data)
 
@@ -101,16 +101,16 @@ def message_to_json(message: Message) -> Json:
 
 
 def message_from_json(data: Json) -> Message:
-    """Return the message that was written.
+    """Return a message from JSON.
 
     Raises:
-        StoreError: It is none that this version can read.
+        StoreError: This version cannot read it.
     """
     return _read("message", _message, data)
 
 
 def result_to_json(result: ToolResult) -> Json:
-    """Return a tool's result as JSON; what JSON has no form for becomes text."""
+    """Return a tool's result as JSON; values without a JSON form become text."""
     out: Json = {"content": [_block_to_json(block) for block in result.content]}
     if result.structured_content is not None:
         out["structured_content"] = plain(result.structured_content)
@@ -124,10 +124,10 @@ def result_to_json(result: ToolResult) -> Json:
 
 
 def result_from_json(data: Json) -> ToolResult:
-    """Return the result that was written.
+    """Return a tool's result from JSON.
 
     Raises:
-        StoreError: It is none that this version can read.
+        StoreError: This version cannot read it.
     """
     return _read("tool result", _result, data)
 
@@ -144,30 +144,30 @@ def turn_to_json(turn: Finished) -> Json:
 
 
 def turn_from_json(data: Json) -> Finished:
-    """Return the turn that was written.
+    """Return a turn of a model from JSON.
 
     Raises:
-        StoreError: It is none that this version can read.
+        StoreError: This version cannot read it.
     """
     return _read("turn", _turn, data)
 
 
 def usage_to_json(usage: Usage) -> Json:
-    """Return what was used as JSON."""
+    """Return token usage as JSON."""
     return _members(usage)
 
 
 def usage_from_json(data: Json) -> Usage:
-    """Return the usage that was written.
+    """Return token usage from JSON.
 
     Raises:
-        StoreError: It is none that this version can read.
+        StoreError: This version cannot read it.
     """
     return _read("usage", lambda one: _made(Usage, one), data)
 
 
 def plain(value: Any, *, levels: int = _LEVELS) -> Any:
-    """Return a value as JSON: what has no form there becomes text, a number that is none null, the too deep a note."""
+    """Return a value as JSON: a type without a form becomes text, a non-finite number null, a value too deep a note."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):
@@ -193,7 +193,7 @@ def _named(value: Any) -> Json:
 
 
 def _members(value: Any) -> Json:
-    """Return the members of a dataclass that are not as by default; `type` and what is no part of its value apart."""
+    """Return the fields of a dataclass that differ from their defaults, without `type` and uncompared fields."""
     return {
         name: plain(member)
         for name, (compared, default) in _fields(cast("Any", type(value))).items()

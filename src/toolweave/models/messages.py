@@ -1,4 +1,4 @@
-"""A conversation as values: what a user, a model and tools said, and the same as JSON for a store.
+"""The messages of a conversation: of a user, a model and tools.
 
 Knows no provider and no loop.
 """
@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserMessage:
-    """What the user says: blocks of text, images, files."""
+    """A message of the user: blocks of text, images, files."""
 
     content: tuple[ContentBlock, ...]
 
@@ -49,8 +49,8 @@ class TextPart:
     """A text of the model.
 
     Attributes:
-        extra: Members that its provider added to it; they go back to that provider only.
-        provider: Whose members `extra` holds.
+        extra: Members that its provider added to it; they are sent back to that provider only.
+        provider: The provider of the members in `extra`.
     """
 
     text: str
@@ -60,11 +60,11 @@ class TextPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingPart:
-    """What the model thought aloud; goes back to the provider it came from as it came, and to no other.
+    """A thought of the model; it is sent back unchanged to the provider it came from, and to no other.
 
     Attributes:
         raw: The provider's own form of it, signature included; None when there is none.
-        provider: Whose form `raw` is, such as `"anthropic"`.
+        provider: The provider of the form `raw`, such as `"anthropic"`.
     """
 
     text: str
@@ -74,16 +74,16 @@ class ThinkingPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallPart:
-    """The model calls a tool.
+    """A tool call of the model.
 
     Attributes:
         id: The provider's id of the call, or one of ours where it gave none; unique in the conversation.
         name: The tool's exposed name, as the agent knows it; models map it to and from the provider's.
-        arguments: The arguments object; empty when what came was no JSON object.
-        malformed: What came instead of a JSON object, or None.
+        arguments: The arguments object; empty when the model sent no JSON object.
+        malformed: The text that the model sent instead of a JSON object, or None.
         cut: Whether the turn ended before the call was written to its end; such a call is never carried out.
-        extra: Members that its provider added to it (a signature, who calls); they go back to that provider only.
-        provider: Whose members `extra` holds.
+        extra: Members that its provider added to it, such as a signature; they are sent back to that provider only.
+        provider: The provider of the members in `extra`.
     """
 
     id: str
@@ -97,7 +97,7 @@ class ToolCallPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderPart:
-    """What a provider's own tool did (search, code), in its own form; goes back to that provider only."""
+    """A step of a provider's own tool (search, code), in its own form; it is sent back to that provider only."""
 
     provider: str
     raw: Mapping[str, Any]
@@ -108,7 +108,7 @@ AssistantPart: TypeAlias = TextPart | ThinkingPart | ToolCallPart | ProviderPart
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssistantMessage:
-    """One turn of the model, in the order in which it came."""
+    """One turn of the model, its parts in the order in which they came."""
 
     parts: tuple[AssistantPart, ...] = ()
 
@@ -125,7 +125,7 @@ class AssistantMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutcome:
-    """What came of one tool call.
+    """The outcome of one tool call.
 
     Attributes:
         call_id: The `ToolCallPart.id` that it answers.
@@ -139,10 +139,10 @@ class ToolOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolMessage:
-    """What came of all tool calls of one turn, in the order of the calls."""
+    """The outcomes of all tool calls of one turn, in the order of the calls."""
 
     outcomes: tuple[ToolOutcome, ...]
 
 
 Message: TypeAlias = UserMessage | AssistantMessage | ToolMessage
-"""One message of a conversation; the system prompt is no message, it goes with the request."""
+"""One message of a conversation; the system prompt is part of the request instead."""

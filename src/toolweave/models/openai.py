@@ -47,9 +47,9 @@ class OpenAICompatibleModel:
 
     Attributes:
         name: `"openai:MODEL"`, or `"URL#MODEL"` for a server without a provider's name.
-        provider: Whose `ProviderTool`s and thoughts are sent: the name given, `"openai"` for OpenAI itself, or the URL.
-        max_tools: How many tools a request may have, or None where no bound is known.
-        price: What its tokens cost, for a bound on the cost where no price list knows it; None asks the list.
+        provider: Provider whose `ProviderTool`s and thoughts are sent: the given name, else `"openai"` or the URL.
+        max_tools: Maximum number of tools in a request, or None if no limit is known.
+        price: Price of its tokens, for a cost limit, if no price list has the model; None asks the list.
 
     Raises:
         ValueError: The URL is none of HTTP or holds credentials, or a header cannot be sent.
@@ -96,7 +96,7 @@ class OpenAICompatibleModel:
         return f"{self.provider}{between}{self._model}"
 
     def wire_tools(self, tools: Sequence[ToolSpec]) -> WireTools:
-        """Return these tools as they go into a request, with what was changed and what is left out."""
+        """Return these tools in the API's form, with the changed and the omitted parts of their schemas."""
         return self._writer.of(tools)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
@@ -225,7 +225,7 @@ class OpenAICompatibleModel:
     async def _until_broken(
         self, events: AsyncGenerator[ServerSentEvent, None], turn: _Turn
     ) -> AsyncGenerator[ServerSentEvent, None]:
-        """Yield the events; that nothing follows a turn which has said its end is no failure."""
+        """Yield the events; a connection that breaks after the end of the turn is no failure."""
         try:
             async for event in events:
                 yield event

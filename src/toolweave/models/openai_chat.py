@@ -1,7 +1,7 @@
-"""Chat Completions: a request's body, and a turn out of the chunks that come back. Pure; sends nothing.
+"""Chat Completions: the request body, and the parser of a turn from response chunks. Pure; sends nothing.
 
-Takes what OpenAI sends and what Ollama, llama.cpp, vLLM, LM Studio and OpenRouter send in its place: calls without an
-index, all with the same one, or without an id; usage in a chunk of its own; a stream without `[DONE]`.
+Accepts the variants of Ollama, llama.cpp, vLLM, LM Studio and OpenRouter too: calls without an index, all with the same
+index, or without an id; usage in a chunk of its own; a stream without `[DONE]`.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ _STOPS: Mapping[str, StopReason] = {
     "content_filter": "refusal",
     "safety": "refusal",
 }
-"""Finish reasons of OpenAI, and what other servers say in their place, in lower case."""
+"""Stop reasons by finish reason, of OpenAI and of other servers, in lower case."""
 
 _FAILURES = ("error", "insufficient_system_resource")
-"""Finish reasons of a turn that its server broke off; the second one is DeepSeek's."""
+"""Finish reasons of a turn that its server aborted; the second one is DeepSeek's."""
 
 _THOUGHTS = ("reasoning_content", "reasoning")
 _DETAILS = "reasoning_details"
 _CHUNKS = "thinking"
 _ADDED = "extra_content"
-"""Where Gemini keeps the signature of a thought."""
+"""Member in which Gemini sends the signature of a thought."""
 _CALL_MEMBERS = frozenset({"index", "id", "type", "function"})
 _MISTRAL = re.compile(r"(?:mi|min|magi|dev|code)stral|mixtral|pixtral|voxtral", re.IGNORECASE)
 _MISTRAL_ID = 9
@@ -83,7 +83,7 @@ def chat_form(tool: WireTool) -> dict[str, Any]:
 
 
 def is_mistral(*names: str) -> bool:
-    """Tell whether a provider's or a model's name is Mistral's, whose API and whose templates are stricter."""
+    """Return whether a provider's or a model's name is Mistral's, whose API and templates are stricter."""
     return any(_MISTRAL.search(name) for name in names)
 
 
@@ -93,11 +93,11 @@ def chat_messages(
     """Return the conversation.
 
     Args:
-        request: What is wanted.
+        request: The request.
         wire: Its tools.
-        provider: Whose own parts of the conversation go back.
-        images: Whether images of tools' results follow in a user's message, which is where this API takes them.
-        short_ids: Whether ids of calls are 9 letters and digits, which is all that Mistral takes.
+        provider: Provider whose own parts of the conversation are sent back.
+        images: Whether images of tools' results follow in a user message, the only place for them in this API.
+        short_ids: Whether call ids are 9 letters and digits, as Mistral requires.
     """
     name: _Id = (lambda given: alphanumeric_id(given, _MISTRAL_ID)) if short_ids else wire_id
     out: list[dict[str, Any]] = []
@@ -150,7 +150,7 @@ def _images(message: ToolMessage) -> list[dict[str, Any]]:
 
 
 def _content(message: UserMessage, before: Sequence[dict[str, Any]]) -> str | list[dict[str, Any]]:
-    """Return what the user says: one text where all is text, which every server takes."""
+    """Return the content of a user message: one string if all of it is text, which every server accepts."""
     parts = [*before, *chat_parts(message.content)]
     if all(part["type"] == "text" for part in parts):
         return "\n".join(part["text"] for part in parts)
@@ -195,7 +195,7 @@ class _Call:
     told: bool = False
 
     def goes_on(self, given: str | None, index: int | None, name: str, text: str) -> bool:
-        """Tell whether a piece that says the name again, as some servers do with each, is no call of its own."""
+        """Return whether a delta belongs to this call although it repeats the name, as some servers always do."""
         same = self.given == given and (given is not None or index is not None)
         return (
             same
@@ -204,17 +204,17 @@ class _Call:
         )
 
     def is_whole(self, text: str | None = None) -> bool:
-        """Tell whether the arguments are complete, and, with a text, whether they are that text."""
+        """Return whether the arguments are complete JSON and, with a text, equal to that text."""
         joined = "".join(self.pieces)
         return bool(joined) and text in (None, joined) and read_arguments(joined)[1] is None
 
 
 class ChatTurn:
-    """One turn, out of its chunks.
+    """The parser of one turn from its chunks.
 
     Attributes:
-        complete: The turn has said why it ended.
-        failure: Why its server broke it off, as an error's body, or None.
+        complete: Whether the finish reason has come.
+        failure: The error body with which the server aborted the turn, or None.
     """
 
     def __init__(self, wire: WireTools, provider: str, *, taken: Collection[str] = ()) -> None:
@@ -236,7 +236,7 @@ class ChatTurn:
 
     @property
     def empty(self) -> bool:
-        """Nothing was said so far."""
+        """Whether the turn has no content so far."""
         return not (self._text or self._calls or self._thoughts)
 
     def take(self, chunk: Mapping[str, Any]) -> Iterator[ModelEvent]:
@@ -254,7 +254,7 @@ class ChatTurn:
             self.failure = {"error": {"type": "server_error", "message": f"the turn was broken off: {self._stop}"}}
 
     def finish(self) -> Iterator[ModelEvent]:
-        """Yield what is left of the turn, `Finished` last."""
+        """Yield the remaining events of the turn, `Finished` last."""
         for call in self._calls:  # a call whose name never came is the agent's to answer
             yield from self._tell(call)
         reason = self._reason()
@@ -282,9 +282,9 @@ class ChatTurn:
         return "end" if reason == "tool_calls" and not self._calls else reason
 
     def _is_cut(self, call: _Call, reason: StopReason) -> bool:
-        """Tell whether a call may not be whole, which this API says of none: it can only be the last one.
+        """Return whether a call may be incomplete, which this API does not say: only the last one can be.
 
-        At the bound on tokens not even whole JSON proves it: some servers close the brackets of what was cut.
+        At the token limit not even complete JSON proves it: some servers close the brackets of a cut text.
         """
         if call is not self._calls[-1]:
             return False
@@ -323,7 +323,7 @@ class ChatTurn:
             yield from self._take_call({"index": 0, "function": legacy})
 
     def _take_content(self, content: Any) -> Iterator[ModelEvent]:
-        """Take a piece of text, or the parts that Mistral sends in its place."""
+        """Process a text delta, or the parts that Mistral sends instead."""
         if isinstance(content, str) and content:
             self._text.append(content)
             yield StreamedText(text=content)
@@ -337,7 +337,7 @@ class ChatTurn:
                 yield StreamedThinking(text=text)
 
     def _take_chunk(self, part: Mapping[str, Any], text: str) -> None:
-        """Keep a thought as it has to go back: what comes in pieces is one."""
+        """Collect a thought in the form in which it has to be sent back: its deltas are joined."""
         if self._chunks:
             self._chunks[-1]["thinking"][0]["text"] += text
         else:
@@ -361,7 +361,7 @@ class ChatTurn:
             yield ToolCallDelta(id=call.id, arguments=text)
 
     def _call(self, piece: Mapping[str, Any], name: str, text: str) -> _Call:
-        """Return the call that a piece belongs to."""
+        """Return the call that a delta belongs to."""
         given = piece.get("id")
         given = given if isinstance(given, str) and given else None
         index = piece.get("index") if isinstance(piece.get("index"), int) else None

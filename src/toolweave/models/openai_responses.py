@@ -1,6 +1,6 @@
-"""Responses: a request's input items, and a turn out of the events that come back. Pure; sends nothing.
+"""Responses API: the input items of a request, and the parser of a turn from its events. Pure; sends nothing.
 
-Nothing is stored at the provider: reasoning items come encrypted and go back as they came.
+Nothing is stored at the provider: reasoning items come encrypted and are sent back unchanged.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _TEXT_MEMBERS = frozenset({"type", "id", "role", "content", "status"})
 
 
 def responses_form(tool: WireTool) -> dict[str, Any]:
-    """Return a tool's definition; `strict` is said either way, it is not off by default here."""
+    """Return a tool's definition; `strict` is always set, because this API does not default to false."""
     return {
         "type": "function",
         "name": tool.name,
@@ -60,7 +60,7 @@ def responses_form(tool: WireTool) -> dict[str, Any]:
 
 
 def responses_input(request: ModelRequest, wire: WireTools, provider: str) -> list[dict[str, Any]]:
-    """Return the conversation as input items; `provider` is whose own parts of it go back."""
+    """Return the conversation as input items, with the own parts of `provider`."""
     out: list[dict[str, Any]] = []
     for message in paired(request.messages):
         if isinstance(message, UserMessage):
@@ -125,11 +125,11 @@ def _assistant(message: AssistantMessage, wire: WireTools, provider: str) -> lis
 
 
 class ResponsesTurn:
-    """One turn, out of its events.
+    """The parser of one turn from its events.
 
     Attributes:
-        complete: The response has ended.
-        failure: The body of the failure that the stream told, or None.
+        complete: Whether the response has ended.
+        failure: The error body that came in the stream, or None.
     """
 
     def __init__(self, wire: WireTools, provider: str, *, taken: Collection[str] = ()) -> None:
@@ -145,11 +145,11 @@ class ResponsesTurn:
 
     @property
     def empty(self) -> bool:
-        """No part of the response is there so far."""
+        """Whether no part of the response has come so far."""
         return not self._items
 
     def take(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        """Yield the events of one event of the stream, or of a whole response."""
+        """Yield our events for one event of the stream, or for a whole response."""
         kind = event.get("type")
         index = _count(event.get("output_index"))
         delta = event.get("delta")
@@ -173,7 +173,7 @@ class ResponsesTurn:
             self._end(event)
 
     def finish(self) -> Iterator[ModelEvent]:
-        """Yield what is left of the turn, `Finished` last."""
+        """Yield the remaining events of the turn, `Finished` last."""
         parts: list[AssistantPart] = []
         refused = False
         for index, item in sorted(self._items.items()):
@@ -224,7 +224,7 @@ class ResponsesTurn:
         return TextPart(text=text, extra=added, provider=self._provider if added else None)
 
     def _is_cut(self, index: int, item: Mapping[str, Any]) -> bool:
-        """Tell whether a call may not be whole; a server that does not say so of each can only have cut the last."""
+        """Return whether a call may be incomplete; if the server does not say so, only the last one can be."""
         status = item.get("status")
         if status == "incomplete":
             return True

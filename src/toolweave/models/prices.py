@@ -1,6 +1,6 @@
-"""What a turn costs: as its provider says, by a price of the user's, or by the price list of `genai-prices`.
+"""The cost of a turn: from its provider, from a price of the user, or from the price list of `genai-prices`.
 
-Pure; the price list is imported when a cost is asked for that nobody has told.
+Pure; the price list is imported only for a cost that is needed and not known otherwise.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Price:
     Attributes:
         input: Tokens of the request.
         output: Tokens of the answer, thoughts included.
-        cached: Those of the request that the provider had in its cache; None is the price of the others.
+        cached: Tokens of the request that the provider read from its cache; None is the price of `input`.
     """
 
     input: float = 0.0
@@ -34,7 +34,7 @@ class Price:
             raise ValueError(f"no price is below 0, not {self!r}")
 
     def of(self, usage: Usage) -> float:
-        """Return what so many tokens cost, in US dollars."""
+        """Return the cost of this usage, in US dollars."""
         cached = self.input if self.cached is None else self.cached
         new = usage.input_tokens - usage.cached_tokens
         return (new * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output) / _MILLION
@@ -45,7 +45,7 @@ FREE = Price()
 
 
 def priced(finished: Finished, model: Model) -> Finished:
-    """Return a turn with its cost, where its provider told that or its model has a price, and with who answered."""
+    """Return a turn with its cost, if its provider reported it or its model has a price, and with the model's name."""
     answered = finished.model or model.name
     price = getattr(model, "price", None)
     if finished.usage.cost is not None or not isinstance(price, Price) or not (finished.usage.tokens or price == FREE):
@@ -54,7 +54,7 @@ def priced(finished: Finished, model: Model) -> Finished:
 
 
 def listed(finished: Finished) -> Finished:
-    """Return a turn with its cost by the price list; as it is where that does not know the model.
+    """Return a turn with its cost by the price list; unchanged if that does not have the model.
 
     The list is `genai-prices`, of the extra `toolweave[prices]`.
     """

@@ -1,4 +1,4 @@
-"""Every provider that Pydantic AI knows, as a model: its requests, our loop. The one module that calls that library."""
+"""The providers of Pydantic AI as a model: its requests, our loop. The only module that calls that library."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _KINDS = (
     ("ContentFilterError", "refused"),
     ("UserError", "invalid_request"),
 )
-"""Its errors by name, the narrower ones first; a version that has not all of them is fine."""
+"""Names of its error classes, subclasses first; a version may lack some of them."""
 
 
 class PydanticAIModel:
@@ -69,7 +69,7 @@ class PydanticAIModel:
 
     Args:
         model: The model.
-        price: What its tokens cost, for a bound on the cost where no price list knows it.
+        price: Price of its tokens, for a cost limit, if no price list has the model.
 
     Raises:
         ConfigError: Pydantic AI is not installed.
@@ -203,7 +203,7 @@ def _members(tool: WireTool) -> dict[str, Any]:
 
 
 def _told(event: object, tools: WireTools, calls: dict[int, str]) -> Iterator[ModelEvent]:
-    """Yield what one of its events tells; `calls` are the calls that have begun, by the index of their part."""
+    """Translate one of its stream events into ours; `calls` maps the part index of each started call to its id."""
     from pydantic_ai import messages as wire
 
     match event:

@@ -1,7 +1,7 @@
-"""Conversations between our values and Pydantic AI's. Pure; imports that library only when a conversation passes.
+"""Conversion of conversations to and from Pydantic AI's messages. Pure; imports that library on first use.
 
-Parts that carry what only their provider understands (signatures, ids, steps of its own tools) are kept in
-Pydantic AI's own JSON form and go back as they came.
+Parts with content that only their provider understands (signatures, ids, steps of its own tools) are kept in
+Pydantic AI's own JSON form and are sent back unchanged.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 __all__ = ["PROVIDER", "our_message", "wire_history"]
 
 PROVIDER = "pydantic_ai"
-"""How parts of a conversation are marked that only this library understands."""
+"""Marker of the parts of a conversation that only this library understands."""
 
 _OF_NEXT = "of-next-part"
-"""The kind of a part of ours that holds what the provider added to the text or call after it."""
+"""Kind of the part that holds the provider's additions to the text or call after it."""
 _ADDED = ("id", "provider_name", "provider_details")
 
 Name: TypeAlias = Callable[[str], str]
@@ -70,7 +70,7 @@ def wire_history(messages: Sequence[Message], system: str | None, names: NameMap
 
 
 def our_message(parts: Iterable[wire.ModelResponsePart], exposed: Name) -> AssistantMessage:
-    """Return a response as a message of ours."""
+    """Return a response as an `AssistantMessage`."""
     return AssistantMessage(parts=tuple(ours for part in parts for ours in _our_parts(part, exposed)))
 
 
@@ -147,7 +147,7 @@ def _contents(blocks: Iterable[ContentBlock]) -> list[str | wire.BinaryContent]:
 
 
 def _binary(block: ContentBlock) -> wire.BinaryContent | None:
-    """Return an image, a sound or a PDF as such; None for what is a text, or a note, to every provider."""
+    """Return an image, audio or a PDF as binary content; None for a block that every provider gets as text."""
     if not isinstance(block, ImageContent | AudioContent | EmbeddedResource):
         return None
     if isinstance(block, EmbeddedResource) and block.blob is None:

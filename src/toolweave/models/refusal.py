@@ -1,7 +1,7 @@
-"""What a provider said when it refused: one `ModelError` out of a status and a body. Pure; sends nothing.
+"""Error responses of providers: one `ModelError` from a status and a body. Pure; sends nothing.
 
-Reads the error shapes of OpenAI, Anthropic, Gemini, Ollama, llama.cpp, vLLM and OpenRouter alike. What
-a provider says is untrusted: it is cut, and control characters are taken out.
+Reads the error bodies of OpenAI, Anthropic, Gemini, Ollama, llama.cpp, vLLM and OpenRouter. A provider's text is
+untrusted: it is truncated, and control characters are removed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from toolweave.errors import ModelError
 __all__ = ["MALFORMED", "refusal", "short", "without_secrets"]
 
 MALFORMED = re.compile(r"malformed_function_call|unexpected_tool_call", re.IGNORECASE)
-"""What Gemini gives as the reason of a turn whose call it could not read, with more words around it."""
+"""Gemini's finish reason of a turn whose call it could not parse; it comes with more words around it."""
 
 _LONGEST = 600
 _READ = 4_000  # characters that are searched for what looks like a key, which takes time by their square
@@ -75,7 +75,7 @@ def refusal(
     retry_after: float | None = None,
     redact: Callable[[str], str] = str,
 ) -> ModelError:
-    """Return the error for a refusal: `body` is the decoded JSON, or text; `redact` takes secrets out of a text.
+    """Return the error for a failed request: `body` is the decoded JSON, or text; `redact` masks secrets in a text.
 
     Without a `status` it is an error that came within a stream; a number in its `code` counts as one.
     """
@@ -92,12 +92,12 @@ def refusal(
 
 
 def without_secrets(text: str) -> str:
-    """Return a text's beginning without what looks like a key, for errors of a library whose keys we do not know."""
+    """Return a text's beginning with anything like a key masked, for errors of a library whose keys we do not know."""
     return _SECRETS.sub(lambda found: f"{found['before'] or ''}***", text[:_READ])
 
 
 def short(text: str) -> str:
-    """Return a provider's text fit for one line of an error."""
+    """Return a provider's text as one short line for an error."""
     text = _CONTROL.sub(" ", text).strip()
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
@@ -124,7 +124,7 @@ def _message(body: Any) -> str:
 
 
 def _words(body: Any) -> str:
-    """Return the message with the codes and types around it, for a look at what kind it is."""
+    """Return the message with its codes and types, from which the kind of error is read."""
     words = [_message(body)]
     for _ in range(3):
         if isinstance(body, list):
@@ -138,7 +138,7 @@ def _words(body: Any) -> str:
 
 
 def _delay(body: Any) -> float | None:
-    """Return the seconds that Google asks to wait, which stand in the body (google.rpc.RetryInfo)."""
+    """Return the delay in seconds that Google sends in the body (google.rpc.RetryInfo)."""
     for _ in range(3):
         if isinstance(body, list):
             body = next(iter(cast("list[Any]", body)), None)

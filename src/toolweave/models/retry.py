@@ -1,6 +1,6 @@
-"""When a request to a model is worth sending again, and how long to wait before. Knows no provider and no HTTP library.
+"""Retry policy for model requests: which failures are retried, and when. Knows no provider and no HTTP library.
 
-A turn that breaks off after its first words is asked for again too; `StreamRestarted` says that those are void.
+A turn that breaks off after its first words is retried too; `StreamRestarted` says that those are void.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _AS_MILLISECONDS = "retry-after-ms"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How often a request is sent again when the provider is busy or out of reach (HTTP 429, 5xx, no connection).
+    """Retry policy for a provider that is busy or cannot be reached (HTTP 429, 5xx, no connection).
 
     Attributes:
-        attempts: How often the request is sent at most, the first time included.
-        first: Seconds before the first repetition; each further one waits twice as long.
-        longest: Seconds that one wait takes at most, unless the provider asks for more.
-        longest_asked: Seconds that a provider may ask to wait (`Retry-After`); one that asks for more is given up.
+        attempts: Maximum number of attempts, the first included.
+        first: Seconds before the first retry; the delay doubles for each further one.
+        longest: Maximum delay in seconds, unless the provider asks for more.
+        longest_asked: Maximum delay in seconds that a provider may ask for (`Retry-After`); a longer one is a failure.
     """
 
     attempts: int = 4
@@ -47,10 +47,10 @@ class Retry:
             raise ValueError(f"attempts must be at least 1 and no wait below 0, not {self!r}")
 
     def wait(self, failed: int, asked: float | None = None, *, chance: Callable[[], float] = random.random) -> float:
-        """Return the seconds to wait after so many failures, or infinity to give up.
+        """Return the delay in seconds after `failed` failures, or infinity to give up.
 
-        What the provider `asked` for is kept to. Otherwise the wait doubles, less up to a quarter by `chance`
-        (a number from 0 to 1), so that many callers do not come back at once.
+        A delay `asked` for by the provider is respected. Otherwise it doubles, minus a random part of up to a quarter
+        (`chance` returns 0 to 1), so that many callers do not retry at the same moment.
         """
         if failed >= self.attempts:
             return math.inf
@@ -60,13 +60,13 @@ class Retry:
 
 
 NO_RETRY = Retry(attempts=1)
-"""Every failure is final."""
+"""The policy without retries."""
 
 
 def retry_after(headers: Mapping[str, str], *, now: Callable[[], float] = time.time) -> float | None:
     """Return the seconds that an answer asks to wait, or None (RFC 9110, 10.2.3; `retry-after-ms` goes first).
 
-    The names in `headers` are lower-case, or the mapping does not mind.
+    The names in `headers` are lower-case, or the mapping ignores case.
     """
     milliseconds = _number(headers.get(_AS_MILLISECONDS))
     if milliseconds is not None:
@@ -87,7 +87,7 @@ def retry_after(headers: Mapping[str, str], *, now: Callable[[], float] = time.t
 async def with_retries(
     attempt: Callable[[], AsyncGenerator[ModelEvent, None]], retry: Retry
 ) -> AsyncGenerator[ModelEvent, None]:
-    """Yield the events of an attempt; a failed one is made again, after `StreamRestarted` where it had begun.
+    """Yield the events of an attempt; retry a failed one, after `StreamRestarted` if it had yielded events.
 
     Raises:
         ModelError: The last attempt's.

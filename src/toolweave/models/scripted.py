@@ -1,4 +1,4 @@
-"""A model that says what it is told to: for tests, demonstrations and documentation. Knows no provider."""
+"""A model with scripted turns, for tests, demonstrations and documentation. Knows no provider."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def tool_call(name: str, arguments: Mapping[str, Any] | None = None, *, id: str 
 
 
 class ScriptedModel:
-    """Says its turns one after the other, streamed word by word.
+    """A model that streams scripted turns one after the other, word by word.
 
     Args:
         turns: The turns, or a function of the request that returns each of them.
-        name: What it is called.
+        name: The model's name.
 
     Attributes:
-        requests: What it was asked, in order.
-        price: What its turns cost, where they say nothing of it.
+        requests: The requests so far, in order.
+        price: The price of turns without a cost of their own.
     """
 
     price: Price | None = FREE
@@ -61,7 +61,7 @@ class ScriptedModel:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The model's name."""
         return self._name
 
     def __repr__(self) -> str:
@@ -71,7 +71,7 @@ class ScriptedModel:
         """Yield the events of the next turn.
 
         Raises:
-            ModelError: The script is over.
+            ModelError: The script has no further turn.
         """
         self.requests.append(request)
         turn = self._say if self._say is not None else next(self._turns, None)

@@ -1,4 +1,4 @@
-"""Models by a string, as a person writes them: `"anthropic:claude-sonnet-4-5"`, `"http://localhost:8080/v1#qwen3"`.
+"""Parsing of model names, such as `"anthropic:claude-sonnet-4-5"` and `"http://localhost:8080/v1#qwen3"`.
 
 Reads API keys from the environment; sends nothing.
 """
@@ -24,13 +24,13 @@ __all__ = ["model_from"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Server:
-    """A server of OpenAI's shape.
+    """A server with an OpenAI-compatible API.
 
     Attributes:
-        url: Where it is, when the environment does not say.
-        url_variable: What in the environment says where it is.
-        key_variable: What in the environment holds the API key; None where none is wanted.
-        free: Whether its tokens cost nothing: it is a machine of one's own.
+        url: Its URL, if the environment has none.
+        url_variable: Environment variable of its URL.
+        key_variable: Environment variable of its API key; None if it needs none.
+        free: Whether its tokens are free, as on the user's own machine.
     """
 
     url: str
@@ -61,7 +61,7 @@ _SERVERS: Mapping[str, _Server] = {
 }
 
 _ONE_LETTER = 0.85
-"""How alike two names are, by `difflib`, that differ in about a letter."""
+"""Similarity (`difflib`) of two names that differ in about one letter."""
 _EXAMPLES = (
     '"anthropic:claude-sonnet-4-5", "openai:gpt-5.1", "ollama:qwen3", "http://localhost:8080/v1#qwen3", "command"'
 )
@@ -139,7 +139,7 @@ def _of_provider(provider: str, model: str) -> Model:
 
 
 def _elsewhere(provider: str, model: str) -> Model:
-    """Return a model of a provider that only Pydantic AI knows; one that is ours but for a letter is a mistake."""
+    """Return a model of a provider that only Pydantic AI knows; raise for a near miss of one of our own names."""
     known = [*_SERVERS, *_BUILDERS]
     near = difflib.get_close_matches(provider, known, n=1)
     if find_spec("pydantic_ai") is None:
@@ -202,7 +202,7 @@ def _key(variable: str, *, wanted_by: str | None = None) -> str | None:
 
 
 def _ollama_url(host: str) -> str:
-    """Return the URL for what Ollama takes as its host: `0.0.0.0`, `box:11434`, `http://box:11434`."""
+    """Return the URL for a value of `OLLAMA_HOST`: `0.0.0.0`, `box:11434`, `http://box:11434`."""
     parts = urlsplit(host if "://" in host else f"http://{host}")
     try:
         port = parts.port or (443 if parts.scheme == "https" else 11434)
@@ -214,6 +214,6 @@ def _ollama_url(host: str) -> str:
 
 
 def _shown(url: str) -> str:
-    """Return a URL without what may be a secret."""
+    """Return a URL without the parts that may hold secrets."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

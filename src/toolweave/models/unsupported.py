@@ -1,4 +1,4 @@
-"""What servers of one API do not all take: it is left out once it has been refused, and the model remembers."""
+"""Optional request features: left out once a server has refused them, as the model remembers."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _IMAGES = re.compile(
 
 
 class Unsupported:
-    """What a model's server has refused so far.
+    """The request features that a model's server has refused so far.
 
     Attributes:
-        images: Whether images of tools' results may go into a request where its API has no place for them.
+        images: Whether images of tools' results may be sent in user messages.
     """
 
     def __init__(self) -> None:
@@ -40,17 +40,17 @@ class Unsupported:
         self._output: set[bool] = set()
 
     def adapted(self, request: ModelRequest) -> ModelRequest:
-        """Return the request without what was refused; an answer's schema goes into the system prompt then."""
+        """Return the request without refused features; a refused output schema goes into the system prompt."""
         # some servers take a schema, but not with tools
         return prompted(request) if bool(request.tools) in self._output else request
 
     async def stream(
         self, request: ModelRequest, send: Callable[[ModelRequest], AsyncGenerator[ModelEvent, None]]
     ) -> AsyncGenerator[ModelEvent, None]:
-        """Yield the events of `send`; what the server refuses before the first is sent again without that.
+        """Yield the events of `send`; retry without a feature that the server refuses before the first event.
 
         Raises:
-            ModelError: Of `send`, when nothing that can be left out was refused, or an event was yielded already.
+            ModelError: From `send`, if no optional feature was refused, or an event was yielded already.
         """
         while True:
             adapted, begun = self.adapted(request), False
@@ -66,7 +66,7 @@ class Unsupported:
                 _log.info("%s; sending it again without that", exc)
 
     def refused(self, error: ModelError, request: ModelRequest) -> bool:
-        """Take note of an error; return whether the request is worth sending again without what it names."""
+        """Record the feature that an error refuses; return whether to retry the request without it."""
         if error.kind != "invalid_request":
             return False
         if request.output_schema is not None and _OUTPUT.search(error.message):
@@ -79,7 +79,7 @@ class Unsupported:
 
 
 def prompted(request: ModelRequest) -> ModelRequest:
-    """Return a request that asks for an answer of a schema in words, for a server that has no other way."""
+    """Return a request with its output schema in the system prompt, for a server without structured output."""
     if request.output_schema is None:
         return request
     asked = "Answer with nothing but JSON, without a code fence, that fits this JSON Schema:\n" + json.dumps(

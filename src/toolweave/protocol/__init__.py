@@ -1,7 +1,7 @@
-"""The Model Context Protocol as values: its words, and each of its shapes to JSON and from JSON.
+"""The Model Context Protocol as values: its names, and the conversion of its types to and from JSON.
 
-Pure: knows no transport, no server and no client. It is the one place that spells what the specification reserves;
-client, server, test doubles and the command take it from here.
+Pure: knows no transport, no server and no client. The only place that spells the names the specification reserves;
+client, server, test doubles and the command import them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Requests that a server makes of its client, and their answers: elicitation, sampling, roots; to JSON and from JSON.
 
-A handshake-era server sends them itself, a stateless one puts them into its result (`input_required.py`); the JSON is
-the same but for one member. What a peer sends is untrusted: readers raise `ValueError`, whose text says what the
-specification wants; which error that becomes is the caller's business.
+A legacy server sends them itself, a modern one puts them into its result (`input_required.py`); the JSON is the same
+but for one member. A peer's messages are untrusted: readers raise `ValueError`, whose text says what the specification
+requires; the caller decides which error that becomes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ FormT = TypeVar("FormT")
 # Capabilities
 
 Askable = Literal["elicitation", "elicitation.url", "sampling", "sampling.tools", "sampling.context", "roots"]
-"""What a client may declare that it answers; `elicitation` is forms."""
+"""The abilities that a client may declare; `elicitation` is forms."""
 
 ABILITIES: Mapping[Askable, Mapping[str, Any]] = {
     "elicitation": {"elicitation": {"form": {}}},
@@ -86,7 +86,7 @@ def capabilities_for(askable: Iterable[Askable]) -> _Json:
 
 
 def can_answer(needs: Mapping[str, Any], declared: Mapping[str, Any]) -> bool:
-    """Whether a client with these capabilities may be asked what needs those."""
+    """Whether a client with these capabilities may get a request that needs those abilities."""
     for name, parts in needs.items():
         offered = as_object(declared.get(name))
         if offered is None:
@@ -106,11 +106,11 @@ REQUESTED_SCHEMA = "requestedSchema"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElicitationRequest:
-    """A server asks the user something (`elicitation/create`).
+    """A server's request for input of the user (`elicitation/create`).
 
     Attributes:
-        server: The name of the server that asks; show it, so that the user knows who wants the answer.
-        mode: `"form"`: fill in `schema`. `"url"`: let the user visit `url`, which nobody may open unasked.
+        server: The name of the requesting server; show it, so that the user knows where the answer goes.
+        mode: `"form"`: fill in `schema`. `"url"`: let the user visit `url`, which must not be opened without consent.
         schema: JSON Schema of the form: an object of primitive properties.
         elicitation_id: Names the visit in `notifications/elicitation/complete` (2025-11-25).
     """
@@ -133,22 +133,22 @@ class ElicitationResult:
 
     @property
     def accepted(self) -> bool:
-        """Whether the user said yes."""
+        """Whether the user accepted."""
         return self.action == "accept"
 
     @classmethod
     def accept(cls, content: Mapping[str, Any] | None = None) -> ElicitationResult:
-        """Return the user's consent, with the values of the form if it is one."""
+        """Return the acceptance, with the values of the form if it is one."""
         return cls(action="accept", content=content)
 
     @classmethod
     def decline(cls) -> ElicitationResult:
-        """Return the user's clear no."""
+        """Return the user's explicit refusal."""
         return cls(action="decline")
 
     @classmethod
     def cancel(cls) -> ElicitationResult:
-        """Return that the user put the question away without an answer."""
+        """Return the decision of a user who dismissed the request without an answer."""
         return cls(action="cancel")
 
 
@@ -165,7 +165,7 @@ def form_params(message: str, schema: Mapping[str, Any]) -> _Json:
 
 
 def page_params(message: str, url: str, *, modern: bool) -> _Json:
-    """Return the parameters of a request to visit a page; the visit has a name of its own in 2025-11-25 only."""
+    """Return the parameters of a request to visit a page; only 2025-11-25 has an id of the visit."""
     page: _Json = {"mode": "url", "message": message, "url": url}
     return page if modern else page | {"elicitationId": token_hex(16)}
 
@@ -174,7 +174,7 @@ def elicitation_request(params: Mapping[str, Any], *, server: str) -> Elicitatio
     """Return the request that a server made.
 
     Raises:
-        ValueError: It has no known mode, or its page is on no web address.
+        ValueError: Its mode is unknown, or its URL is no web address.
     """
     mode, url = params.get("mode", "form"), as_text(params.get("url"))
     if mode not in ("form", "url") or (mode == "url" and not (url or "").startswith(("https://", "http://"))):
@@ -207,7 +207,7 @@ def read_elicitation_result(answer: object, *, form: bool) -> ElicitationResult:
 
     Args:
         answer: The result of the request.
-        form: Whether a form was asked for: the answer has content then if it was accepted, though it may be empty.
+        form: Whether the request was a form: an accepted answer then has content, which may be empty.
 
     Raises:
         ValueError: It is none.
@@ -228,8 +228,8 @@ def check_form(schema: Mapping[str, Any], *, what: str = "a form") -> _Json:
     """Return the schema of a form as it was given, with `properties`.
 
     Args:
-        schema: JSON Schema in the words that the specification allows: an object of flat fields.
-        what: Names the form in an error.
+        schema: JSON Schema with the keywords that the specification allows: an object of flat fields.
+        what: The name of the form in error messages.
 
     Raises:
         SchemaError: It has a field that no form can have, such as an object; names the field.
@@ -315,7 +315,7 @@ def message_content_json(content: Any) -> Any:
 
 
 def sampling_message_json(message: str | SamplingMessage | Mapping[str, Any]) -> _Json:
-    """Return one message of the conversation; a bare text is the user's, an object goes out as it is."""
+    """Return one message of the conversation; a bare text is the user's, an object is sent unchanged."""
     if isinstance(message, str):
         return {"role": "user", "content": message_content_json(message)}
     if isinstance(message, SamplingMessage):
@@ -338,7 +338,7 @@ def sampling_params(
 
     Args:
         messages: The conversation so far.
-        max_tokens: The most tokens to make.
+        max_tokens: The maximum of tokens to generate.
         system_prompt: As the specification has it.
         temperature: As the specification has it.
         stop_sequences: As the specification has it.
@@ -381,7 +381,7 @@ def sampling_fields(params: Mapping[str, Any]) -> _Json:
 
 
 def wants_tools(params: Mapping[str, Any]) -> bool:
-    """Whether a request has a word about tools, which only a client with `sampling.tools` may be sent."""
+    """Whether a request mentions tools, which only a client with `sampling.tools` may get."""
     return "tools" in params or "toolChoice" in params
 
 

@@ -25,7 +25,7 @@ INTERNAL_ERROR = -32603
 CONNECTION_CLOSED = -32000
 """Reserved for implementations; the official SDKs report a lost connection with it."""
 RESOURCE_NOT_FOUND = -32002
-"""An unknown resource in handshake-era revisions; from 2026-07-28 on it is `INVALID_PARAMS`."""
+"""An unknown resource in legacy revisions; from 2026-07-28 on it is `INVALID_PARAMS`."""
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022

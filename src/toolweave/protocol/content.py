@@ -1,6 +1,6 @@
-"""Content blocks of the MCP specification: their types, out of JSON and into JSON.
+"""Content blocks of the MCP specification: types, parsing and serialization.
 
-Reading is lenient: an odd block becomes `UnknownContent`, never a lost result.
+Parsing is lenient: a malformed block becomes `UnknownContent`, never a lost result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """What every content block has; `raw` is the block as it came, empty for one that was made here."""
+    """The fields of every content block; `raw` is the block as received, empty for one made locally."""
 
     annotations: Mapping[str, Any] | None = None
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -70,7 +70,7 @@ _TextTwin = mutable_twin(TextContent)
 
 
 def plain_text(text: str, raw: Mapping[str, Any]) -> TextContent:
-    """Make a block that is text and nothing else, as nearly every block of a server is; faster than the class."""
+    """Make a plain text block, the most common kind, faster than calling `TextContent`."""
     block = _TextTwin()
     block.annotations = None
     block.meta = {}
@@ -82,7 +82,7 @@ def plain_text(text: str, raw: Mapping[str, Any]) -> TextContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Media(Block):
-    """What images and sounds have in common; `data` is base64 as on the wire."""
+    """The fields of images and audio; `data` is base64 as on the wire."""
 
     type: ClassVar[str]
     data: str
@@ -97,7 +97,7 @@ class _Media(Block):
         return base64.b64decode(self.data, validate=True)
 
     def render(self) -> str:
-        """Return the visible note that stands for the content where only text fits."""
+        """Return a visible placeholder for text-only output."""
         return f"[{self.type}: {self.mime_type}, {_size(self.data)}]"
 
 
@@ -110,7 +110,7 @@ class ImageContent(_Media):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioContent(_Media):
-    """A sound; `data` is base64 as on the wire."""
+    """Audio; `data` is base64 as on the wire."""
 
     type: ClassVar[str] = "audio"
 
@@ -153,7 +153,7 @@ class EmbeddedResource(Block):
         return (self.text or "").encode()
 
     def render(self) -> str:
-        """Return the text, or a visible note for binary."""
+        """Return the text, or a visible placeholder for binary data."""
         if self.text is not None:
             return self.text
         return f"[resource: {self.uri}, {self.mime_type or 'application/octet-stream'}, {_size(self.blob or '')}]"
@@ -175,7 +175,7 @@ ContentBlock: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLi
 
 
 def content_block(item: Any) -> ContentBlock:
-    """Return one content block; what is odd or of an unknown type becomes `UnknownContent`."""
+    """Parse one content block; a malformed one or one of an unknown type becomes `UnknownContent`."""
     block: Any = item if type(item) is dict else as_object(item)  # pyright: ignore[reportUnknownVariableType]
     if block is not None and len(block) == 2 and block.get("type") == "text" and type(block.get("text")) is str:
         return plain_text(block["text"], block)  # nearly every block: spare it the questions below
@@ -241,9 +241,9 @@ _MAKERS = {"text": _text, "image": _image, "audio": _audio, "resource_link": _li
 
 
 def block_json(block: ContentBlock) -> dict[str, Any]:
-    """Return one content block as JSON; one that came from a wire as it came.
+    """Return one content block as JSON; a received block is returned unchanged.
 
-    A block of an unknown type that was made here becomes a text block with its visible note.
+    A locally made block of an unknown type becomes a text block with its placeholder.
     """
     if block.raw:
         return dict(block.raw)

@@ -1,9 +1,9 @@
-"""How the values that every call makes are filled at a fraction of the price. Knows none of them.
+"""Fast construction of the frozen dataclasses that every call makes.
 
-The `__init__` that `dataclasses` writes for a frozen class asks `object.__setattr__` for each field by its name.
-The slots themselves can be set directly; the class stays as frozen for everybody else. What is made in great numbers
-can be made without `__init__` and its keywords: filled as an instance of a mutable class with the same slots, which
-then becomes one of the frozen class.
+The `__init__` that `dataclasses` writes for a frozen class calls `object.__setattr__` for each field by name.
+Setting the slots directly is faster, and the class stays frozen for every user. Instances made in great numbers skip
+`__init__` and its keywords too: they are filled as instances of a mutable class with the same slots, whose
+`__class__` is then set to the frozen class.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["mutable_twin", "slot_setters"]
 
 
 def slot_setters(cls: type, *names: str) -> Iterator[Callable[[object, Any], None]]:
-    """Return what sets each of these slots of an instance, for the class's own `__init__`."""
+    """Return a setter for each of these slots, for the class's own `__init__`."""
     return (getattr(cls, name).__set__ for name in names)
 
 

@@ -1,4 +1,4 @@
-"""What requests of stateless revisions repeat in HTTP headers: their name, and annotated arguments (SEP-2243). Pure."""
+"""Request fields that modern revisions mirror in HTTP headers: the name and annotated arguments (SEP-2243). Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Mirrored = tuple[tuple[_Path, str], ...]
 
 
 def encode_value(value: str) -> str:
-    """Return a text as a header value: as it is where a header can carry it, else in base64."""
+    """Encode a text as a header value: unchanged where a header can carry it, else in base64."""
     if not value or (_PLAIN.fullmatch(value) and not _ENCODED.fullmatch(value)):
         return value
     # a lone surrogate has no UTF-8; the body carries an escape for it, and the server will compare and say so
@@ -50,7 +50,7 @@ def encode_value(value: str) -> str:
 
 
 def decode_value(header: bytes | None) -> str | None:
-    """Return the text that a header value stands for; None for a missing or malformed one."""
+    """Decode a header value; None for a missing or malformed one."""
     if header is None:
         return None
     text = header.decode("latin-1")
@@ -77,7 +77,7 @@ def mirrored_arguments(schema: Mapping[str, Any]) -> Mirrored:
 
 
 def mirroring_problem(schema: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return why a tool with this input schema must not be offered over HTTP, and where as a JSON pointer; or None."""
+    """Return the reason not to offer a tool with this input schema over HTTP, and its JSON pointer; or None."""
     taken: dict[str, str] = {}
     for path, part in _schemas(schema):
         if _ANNOTATION not in part:

@@ -1,8 +1,8 @@
 """Results that ask for input before they are complete (SEP-2322), and the requests that bring it.
 
-A stateless server cannot send its client a request. Its result says what it wants to know, under keys that it chooses;
-the client makes the same request again with the answers under the same keys, and with the state that the server gave
-it, which it does not read.
+A modern server cannot send its client a request. Its result holds its input requests, under keys that it chooses;
+the client makes the same request again with the answers under the same keys, and with the opaque state of the
+server.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ INPUT_REQUESTS = "inputRequests"
 INPUT_RESPONSES = "inputResponses"
 """The parameter with the answers, by key."""
 REQUEST_STATE = "requestState"
-"""The member of a result, and the parameter, that only the server reads."""
+"""The member of a result, and the parameter, with the server's opaque state."""
 
 
 def input_request(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,14 +42,14 @@ def input_required(requests: Mapping[str, Any], state: str) -> dict[str, Any]:
     """Return a result that asks for input.
 
     Args:
-        requests: What `input_request` made, by key.
-        state: What the server has to get back.
+        requests: Requests made by `input_request`, by key.
+        state: The opaque state that the client sends back.
     """
     return {"resultType": INPUT_REQUIRED, INPUT_REQUESTS: requests, REQUEST_STATE: state}
 
 
 def read_input_request(raw: object) -> tuple[str, Mapping[str, Any]]:
-    """Return the method and the parameters of one request for input; of a malformed one a method that nobody has."""
+    """Return the method and the parameters of one request for input; for a malformed one an unknown method."""
     request = as_object(raw) or {}
     return as_text(request.get("method")) or "a request without a method", as_object(request.get("params")) or {}
 

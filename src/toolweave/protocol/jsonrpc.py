@@ -1,11 +1,11 @@
 """JSON-RPC 2.0 messages to and from bytes. Pure: no I/O, no state.
 
-Texts are read in two ways. A client reads **leniently** what a server sent: junk is passed over, an answer that cannot
+Texts are read in two ways. A client reads **leniently** what a server sent: junk is skipped, an answer that cannot
 be read as a whole is still found by its id, and list entries that are nested too deeply become null, so that one bad
-message costs one call and never the conversation. A server reads **strictly** what a client sent: what is no message,
-or is nested too deeply, is refused before anything walks through it, with the reason and, where it can be told, the id
-of the request. How deep is too deep is a parameter of both. Texts are written in one way; who writes chooses what is
-done with text and numbers that JSON cannot hold.
+message fails one call and never the conversation. A server reads **strictly** what a client sent: a text that is no
+message, or is nested too deeply, is refused before any code walks through it, with the reason and, if possible, the
+id of the request. The depth limit is a parameter of both. Texts are written in one way; the caller chooses the
+handling of text and numbers that JSON cannot hold.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ __all__ = [
 ]
 
 MAX_DEPTH = 200
-"""How deeply arrays and objects may lie in each other: in a message to a server, in an entry of a server's list."""
+"""The limit of nesting of arrays and objects: in a message to a server, in an entry of a server's list."""
 MAX_CONTAINERS = 2_000_000
 """Arrays and objects in one message to a client: reading them is one step of the event loop, however many there are."""
 
 RequestId: TypeAlias = int | str
 """The id of a request: an integer is no float and no boolean, and 1 is not "1"."""
 ForeignId: TypeAlias = int | str | float
-"""An id as lenient reading takes it; fractions are of servers only, which get them back as they came."""
+"""An id as lenient reading accepts it; only servers send fractions, which they get back unchanged."""
 
 ValueT = TypeVar("ValueT")
 
@@ -81,7 +81,7 @@ class LenientMessage(msgspec.Struct, gc=False):
     """One message as a server sent it: a request, a notification or an answer; members that are missing are UNSET.
 
     `result` is read in the same pass as the envelope, so that a large answer is gone over once; it is left raw where
-    it cannot be read. Parameters and errors are left raw until somebody wants them.
+    it cannot be read. Parameters and errors are left raw until they are used.
     """
 
     id: ForeignId | msgspec.UnsetType | None = msgspec.UNSET
@@ -113,18 +113,18 @@ class StrictMessage(msgspec.Struct, gc=False):
 
     @property
     def is_answer(self) -> bool:
-        """Whether it answers a request instead of asking for something."""
+        """Whether it is an answer to a request."""
         return self.method is msgspec.UNSET and (self.result is not msgspec.UNSET or self.error is not msgspec.UNSET)
 
 
 class MalformedMessage(ValueError):
-    """A text that is no message, to a strict reader.
+    """Raised by strict reading for a text that is no message.
 
     Attributes:
         code: The JSON-RPC error code of the answer.
-        message: What is wrong, for the client's developer; nothing of what came is in it.
-        id: Whose request it was, where that can be told.
-        answerable: False for a malformed answer or notification, which nobody waits for.
+        message: The fault, for the client's developer, without any of the text received.
+        id: The id of the request, if it could be read.
+        answerable: False for a malformed answer or notification, which gets no answer.
     """
 
     def __init__(self, code: int, message: str, *, id: RequestId | None = None, answerable: bool = True) -> None:  # noqa: A002
@@ -148,7 +148,7 @@ _skip = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def decode_plain(text: bytes) -> LenientMessage | None:
-    """Return the one message of a text as nearly every one is; None where `decode_lenient` has to say what it is."""
+    """Decode a text of one ordinary message, as nearly all are; None for any other, which needs `decode_lenient`."""
     if len(text) > _LARGE:
         return None
     try:
@@ -226,7 +226,7 @@ def without_deep_entries(text: bytes, *, levels: int = MAX_DEPTH) -> bytes:
     """Return the answer to a list request with null in place of each entry nested deeper than `levels`.
 
     One such entry would make the whole list unreadable; the nulls are reported as entries that are no object.
-    A text with more than a million brackets and quotes comes back as it is.
+    A text with more than a million brackets and quotes is returned unchanged.
     """
     if _holds_too_many_tokens(text):
         return text
@@ -257,9 +257,9 @@ def answer_id(text: bytes) -> RequestId | None:
 
 
 def objects_in(text: bytes) -> list[bytes]:
-    """Return the JSON objects of a text that holds nothing else, one behind the other; of any other the text itself.
+    """Return the JSON objects of a text that is nothing but consecutive objects; of any other text the text itself.
 
-    A text with more than a million brackets and quotes comes back as it is.
+    A text with more than a million brackets and quotes is returned unchanged.
     """
     if _holds_too_many_tokens(text):
         return [text]
@@ -284,14 +284,14 @@ def _holds_too_many_tokens(text: bytes) -> bool:
 
 
 def depth_change(text: bytes) -> int:
-    """Return by how many arrays and objects a part of a JSON text is deeper at its end than at its beginning."""
+    """Return the change of nesting depth over a part of a JSON text."""
     return sum((token in b"{[") - (token in b"}]") for token in _BRACKETS.findall(text))
 
 
 def answer_behind(text: bytes) -> LenientMessage | None:
-    """Return the one answer with which a line ends that begins otherwise, as after the head of a log record, or None.
+    """Return the answer at the end of a line that begins with other text, such as the head of a log record, or None.
 
-    Never a request or a notification: what a server logs is not what it sends.
+    Never a request or a notification: a message that a server logs was not sent.
     """
     found = _BEGIN_OF_OBJECT.search(text)
     if found is None:
@@ -305,7 +305,7 @@ def answer_behind(text: bytes) -> LenientMessage | None:
 
 
 def own_id(came: object) -> RequestId | None:
-    """Return the id of a request of ours that the id of an answer stands for; None where it stands for none.
+    """Return the id of our request that an answer's id stands for; None where it cannot be one.
 
     Some servers write numbers as strings, others as fractions (`4.0`); leading zeros, other digits or signs make
     another id of it.
@@ -368,7 +368,7 @@ def _too_deep(levels: int, key: RequestId | None = None, *, answerable: bool = T
 
 
 def _defect(text: bytes) -> MalformedMessage:
-    """Return what is wrong with a text that is no message."""
+    """Return the error for a text that is no message."""
     try:
         value = _decode_any(text)
     except (ValueError, RecursionError):
@@ -425,7 +425,7 @@ def encode_value(value: Any, *, errors: Literal["strict", "replace"] = "strict",
         allow_nan: Write null for a number that is not finite, for which JSON has no word, instead of refusing it.
 
     Raises:
-        ValueError: It holds what JSON has no word for, or is nested too deeply.
+        ValueError: It holds a value that JSON cannot express, or is nested too deeply.
         TypeError: It holds an object that is no JSON value.
     """
     try:
@@ -472,7 +472,7 @@ def encode_result(request_id: ForeignId, result: Mapping[str, Any]) -> bytes:
     """Return the answer to a request as one JSON text.
 
     Raises:
-        ValueError: The result holds what JSON has no word for, such as NaN, or is nested too deeply.
+        ValueError: The result holds a value that JSON cannot express, such as NaN, or is nested too deeply.
         TypeError: It holds an object that is no JSON value.
     """
     return encode_value({"jsonrpc": "2.0", "id": request_id, "result": result}, errors="replace")
@@ -496,12 +496,12 @@ def encode_batch(answers: list[bytes]) -> bytes:
 
 
 def writable(value: ValueT) -> ValueT:
-    """Return a JSON value as any encoder can write it, for messages that somebody else encodes.
+    """Return a JSON value in plain types that any encoder can write, for messages encoded elsewhere.
 
-    Half of a surrogate pair is replaced; a value without any is returned as it is.
+    Half of a surrogate pair is replaced; a value without any is returned unchanged.
 
     Raises:
-        ValueError: It holds what JSON has no word for, such as NaN, or is nested too deeply.
+        ValueError: It holds a value that JSON cannot express, such as NaN, or is nested too deeply.
         TypeError: It holds an object that is no JSON value.
     """
     try:

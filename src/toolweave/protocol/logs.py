@@ -17,7 +17,7 @@ LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
 
 
 def check_level(level: str) -> None:
-    """Refuse what is no severity.
+    """Validate a log level.
 
     Raises:
         ValueError: There is no such level.
@@ -31,7 +31,7 @@ class LogMessage:
     """One log message of a server (`notifications/message`); untrusted.
 
     Attributes:
-        server: The name of the server, as the client's config calls it.
+        server: The name of the server in the client's config.
         logger: The name of the server's logger, or None.
         data: A text or any other JSON value.
     """

@@ -81,8 +81,8 @@ NOTIFICATIONS_ELICITATION_COMPLETE = "notifications/elicitation/complete"
 NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 INPUT_REQUIRED = frozenset({TOOLS_CALL, PROMPTS_GET, RESOURCES_READ})
-"""Requests of stateless revisions that may be answered with `input_required` (SEP-2322)."""
+"""Requests of modern revisions that may be answered with `input_required` (SEP-2322)."""
 CACHEABLE = frozenset(
     {SERVER_DISCOVER, TOOLS_LIST, PROMPTS_LIST, RESOURCES_LIST, RESOURCES_TEMPLATES_LIST, RESOURCES_READ}
 )
-"""Requests of stateless revisions whose complete results say how long they hold: `ttlMs` and `cacheScope`."""
+"""Requests of modern revisions whose complete results have a lifetime: `ttlMs` and `cacheScope`."""

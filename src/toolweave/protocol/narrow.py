@@ -1,4 +1,4 @@
-"""Untyped JSON from a server, narrowed: each function returns the value if it has the shape, else None. Pure."""
+"""Type narrowing of untrusted JSON: each function returns the value if it has the type, else None. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Features of a server beside tools: resources, prompts and completions; to JSON and from JSON.
 
-What a server sends is untrusted: an odd member is as good as none, and where nothing can be read at all, readers raise
-`ValueError`. Entries of lists have been found to have their key, a text.
+A server's messages are untrusted: a malformed member counts as missing, and readers raise `ValueError` where nothing
+can be read. Entries of lists were checked before to have their key, a text.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Prompt:
 
 
 def definition(item: Resource | ResourceTemplate | Prompt) -> _Json:
-    """Return the entry of a list; of one that came from a server the entry as it came."""
+    """Return the entry of a list; one that came from a server is returned unchanged."""
     if item.raw:
         return dict(item.raw)
     made: _Json = {"name": item.name, "title": item.title, "description": item.description or None}
@@ -259,7 +259,7 @@ def completion_params(
 
 
 def read_reference(ref: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the kind of thing that is referred to, `"prompt"` or `"resource"`, and its name or URI.
+    """Return the kind of the referenced object, `"prompt"` or `"resource"`, and its name or URI.
 
     Raises:
         ValueError: It is no reference.
@@ -278,7 +278,7 @@ def completion_json(values: Iterable[str], *, total: int | None, has_more: bool)
 
 
 def read_completion(result: Mapping[str, Any]) -> Completion:
-    """Return a result of `completion/complete`; an odd one completes nothing."""
+    """Return a result of `completion/complete`; a malformed one completes nothing."""
     found = as_object(result.get("completion")) or {}
     total = found.get("total")
     return Completion(

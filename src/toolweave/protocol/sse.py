@@ -1,4 +1,4 @@
-"""Server-sent events out of bytes that arrive in any pieces. Pure: no I/O, and no word of who sends them or why."""
+"""An incremental parser of server-sent events. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class ServerSentEvent:
 
 
 class EventParser:
-    """Reads one event stream (the parsing rules of the HTML standard, 9.2.6).
+    """A parser of one event stream (the parsing rules of the HTML standard, 9.2.6).
 
     Attributes:
         last_id: The id of the last event that had one, or None.
-        retry_seconds: The last wait that the server asked for, or None.
-        taken: How many events there were.
+        retry_seconds: The last reconnection time that the server sent, or None.
+        taken: The number of events parsed so far.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -41,7 +41,7 @@ class EventParser:
         self._size = 0
 
     def resumed(self) -> EventParser:
-        """Return a parser for the stream that goes on after this one."""
+        """Return a parser for the stream that resumes this one."""
         parser = EventParser(self._max_bytes)
         parser.last_id, parser.retry_seconds = self.last_id, self.retry_seconds
         return parser

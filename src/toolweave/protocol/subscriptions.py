@@ -1,4 +1,4 @@
-"""What `subscriptions/listen` asks for: a filter for each kind of change (specification 2026-07-28, Subscriptions)."""
+"""Filters of `subscriptions/listen`, one for each kind of change (specification 2026-07-28, Subscriptions)."""
 
 from __future__ import annotations
 
@@ -26,4 +26,4 @@ FILTERS: Mapping[str, str] = {
     **{method: LIST_FILTERS[name] for name, method in LIST_CHANGED.items()},
     methods.NOTIFICATIONS_RESOURCES_UPDATED: RESOURCE_SUBSCRIPTIONS,
 }
-"""The filter that a client names to be sent a notification."""
+"""The filter by which a client requests a notification."""

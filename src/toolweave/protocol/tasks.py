@@ -1,6 +1,6 @@
-"""Tasks: calls that outlast their request, as the extension of stateless revisions (SEP-2663) and 2025-11-25 have them.
+"""Tasks: calls that outlast their request, as the extension of modern revisions (SEP-2663) and 2025-11-25 have them.
 
-A server keeps a task in the form of the extension, `DetailedTask`, which says more; `in_core` is the older form of it.
+A server stores a task in the form of the extension, `DetailedTask`, which has more; `in_core` is its older form.
 A client reads either form as a `TaskDocument`.
 """
 
@@ -55,12 +55,12 @@ def capabilities(*, modern: bool) -> _Json:
 
 
 def declares_tasks(declared: Mapping[str, Any]) -> bool:
-    """Whether the capabilities of a stateless client have the extension."""
+    """Whether the capabilities of a modern client have the extension."""
     return TASKS_EXTENSION in (as_object(declared.get("extensions")) or {})
 
 
 def support(word: str) -> _Json:
-    """Return the members of a tool's definition that say `"optional"` or `"required"` to clients of 2025-11-25."""
+    """Return the members of a tool's definition with `"optional"` or `"required"` for clients of 2025-11-25."""
     return {"execution": {"taskSupport": word}}
 
 
@@ -77,12 +77,12 @@ def needs_task(definition: Mapping[str, Any], declared: Mapping[str, Any]) -> bo
 
 
 def created(name: str, *, ttl_ms: int, poll_ms: int, now: float) -> _Json:
-    """Return a task that begins, as the extension writes it.
+    """Return a new task, in the form of the extension.
 
     Args:
         name: Its id; nobody can guess it.
         ttl_ms: Milliseconds until it is forgotten.
-        poll_ms: How often clients should look, in milliseconds.
+        poll_ms: The poll interval for clients, in milliseconds.
         now: Seconds since the epoch.
     """
     made = _stamp(now)
@@ -91,7 +91,7 @@ def created(name: str, *, ttl_ms: int, poll_ms: int, now: float) -> _Json:
 
 
 def updated(shown: _Json, now: float, **members: Any) -> _Json:
-    """Return a task with other members; None takes one away, and so does a status that has none of it."""
+    """Return a task with other members; None removes one, and so does a status that has no such member."""
     changed = {**shown, **members, "lastUpdatedAt": _stamp(now)}
     return {
         name: value
@@ -119,7 +119,7 @@ def task_result(shown: Mapping[str, Any], *, modern: bool) -> _Json:
 
 
 def related(task_id: str) -> _Json:
-    """Return the member of `_meta` by which a message of 2025-11-25 says which task it belongs to."""
+    """Return the member of `_meta` by which a message of 2025-11-25 names its task."""
     return {RELATED_TASK: {TASK_ID: task_id}}
 
 
@@ -137,8 +137,8 @@ class TaskDocument:
     Attributes:
         id: Its name, or None where the server does not repeat it.
         status: `working`, `input_required`, `completed`, `failed` or `cancelled`.
-        message: What the server says of its status, or None.
-        poll_ms: How often to look, in milliseconds, or None.
+        message: The server's message about its status, or None.
+        poll_ms: The poll interval in milliseconds, or None.
         requests: Requests for input, by key.
         result: The result of the call, once the task has completed; None in 2025-11-25, where it is asked for.
         error: The JSON-RPC error of a task that failed, likewise.
@@ -162,7 +162,7 @@ def read_task(raw: Mapping[str, Any], *, modern: bool) -> TaskDocument:
     """Return a task that a server describes.
 
     Raises:
-        ValueError: It has a status that there is not.
+        ValueError: It has an unknown status.
     """
     status = raw.get("status")
     if not isinstance(status, str) or status not in _STATUSES:

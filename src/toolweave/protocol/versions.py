@@ -1,4 +1,4 @@
-"""Protocol revisions, in two eras: with a handshake (`initialize`), and stateless (every request has an envelope)."""
+"""Protocol revisions of two eras: legacy (a handshake, `initialize`) and modern (stateless, with an envelope)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = [
 ]
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""Revisions that begin with `initialize`, oldest first."""
+"""Legacy revisions, which begin with `initialize`, oldest first."""
 LATEST_HANDSHAKE_VERSION = HANDSHAKE_VERSIONS[-1]
 MODERN_VERSIONS = ("2026-07-28",)
-"""Stateless revisions, oldest first: every request carries its own envelope in `_meta`."""
+"""Modern revisions, oldest first: every request carries its own envelope in `_meta`."""
 MODERN_VERSION = MODERN_VERSIONS[-1]
 BATCHING_VERSION = "2025-03-26"
 """The one revision with JSON-RPC batches."""

@@ -1,4 +1,4 @@
-"""What a Python signature asks for: parameters, their annotations, and what the caller fills in itself.
+"""Reading of Python signatures: parameters, their annotations, and the parameters that the caller injects.
 
 Reads signatures; knows nothing of JSON Schema and imports no pydantic.
 """
@@ -48,13 +48,13 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignatureParts:
-    """A signature in parts.
+    """The parts of a function's signature.
 
     Attributes:
-        parameters: What the schema describes, in order.
+        parameters: The parameters that the schema describes, in order.
         injected: Names of the parameters that the caller fills in.
         returns: The evaluated return annotation, or `inspect.Parameter.empty`.
-        unbound: The function stands in a class body; its `self` is left out and bound later.
+        unbound: True for a function of a class body; its `self` is left out and bound later.
     """
 
     parameters: tuple[Parameter, ...]
@@ -64,7 +64,7 @@ class SignatureParts:
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """Return the name of a function, or of what a `functools.partial` or an object with `__call__` stands for."""
+    """Return the name of a function, of a partial's function, or of the class of an object with `__call__`."""
     target: Any = function
     while isinstance(target, functools.partial):
         target = cast("functools.partial[Any]", target).func
@@ -72,7 +72,7 @@ def function_name(function: Callable[..., Any]) -> str:
 
 
 def implementation(function: Callable[..., Any]) -> Any:  # whatever carries the annotations
-    """Return the function whose annotations count: behind partials, or an object's `__call__`."""
+    """Return the function that carries the annotations: behind partials, or an object's `__call__`."""
     target: Any = function
     while isinstance(target, functools.partial):
         target = cast("functools.partial[Any]", target).func
@@ -82,7 +82,7 @@ def implementation(function: Callable[..., Any]) -> Any:  # whatever carries the
 
 
 def documentation(function: Callable[..., Any]) -> str | None:
-    """Return the docstring of a function, or of what a partial or an object with `__call__` stands for."""
+    """Return the docstring of a function, of a partial's function, or of an object with `__call__`."""
     target = implementation(function)
     if isinstance(function, functools.partial) or inspect.isroutine(function):  # from Python 3.14 on a partial is both
         return _own_text(target)
@@ -91,7 +91,7 @@ def documentation(function: Callable[..., Any]) -> str | None:
 
 
 def _own_text(documented: object) -> str | None:
-    """Return a docstring that somebody wrote about this object, or None: Python's own say nothing about it."""
+    """Return an object's own docstring; None for the ones of Python's built-in types."""
     text = inspect.getdoc(documented)
     return None if text in _PYTHONS_OWN else text
 
@@ -116,7 +116,7 @@ def read_signature(function: Callable[..., Any], *, injected: type | None = None
         injected: A type; parameters annotated with it, also as an optional or a string, are left out.
 
     Raises:
-        SchemaError: Naming the function and the parameter that has no place in a JSON object.
+        SchemaError: Naming the function and the parameter that cannot be a member of a JSON object.
     """
     name = function_name(function)
     try:
@@ -155,7 +155,7 @@ def _check(name: str, parameter: inspect.Parameter, annotation: Any) -> None:
 
 
 def _is_self(function: Callable[..., Any], parameter: inspect.Parameter) -> bool:
-    """Tell whether this is the `self` of a function in a class body, which is bound later."""
+    """Return whether this is the `self` of a function in a class body, which is bound later."""
     owner = getattr(function, "__qualname__", "").rpartition(".")[0]
     in_class = bool(owner) and not owner.endswith("<locals>") and inspect.isfunction(function)
     return in_class and parameter.name in {"self", "cls"} and parameter.annotation is EMPTY
@@ -181,7 +181,7 @@ def _evaluated(annotation: Any, names: dict[str, Any]) -> Any:
 
 
 def _enclosing_locals(target: Any) -> dict[str, Any]:
-    """Return the local names of the functions that a function is defined in, as far as they are still running."""
+    """Return the local names of the enclosing functions that are still running."""
     qualname: str = getattr(target, "__qualname__", "")
     names: dict[str, Any] = {}
     frame = inspect.currentframe()
@@ -193,7 +193,7 @@ def _enclosing_locals(target: Any) -> dict[str, Any]:
 
 
 def _mentions(annotation: Any, wanted: type) -> bool:
-    """Tell whether an annotation is a type, a union with it, or a string that names it."""
+    """Return whether an annotation is a type, a union with it, or a string that names it."""
     if isinstance(annotation, str):
         return re.search(rf"\b{wanted.__name__}\b", annotation) is not None
     if isinstance(annotation, type):
@@ -204,7 +204,7 @@ def _mentions(annotation: Any, wanted: type) -> bool:
 
 
 def modern(annotation: Any) -> Any:
-    """Return an annotation whose TypedDicts pydantic accepts: before Python 3.12 those of typing_extensions."""
+    """Replace TypedDicts of `typing` by those of typing_extensions, which pydantic needs before Python 3.12."""
     if sys.version_info >= (3, 12):  # pragma: no cover
         return annotation
     if typing.is_typeddict(annotation) and type(annotation).__module__ == "typing":

@@ -1,6 +1,6 @@
-"""Several JSON Schemas as one: `allOf` joined, the alternatives of an object put side by side. Pure.
+"""Merging of JSON Schemas: `allOf` into one schema, the alternatives of an object side by side. Pure.
 
-Not every combination can be said in one schema; what cannot comes back as phrases for a reader.
+Not every combination can be expressed in one schema; the rest is returned as phrases for the description.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SPOKEN = frozenset(("description", "title", "default", "examples"))
 
 
 def joined(base: Mapping[str, Any], branches: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
-    """Return the schema that all of these together are, and what it does not say."""
+    """Merge `allOf` branches into one schema; also return the constraints it cannot express."""
     node, lost = dict(base), list[str]()
     for branch in branches:
         for key, value in branch.items():
@@ -37,7 +37,7 @@ def joined(base: Mapping[str, Any], branches: Sequence[Mapping[str, Any]]) -> tu
 
 
 def either(base: Mapping[str, Any], branches: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
-    """Return an object schema that takes every one of the alternatives, and what it does not say."""
+    """Return an object schema that accepts each of the alternatives, and the constraints it cannot express."""
     node = dict(base)
     always = set[str](node.get("required", ()))
     properties: Any = node.get("properties", {})
@@ -83,7 +83,7 @@ def _properties(known: Mapping[str, Any], more: Mapping[str, Any], keyword: str)
 
 
 def _with_branch(known: Any, part: Any, keyword: str) -> dict[str, Any]:
-    """Return `known` or `part` (`anyOf`), or both at once (`allOf`); a list that was made here grows."""
+    """Combine `known` and `part` under `keyword`; a list of branches from an earlier call is extended."""
     single = cast("dict[str, Any]", known) if isinstance(known, dict) and len(cast("Any", known)) == 1 else {}
     branches = single.get(keyword, [known])
     return {keyword: branches if part in branches else [*branches, part]}

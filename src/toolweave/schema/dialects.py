@@ -1,7 +1,7 @@
-"""JSON Schema as each LLM API takes it: lowered on a copy, and every loss reported.
+"""JSON Schemas lowered to the subset that each LLM API accepts: on a copy, with every loss reported.
 
-Pure: no I/O, no network `$ref` is fetched. What an API has no keyword for is said in the description, so the model
-still reads it; a schema that cannot be said at all is refused with the reason (DESIGN decision 6).
+Pure: no I/O, no network `$ref` is fetched. A constraint that an API has no keyword for moves into the description,
+so that the model still reads it; a schema that cannot be expressed at all is refused with the reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from toolweave.schema.strict import check_no_circle, check_strict, close, shut
 __all__ = ["Dialect", "Lowered", "lower"]
 
 Dialect: TypeAlias = Literal["openai", "openai-strict", "anthropic", "anthropic-strict", "gemini"]
-"""Whose rules: those of function calling, and the strict ones of structured outputs."""
+"""The LLM API, and its rules: those of function calling, or the strict ones of structured outputs."""
 
 _MAX_HOPS = 32
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]")
@@ -29,12 +29,12 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lowered:
-    """A schema as an LLM API takes it.
+    """A schema lowered for an LLM API.
 
     Attributes:
         schema: The copy, plain dicts and lists.
-        changes: What was rewritten, moved into a description or left out, each as one sentence with its place.
-        fillers: A null is written for what a caller would leave out; `drop_fillers` takes it out again.
+        changes: Each keyword rewritten, moved into a description or left out, as one sentence with its location.
+        fillers: True when null stands for an omitted optional member; `drop_fillers` removes such nulls.
     """
 
     schema: dict[str, Any]
@@ -81,14 +81,14 @@ _RULES: Mapping[str, _Rules] = {
     ),
 }
 _QUIET = frozenset({"title", "examples", "discriminator", "deprecated", "readOnly", "writeOnly"})
-"""What a description need not say."""
+"""Keywords that are dropped without a note in the description."""
 
 
 def lower(schema: Mapping[str, Any], dialect: Dialect) -> Lowered:
-    """Return the schema of a tool's arguments as this LLM API takes it; the original is left alone.
+    """Lower the schema of a tool's arguments for an LLM API; the original is not changed.
 
     Raises:
-        SchemaError: The API has no way to say it, or it passes a bound of `toolweave.schema.limits`.
+        SchemaError: The API cannot express it, or it passes a bound of `toolweave.schema.limits`.
     """
     check_schema(schema)
     return _Lowering(dict(schema), _RULES[dialect]).run()
@@ -137,7 +137,7 @@ class _Lowering:
             raise SchemaError(f"the argument {bad[0][:80]!r} has a name that the API refuses", pointer="/properties")
 
     def _object(self, node: Mapping[str, Any], depth: int) -> tuple[dict[str, Any], list[str]]:
-        """Return the root, or a branch of it, without references and combinations at its top, and what that lost."""
+        """Flatten references and combinations at the top of the root or of a branch; also return the losses."""
         if depth > _MAX_HOPS:
             raise SchemaError("the schema combines itself with itself")
         flat = modern(node, partial(self._note, ""))
@@ -158,7 +158,7 @@ class _Lowering:
         return flat, lost
 
     def _schema(self, node: Any, where: str, lost: list[str] | None = None) -> dict[str, Any]:
-        """Lower one schema and those in it; `lost` are phrases for its description."""
+        """Lower one schema and its subschemas; `lost` are phrases for its description."""
         if not isinstance(node, Mapping):
             return self._anything(node, where)
         node = modern(cast("Mapping[str, Any]", node), partial(self._note, where))
@@ -189,7 +189,7 @@ class _Lowering:
             shut(out, where, original)
 
     def _anything(self, schema: Any, where: str) -> dict[str, Any]:
-        """Return what stands for `true`, `false`, and what is no schema."""
+        """Return the lowered form of `true`, of `false` and of a value that is no schema."""
         if self._rules.closed:
             raise SchemaError("strict mode needs a type, and this takes any value", pointer=where)
         return {"not": {}} if schema is False and self._rules.keeps is None else {}
@@ -256,7 +256,7 @@ class _Lowering:
         return f"#/$defs/{known}"
 
     def _target(self, reference: str, where: str) -> Any:
-        """Return what a reference points at, None for what is elsewhere and never fetched."""
+        """Resolve a reference; None for one that leads out of the schema, which is never fetched."""
         target = local_target(self._root, reference)
         if target is None and reference.startswith("#"):
             target = self._anchored(reference[1:])

@@ -1,4 +1,4 @@
-"""What a docstring says of a function and of each parameter, in Google, NumPy and Sphinx style.
+"""A docstring parser: the description of a function and of each parameter, in Google, NumPy and Sphinx style.
 
 Reads prose only; knows nothing of annotations.
 """
@@ -25,7 +25,7 @@ _FIELD = re.compile(r":(?:type|return|returns|rtype|raise|raises|yield|yields|ex
 
 @dataclass(slots=True)
 class Docstring:
-    """A docstring in parts.
+    """A parsed docstring.
 
     Attributes:
         description: The text without the sections on parameters, returns and raises.
@@ -37,7 +37,7 @@ class Docstring:
 
 
 def parse_docstring(text: str | None) -> Docstring:
-    """Return the parts of a docstring; never raises, whatever the text."""
+    """Parse a docstring; never raises, whatever the text."""
     lines = inspect.cleandoc(text or "").splitlines()
     kept: list[str] = []
     found: dict[str, list[str]] = {}
@@ -66,7 +66,7 @@ def parse_docstring(text: str | None) -> Docstring:
 
 
 def _heading(lines: list[str], position: int) -> tuple[str, int] | None:
-    """Return a section's name in lower case and the number of lines under it that underline it."""
+    """Return a section's name in lower case and the number of its underline lines; None for any other line."""
     line = lines[position].strip()
     following = lines[position + 1] if position + 1 < len(lines) else ""
     if line.lower() in _HEADINGS and re.fullmatch(r"-{3,}", following.strip()):

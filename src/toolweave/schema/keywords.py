@@ -1,7 +1,7 @@
-"""One level of a JSON Schema of any draft as JSON Schema 2020-12 has it. Pure; knows no provider.
+"""Normalization of one level of a JSON Schema of any draft to JSON Schema 2020-12. Pure; knows no provider.
 
-Servers write draft 4, draft 7, OpenAPI and plain mistakes. What can be said in 2020-12 is rewritten, what is
-malformed is dropped, and both are reported. Only the level's own keywords: who walks goes on with the children.
+Servers write draft 4, draft 7, OpenAPI and plain mistakes. Keywords with an equivalent in 2020-12 are rewritten,
+malformed ones are dropped, and both are reported. Subschemas are left to the caller, which walks the schema.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from toolweave.schema.limits import local_target
 __all__ = ["DEFINITIONS", "MANY_SCHEMAS", "NAMED_SCHEMAS", "ONE_SCHEMA", "Note", "modern", "types_of", "views"]
 
 Note: TypeAlias = Callable[[str], None]
-"""Takes what was changed, as one phrase."""
+"""A callback that receives each change as one phrase."""
 
 _MAX_HOPS = 16
 """References and alternatives that are followed one into the other."""
@@ -49,9 +49,9 @@ _FLAGS = frozenset(("deprecated", "readOnly", "uniqueItems", "writeOnly"))
 
 
 def modern(schema: Mapping[str, Any], note: Note) -> dict[str, Any]:
-    """Return one level of a schema in the words of JSON Schema 2020-12, its children as they are.
+    """Return one level of a schema with the keywords of JSON Schema 2020-12, its subschemas unchanged.
 
-    What names the schema (`$id`, `$schema`, ...) goes; references are followed by whoever walks.
+    Identifiers (`$id`, `$schema`, ...) are removed; references are left to the caller.
     """
     node = {key: value for key, value in schema.items() if key not in _IDENTITY}
     _bounds(node)
@@ -66,7 +66,7 @@ def modern(schema: Mapping[str, Any], note: Note) -> dict[str, Any]:
 
 
 def types_of(node: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the types that a schema names, none for one that names none."""
+    """Return the types in a schema's `type`, none without one."""
     kind = node.get("type")
     if isinstance(kind, str):
         return (kind,)

@@ -1,7 +1,7 @@
-"""Bounds on schemas and instances that strangers send, checked before anything recursive sees them.
+"""Bounds on untrusted schemas and instances, checked before any recursive code runs on them.
 
-Counts values, and how often a validator would look at one; knows nothing of what the keywords mean beyond which
-of them apply to the value itself and which to the values inside of it.
+Counts values and the comparisons a validator would make; knows of each keyword only whether it applies to the value
+itself or to the values inside of it.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ MAX_INSTANCE_DEPTH = 512
 """Levels of nesting in a validated value; a validator's own recursion must end before the stack does."""
 
 MAX_STEPS = 20_000_000
-"""Steps of one validation, a step being one value looked at with one subschema: a second or two, in one piece."""
+"""Steps of one validation, a step being one value checked against one subschema: a second or two, uninterrupted."""
 
 MAX_STEPS_EXPLAINED = 50_000
-"""The same for finding out what is wrong with a value, which costs a hundred times as much."""
+"""Steps of collecting the errors of a value, which costs a hundred times as much as a yes or no."""
 
 STEPS_OF_A_PATTERN = 1_000
-"""What a pattern counts that a validator can only try out, going back and forth (look-around, back-references)."""
+"""Steps counted for a pattern that needs backtracking (look-around, back-references)."""
 
 _MAX_PAIRS = 20_000
 _BACKTRACKING = re.compile(r"\(\?[=!<>(]|\\[1-9kKgG]|[*+?}]\+")
@@ -66,10 +66,10 @@ _EACH_ITEM_IN_ORDER = ("prefixItems", "items")
 
 
 def check_schema(schema: Any) -> int:  # any JSON value, and whatever else a caller hands over
-    """Refuse a schema that is too deep, too large, cyclic in memory, or explosive.
+    """Refuse a schema that is too deep, too large, cyclic in memory, or exponential in its combinations.
 
     Returns:
-        The steps of looking at one value with every one of its subschemas.
+        The steps of checking one value against every one of its subschemas.
 
     Raises:
         SchemaError: Naming the bound that is passed.
@@ -111,17 +111,17 @@ def measure(instance: Any) -> int:  # any JSON value
 
 
 def steps_by_value(schema: dict[str, Any], every: int) -> int:
-    """Return the most steps that looking at one value takes, wherever in an instance it is.
+    """Return the most steps that checking any one value of an instance takes.
 
-    That is far less than `every`, the steps of all subschemas, for a schema of many properties. A validator looks
-    at a value with one subschema once, so it is `every` for a schema that refers to itself.
+    That is far less than `every`, the steps of all subschemas, for a schema of many properties. A validator checks
+    a value against one subschema once, so the result is `every` for a schema that refers to itself.
     """
     find = _finder(schema)
     known: dict[int, tuple[int, int, int, int]] = {}
     looked_at: set[int] = set()
 
     def steps(node: Any) -> tuple[int, int, int, int]:
-        """Return the steps at the value itself, at a member and at an item of it, and the most of all of them."""
+        """Return the steps at the value itself, at a member and at an item of it, and the maximum of the three."""
         if not isinstance(node, dict):
             return 0, 0, 0, 0
         node = cast("dict[str, Any]", node)
@@ -145,9 +145,9 @@ def steps_by_value(schema: dict[str, Any], every: int) -> int:
 
 
 def is_explainable(schema: Any, instance: Any) -> bool:  # any JSON values
-    """Return whether a validator finds out within `MAX_STEPS_EXPLAINED` what is wrong with a value.
+    """Return whether a validator can collect the errors of a value within `MAX_STEPS_EXPLAINED`.
 
-    Unlike one that only tells whether a value fits, it takes every way that leads to a subschema.
+    Unlike a check for validity alone, collecting errors follows every path to a subschema.
     """
     find = _finder(schema)
     known: dict[tuple[int, int], int] = {}
@@ -177,7 +177,7 @@ def is_explainable(schema: Any, instance: Any) -> bool:  # any JSON values
 
 
 def has_alternatives(schema: Any) -> bool:  # any JSON value
-    """Return whether an error of one place may hold those of many: `anyOf` and `oneOf` do."""
+    """Return whether one error may contain the errors of several branches, as with `anyOf` and `oneOf`."""
     level: list[Any] = [schema]
     while level:
         if any("anyOf" in node or "oneOf" in node for node in level):
@@ -187,7 +187,7 @@ def has_alternatives(schema: Any) -> bool:  # any JSON value
 
 
 class _Endless(Exception):
-    """There is no end to it, or none that is worth waiting for."""
+    """Raised when counting steps does not end or passes its bound."""
 
 
 def _own_steps(node: dict[str, Any]) -> int:
@@ -219,7 +219,7 @@ def _branches(find: Callable[[Any], Any], node: dict[str, Any]) -> list[Any]:
 
 
 def _finder(root: Any) -> Callable[[Any], Any]:
-    """Return what finds the subschema that a reference names: by its place, its anchor or its id."""
+    """Return a function that resolves a reference to a subschema, by JSON pointer, anchor or id."""
     named: dict[str, Any] = {}
 
     def find(ref: Any) -> Any:
@@ -257,7 +257,7 @@ def _items(node: dict[str, Any], steps: Callable[[Any], tuple[int, int, int, int
 
 
 def _inside(node: dict[str, Any], value: Any) -> Iterable[tuple[Any, Any]]:
-    """Yield the subschemas that apply to the values inside of a value, each with one of these."""
+    """Yield each subschema that applies to a value inside of `value`, with that inner value."""
     if isinstance(value, dict):
         named = _named(node, "properties")
         every = [*_named(node, "patternProperties").values(), *(node.get(keyword) for keyword in _EACH_MEMBER)]
@@ -287,7 +287,7 @@ def _is_container(value: Any) -> bool:
 
 
 def local_target(root: dict[str, Any], ref: object) -> Any:  # any JSON value
-    """Return what a reference of the form `#/a/b` points at, or None for every other reference."""
+    """Resolve a reference of the form `#/a/b`; None for every other reference."""
     if ref == "#":
         return root
     if not isinstance(ref, str) or not ref.startswith("#/"):

@@ -1,6 +1,6 @@
-"""From JSON back to values of a type, for programs that read results; the JSON stays the truth.
+"""Conversion of JSON results to values of a type; the JSON stays authoritative.
 
-Knows neither where a type comes from nor what a tool is.
+Knows neither the origin of a type nor tools.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ __all__ = ["Load"]
 
 
 class Load:
-    """Turns a JSON value into a value of a type; returns it as it is where it does not fit.
+    """A converter from JSON to values of a type; a value that does not fit is returned unchanged.
 
     Args:
-        make: Makes the type's adapter, when the first value is turned: that takes pydantic milliseconds. It may raise
-            `SchemaError` for a type that has no JSON form; all values are then returned as they are.
+        make: Makes the type's pydantic adapter at the first conversion, which takes milliseconds. It may raise
+            `SchemaError` for a type that has no JSON form; all values are then returned unchanged.
     """
 
     __slots__ = ("_adapter", "_make")
@@ -31,7 +31,7 @@ class Load:
         self._adapter: TypeAdapter[Any] | bool = True
 
     def __call__(self, value: Any) -> Any:
-        """Return the value of the type that a JSON value stands for."""
+        """Convert a JSON value to the type, or return it unchanged."""
         if self._adapter is True:
             try:
                 self._adapter = self._make()

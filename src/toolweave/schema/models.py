@@ -1,7 +1,7 @@
-"""From a JSON Schema to a pydantic model, for those who want types instead of dictionaries.
+"""Conversion of a JSON Schema to a pydantic model, for callers who want types instead of dictionaries.
 
-A convenience beside the schema, which stays the truth (requirement R47): what pydantic cannot say
-becomes permissive and is logged, and nothing here raises for an odd schema (requirement R45).
+A convenience beside the schema, which stays authoritative: what pydantic cannot say
+becomes permissive and is logged, and no function raises for an odd schema.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ _NOT_CHECKED = frozenset(
         *("maxContains", "uniqueItems", "additionalItems", "unevaluatedItems", "$dynamicRef", "$recursiveRef"),
     }
 )
-"""Keywords that restrict and that a model does not; they are logged. Unknown ones say nothing."""
+"""Restricting keywords that a model cannot express; they are logged. Unknown keywords are ignored."""
 
 _CHOICES = ("$ref", "enum", "const", "anyOf", "oneOf", "allOf")
 _SHAPE = ("type", "properties", "items", *_CHOICES)
 _TELLING = ("properties", "items", "$ref", "anyOf", "oneOf", "allOf")
-"""Keywords of a root that has more to say than JSON values do."""
+"""Keywords of a root schema that a pydantic type can express beyond plain JSON values."""
 _SCALARS: dict[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool, "null": None}
 _MAX_DEPTH = 100
 
 
 def schema_to_model(schema: Mapping[str, Any], name: str = "Arguments") -> type[BaseModel]:
-    """Return a pydantic model for a JSON Schema of an object (requirements R43, R44, R47).
+    """Return a pydantic model for a JSON Schema of an object.
 
     Property names that are no Python names get one, with the original as alias; dump with
     `by_alias=True, exclude_unset=True` to get the object back. What has no equivalent accepts
@@ -67,7 +67,7 @@ def schema_to_model(schema: Mapping[str, Any], name: str = "Arguments") -> type[
     try:
         check_schema(root)
         model = _Reader(root, name).read()
-    except Exception as exc:  # boundary: odd schemas cost precision, never a tool (R45)
+    except Exception as exc:  # boundary: odd schemas cost precision, never a tool
         return _permissive(name, f"{type(exc).__name__}: {str(exc).partition(chr(10))[0]}")
     if isinstance(model, type) and issubclass(model, BaseModel):
         return model
@@ -75,9 +75,9 @@ def schema_to_model(schema: Mapping[str, Any], name: str = "Arguments") -> type[
 
 
 def load_described(schema: Mapping[str, Any] | bool, name: str) -> Load | None:
-    """Return what makes values of a JSON Schema out of JSON, pydantic models for objects; None where it names no field.
+    """Return a converter from JSON to a schema's types, pydantic models for objects; None for a schema without fields.
 
-    With the mark `x-fastmcp-wrap-result`, by which FastMCP wraps what is no object, the value is the property `result`.
+    With `x-fastmcp-wrap-result`, the mark of FastMCP for a wrapped non-object, the value is the property `result`.
     """
     if isinstance(schema, bool) or not any(part in schema for part in _TELLING):
         return None
@@ -91,7 +91,7 @@ def load_described(schema: Mapping[str, Any] | bool, name: str) -> Load | None:
             if schema.get("x-fastmcp-wrap-result") is True:
                 kind = Annotated[kind, AfterValidator(lambda value: getattr(value, "result", value))]
             return TypeAdapter[Any](kind)
-        except Exception as exc:  # boundary: odd schemas cost the type, never a result (R45)
+        except Exception as exc:  # boundary: odd schemas cost the type, never a result
             raise SchemaError(f"{type(exc).__name__}: {str(exc).partition(chr(10))[0]}") from None
 
     return Load(make)
@@ -105,7 +105,7 @@ def _permissive(name: str, reason: str) -> type[BaseModel]:
 
 
 class _Reader:
-    """Reads one schema; the model of a `$ref` target is made once, so that recursion ends."""
+    """A reader of one schema; the model of a `$ref` target is made once, so that recursion ends."""
 
     def __init__(self, root: _Json, name: str, *, level: int = logging.WARNING) -> None:
         self._root = root
@@ -201,7 +201,7 @@ class _Reader:
         return Any
 
     def _alternatives(self, schema: _Json, key: str, name: str) -> Any:
-        """Return the union of the branches, each with what stands beside it; shapeless branches only restrict."""
+        """Return the union of the branches, each merged with its sibling keywords; shapeless branches only restrict."""
         beside = {
             other: value for other, value in schema.items() if other not in {key, "description", "title", "default"}
         }
@@ -298,7 +298,7 @@ class _Reader:
 
 
 def _join(base: _Json, part: _Json) -> _Json:
-    """Return both schemas as one: properties and required names of both, else the part's word."""
+    """Merge two schemas: properties and required names of both; of other keywords `part` wins."""
     joined = {**base, **part}
     for key in ("properties", "$defs"):
         if isinstance(base.get(key), dict) and isinstance(part.get(key), dict):

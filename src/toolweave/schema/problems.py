@@ -1,7 +1,7 @@
-"""What is wrong with a value, in words a model can act on.
+"""Validation problems in words a model can act on.
 
-Turns the validator's findings into sentences; never shows more than a glimpse of a value, and nothing
-of one whose name says that it is secret.
+Turns the validator's errors into sentences; shows at most 40 characters of a value, and nothing
+of one whose name suggests a secret.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from toolweave.errors import shortened
 __all__ = ["MAX_PROBLEMS", "Problem", "describe", "nearest", "path_text", "problems_of"]
 
 MAX_PROBLEMS = 10
-"""Problems reported at a time; a model that fixes ten will be told of the next."""
+"""Problems reported at a time; a model that fixes ten gets the next."""
 
 _GLIMPSE = 40
 _LISTED = 20
@@ -56,11 +56,11 @@ _LIMITS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing that is wrong with a value.
+    """One violation of a schema by a value.
 
     Attributes:
-        path: Where, as a person writes it: `filters[0].name`; `""` for the value itself.
-        message: What was expected and what came instead.
+        path: The location, as a person writes it: `filters[0].name`; `""` for the value itself.
+        message: The expected form, and the value received.
     """
 
     path: str
@@ -111,7 +111,7 @@ def problems_of(errors: Sequence[Any], schema: Any) -> tuple[Problem, ...]:
 
 
 def _count(error: Any) -> int:
-    """Return how many problems an error is, without a word about them."""
+    """Return the number of problems in an error."""
     return len(error.kind.value) if error.kind.name in _PROPERTIES else 1
 
 
@@ -177,9 +177,9 @@ def _unknown(name: str, allowed: list[str] | None, *, hints: bool) -> str:
 
 
 def nearest(name: str, known: Iterable[str], *, n: int = 3, cutoff: float = 0.6) -> list[str]:
-    """Return the names most like one that is not known, the best first.
+    """Return the known names most similar to an unknown one, the best first.
 
-    A comparison takes time by the square of a name's length: long names, and those beyond 500, are passed over.
+    Comparing is quadratic in a name's length: names over 64 characters, and those beyond 500, are skipped.
     """
     import difflib  # only a wrong name needs it
 
@@ -190,7 +190,7 @@ def nearest(name: str, known: Iterable[str], *, n: int = 3, cutoff: float = 0.6)
 
 
 def _no_alternative(error: Any, schema: Any) -> list[Problem]:
-    """Explain the alternative that was meant, as far as types and fixed values tell; else all of them."""
+    """Explain the one alternative that types and constants identify as intended; else all of them."""
     path = path_text(error.instance_path)
     branches: list[list[Any]] = getattr(error.kind, "context", [])
     if not any(branches) or not all(branches):
@@ -209,7 +209,7 @@ def _no_alternative(error: Any, schema: Any) -> list[Problem]:
 
 
 def _is_other_kind(error: Any, depth: int) -> bool:
-    """Tell whether an error says that this alternative was never meant: another type, or another fixed value."""
+    """Return whether an error rules an alternative out: another type, or another constant."""
     at_value = len(error.instance_path) == depth and error.kind.name in {"type", "enum", "const"}
     return at_value or (len(error.instance_path) == depth + 1 and error.kind.name == "const")
 
@@ -226,7 +226,7 @@ def _wanted(branch: list[Any], depth: int) -> str:
 
 
 def _owner(error: Any, schema: Any) -> Any:
-    """Return the subschema that an error's keyword stands in, or None when it cannot be told."""
+    """Return the subschema that holds an error's keyword, or None when it cannot be found."""
     node: Any = schema
     base = (error.absolute_keyword_location or "").partition("#")[0]
     if base and not (isinstance(schema, Mapping) and node.get("$id") == base):

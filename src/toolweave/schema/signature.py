@@ -1,6 +1,6 @@
-"""From a Python signature to the JSON Schemas of a tool, and from a JSON object to the call's arguments.
+"""JSON Schemas derived from a Python signature, and JSON objects bound to a call's arguments.
 
-pydantic does the types; this module decides what becomes a property and refuses to know what a tool is.
+pydantic describes and converts types; this module decides which parameters become properties. Knows no tools.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _log = logging.getLogger("toolweave.schema")
 
 
 class Signature:
-    """What a function takes and gives, derived once. Made by `derive`.
+    """The parameters and the return value of a function as JSON Schemas, derived once by `derive`.
 
     Attributes:
         name: The function's name.
         description: The docstring without its sections on parameters and returns.
-        input_schema: JSON Schema 2020-12 of the arguments object, closed to other properties (C11).
+        input_schema: JSON Schema 2020-12 of the arguments object, closed to other properties.
         output_schema: JSON Schema of the returned object, or None when no object is returned.
         injected: Names of the parameters that the caller fills in and the schema leaves out.
-        unbound: The function stands in a class body and still wants its `self`.
-        load: Turns JSON of a returned value into the annotated type again; None where no type is annotated.
+        unbound: True for a function of a class body whose `self` is not bound yet.
+        load: Converts the JSON of a returned value back to the annotated type; None without an annotation.
     """
 
     __slots__ = (
@@ -85,7 +85,7 @@ class Signature:
         self._validator: Validator | None = None
 
     def bind(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Problem, ...]]:
-        """Return the call's keyword arguments, converted to the annotated types, and what is wrong with them.
+        """Return the call's keyword arguments, converted to the annotated types, and the validation problems.
 
         The JSON Schema decides what is accepted, so that a local tool and a server's behave alike;
         pydantic converts and runs the validators the annotations carry.
@@ -101,14 +101,14 @@ class Signature:
             return {}, validation_problems(cast("ValidationError", exc))
 
     def dump(self, value: Any) -> Any:
-        """Return a returned value as JSON, by the return annotation when `output_schema` was derived from it."""
+        """Convert a returned value to JSON, by the return annotation when `output_schema` was derived from it."""
         if self._returned is None:
             return value
         return self._returned.dump_python(value, mode="json", by_alias=True, warnings=False)
 
 
 class MappingSignature(Signature):
-    """What a function takes that receives its arguments as one mapping, described by a schema of its author's."""
+    """The signature of a function that takes all arguments as one mapping, described by a given schema."""
 
     __slots__ = ("_parameter",)
 
@@ -145,7 +145,7 @@ class MappingSignature(Signature):
         self._validator = None
 
     def bind(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Problem, ...]]:
-        """Return the one keyword argument, and what is wrong with it by the schema."""
+        """Return the one keyword argument, and the validation problems."""
         validator = self._validator
         if validator is None:
             validator = self._validator = Validator(self.input_schema)
@@ -155,7 +155,7 @@ class MappingSignature(Signature):
 
 
 def _is_mapping(parameter: Parameter) -> bool:
-    """Whether a parameter says that it is the mapping of all arguments."""
+    """Whether a parameter is annotated as the mapping of all arguments."""
     annotation = parameter.annotation
     if typing.get_origin(annotation) is Annotated:
         annotation = typing.get_args(annotation)[0]
@@ -164,7 +164,7 @@ def _is_mapping(parameter: Parameter) -> bool:
 
 
 def derive(function: Callable[..., Any], *, injected: type | None = None, opaque: tuple[type, ...] = ()) -> Signature:
-    """Return what a function takes and gives.
+    """Derive the signature of a function.
 
     Args:
         function: A function, method, `functools.partial` or object with `__call__`, plain or async.
@@ -191,12 +191,12 @@ def derive(function: Callable[..., Any], *, injected: type | None = None, opaque
 
 
 def schema_of(kind: Any, *, serialization: bool = False, what: str = "the type") -> dict[str, Any]:
-    """Return the JSON Schema of a type: closed objects at every level, no titles on properties (R90).
+    """Return the JSON Schema of a type: closed objects at every level, no titles on properties.
 
     Args:
         kind: A pydantic model, dataclass, TypedDict or any other annotation pydantic understands.
-        serialization: Describe what comes out instead of what goes in.
-        what: How an error names the type.
+        serialization: Describe the serialized output instead of the accepted input.
+        what: The name of the type in error messages.
 
     Raises:
         SchemaError: The type has no JSON form.
@@ -259,7 +259,7 @@ def _returned_adapter(returns: Any, opaque: tuple[type, ...]) -> TypeAdapter[Any
 
 
 def _load(returns: Any, opaque: tuple[type, ...]) -> Load | None:
-    """Return what makes values of a return type out of JSON; None for one that says nothing."""
+    """Return a converter from JSON to a return type; None for one without information, such as `Any`."""
     return None if _says_nothing(returns, opaque) else Load(lambda: adapter_of(returns, "the return type"))
 
 
@@ -273,7 +273,7 @@ def _says_nothing(returns: Any, opaque: tuple[type, ...]) -> bool:
 
 
 def adapter_of(kind: Any, what: str = "the type") -> TypeAdapter[Any]:
-    """Return what validates values of a type.
+    """Return the pydantic adapter of a type.
 
     Raises:
         SchemaError: The type has no JSON form.
@@ -300,7 +300,7 @@ def _json_schema(
 
 
 def _root_inlined(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema whose root is no reference: a recursive model's root would be one."""
+    """Inline a root `$ref`, as pydantic generates it for a recursive model."""
     definitions = schema.pop("$defs", {})
     target = definitions.get(str(schema.get("$ref", "")).removeprefix("#/$defs/"), schema)
     return {**target, "$defs": definitions} if definitions else schema
@@ -338,6 +338,6 @@ def _closed(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def validation_problems(exc: ValidationError) -> tuple[Problem, ...]:
-    """Return pydantic's findings without the values it found them in."""
+    """Convert a pydantic `ValidationError` to problems, without the offending values."""
     errors = exc.errors(include_input=False, include_url=False, include_context=False)
     return tuple(Problem(path=path_text(error["loc"]), message=error["msg"]) for error in errors)

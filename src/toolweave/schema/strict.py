@@ -1,6 +1,6 @@
-"""What structured outputs ask of a schema: every object closed; at OpenAI every member required, every type named.
+"""Schema rules of structured outputs: every object closed; for OpenAI also every member required, every type named.
 
-A member that may be left out is made nullable instead; `drop_fillers` takes the nulls out of what the model wrote.
+An optional member becomes nullable instead; `drop_fillers` removes those nulls from the model's output.
 Pure; the bounds are those of the guide "Structured Outputs", section "Supported schemas".
 """
 
@@ -22,10 +22,10 @@ _TYPES = ((bool, "boolean"), (str, "string"), (int, "integer"), (float, "number"
 
 
 def close(out: dict[str, Any], where: str, original: Mapping[str, Any]) -> bool:
-    """Make one lowered schema strict, in place; tell whether a null now stands for what may be left out.
+    """Make one lowered schema strict, in place; return whether null now stands for an omitted member.
 
     Raises:
-        SchemaError: It takes any value, or an object or array of any content, which strict mode has no way to say.
+        SchemaError: It takes any value, or an object or array of any content, which strict mode cannot express.
     """
     kinds = types_of(out)
     if not kinds and not out.keys() & {"$ref", "anyOf"}:
@@ -57,7 +57,7 @@ def _close_object(out: dict[str, Any], where: str, original: Mapping[str, Any]) 
 
 
 def shut(out: dict[str, Any], where: str, original: Mapping[str, Any]) -> None:
-    """Close one lowered schema for Anthropic's structured outputs, in place; what is optional stays so.
+    """Close one lowered schema for Anthropic's structured outputs, in place; optional members stay optional.
 
     Raises:
         SchemaError: It is an object with members of any name.
@@ -70,7 +70,7 @@ def shut(out: dict[str, Any], where: str, original: Mapping[str, Any]) -> None:
 
 
 def check_no_circle(definitions: Mapping[str, Any]) -> None:
-    """Refuse definitions that lead back to themselves.
+    """Refuse recursive definitions, which Anthropic's structured outputs do not take.
 
     Raises:
         SchemaError: Naming one that does.
@@ -104,9 +104,9 @@ def check_strict(schema: Mapping[str, Any]) -> None:
 
 
 def drop_fillers(value: Any, schema: Any) -> Any:
-    """Return what a model wrote in strict mode without the nulls that stand for what was left out.
+    """Remove from a model's strict-mode output the nulls that stand for omitted members.
 
-    `schema` is the original one, before it was lowered. A null that it takes stays.
+    `schema` is the original one, before it was lowered. A null that it accepts stays.
     """
     return _dropped(value, [schema], schema, 0)
 

@@ -1,7 +1,7 @@
-"""A compiled JSON Schema that says what is wrong with a value.
+"""Validation against compiled JSON Schemas, with problems in words.
 
-No I/O: a `$ref` to the network or to a file is refused, never fetched (DESIGN decision 6). Formats are
-notes, as JSON Schema 2020-12 has them by default, and unknown keywords never block (requirement C10).
+No I/O: a `$ref` to the network or to a file is refused, never fetched. Formats are
+annotations, the default of JSON Schema 2020-12, and unknown keywords never block.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _DIALECTS = {
 }
 
 _ALL_ERRORS_UP_TO = 5_000
-"""Values inside a value of which every error is collected; of a larger one only the first."""
+"""Nested values up to which all errors of an instance are collected; of a larger one only the first."""
 
 _MAX_BACKTRACKING = 10_000
-"""Steps back that one pattern may take with one text; a text that needs more does not match."""
+"""Backtracking steps of one pattern on one text; a text that needs more does not match."""
 
 _TOO_MUCH_WORK = (
     f"is too large to be checked against this schema: it takes more than {MAX_STEPS:,} comparisons of a value with "
@@ -52,15 +52,14 @@ _NOT_EXPLAINED = "does not fit the schema; the two are too large together to fin
 
 
 class Validator:
-    """A JSON Schema, compiled once and asked often.
+    """A JSON Schema, compiled once for many validations.
 
     The dialect is the schema's `$schema`; 2020-12 when it has none or an unknown one, the latter
     with a warning in the log.
 
     Raises:
         SchemaError: The schema is no valid schema, points outside itself, or passes a bound of
-            `toolweave.schema.limits`. Whoever calls decides whether to go on without validation
-            (requirements R45, R62).
+            `toolweave.schema.limits`. The caller decides whether to continue without validation.
     """
 
     __slots__ = ("_by_value", "_compiled", "_steps", "_unchecked", "schema")
@@ -69,11 +68,11 @@ class Validator:
         self.schema = schema
         self._compiled, self._steps = _compile(schema)
         self._unchecked = MAX_STEPS // (self._steps + 1) - 1
-        """Values inside a value up to which no schema of this size takes too long."""
+        """Nested values up to which a validation cannot pass `MAX_STEPS`."""
         self._by_value: int | None = None
 
     def is_valid(self, instance: Any) -> bool:
-        """Tell whether a JSON value fits; what is no JSON value does not."""
+        """Return whether a value fits the schema; a value that is not JSON does not."""
         if (
             type(instance) is not dict
             or len(instance) > self._unchecked  # pyright: ignore[reportUnknownArgumentType]
@@ -89,7 +88,7 @@ class Validator:
             return False
 
     def problems(self, instance: Any) -> tuple[Problem, ...]:
-        """Return what is wrong with a value, in words a model can act on; empty when it fits."""
+        """Return the problems of a value, in words a model can act on; empty when it fits."""
         instance = _plain(instance)
         size = measure(instance)
         if size < 0:
@@ -131,7 +130,7 @@ class Validator:
 
 
 def _compile(schema: Mapping[str, Any] | bool) -> tuple[jsonschema_rs.Validator, int]:
-    """Return a schema compiled, and the steps of looking at one value with all of it."""
+    """Compile a schema; also return the steps of checking one value against all of it."""
     try:
         import jsonschema_rs  # loading its 10 MB takes 20 ms, and few runs validate
     except OSError as exc:  # no file descriptor is left, as a rule; the next call tries again

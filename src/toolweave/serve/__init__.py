@@ -1,6 +1,6 @@
 """Tools as an MCP server: any `Toolset` in every protocol revision, over stdio, HTTP and in process.
 
-Knows no upstream and no model: a connection, a hub and an agent are toolsets here.
+Independent of upstream servers and of models: a connection, a hub and an agent are toolsets.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The blocking twins of what serves: an event loop of their own, uvloop's when it is installed."""
+"""Blocking entry points of the servers, each with an event loop of its own (uvloop's when it is installed)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def run_blocking(serve: Callable[[], Awaitable[None]], *, name: str, instead: st
 
     Args:
         serve: Serves until it is done.
-        name: What was called, for errors.
-        instead: What can be awaited instead, where asyncio runs.
+        name: The function that was called, for errors.
+        instead: The async alternative that the error names.
 
     Raises:
         RuntimeError: Called inside an event loop.

@@ -1,6 +1,6 @@
 """The tools of a server: `tools/list` and `tools/call` over any `Toolset`.
 
-Knows no carrier; questions and progress of a running tool are `rounds.py`, tools that become tasks are `tasks.py`.
+Independent of the transport; a running tool's questions and progress, and calls that become tasks, are elsewhere.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ __all__ = ["ExposeErrors", "TaskStarter", "Tools"]
 _log = logging.getLogger("toolweave.serve")
 
 ExposeErrors: TypeAlias = Literal["message", "masked"]
-"""What a client is told of an unexpected exception of a tool: its message, or that there was one."""
+"""A client's view of an unexpected exception of a tool: its message, or only that there was one."""
 
 _MOST_PAGES = 1000
 _SPARE = 64  # definitions of tools that are gone: calls that outlive their tool come back to them
 
 
 class TaskStarter(Protocol):
-    """Makes tasks of calls: the tasks feature, as the tools see it."""
+    """Turns calls into tasks: the part of the tasks feature that tool calls use."""
 
     def takes(self, spec: ToolSpec, request: Request) -> bool:
         """Whether this call becomes a task.
 
         Raises:
-            RequestError: It must, and the client cannot take one.
+            RequestError: The tool requires tasks and the client does not support them.
         """
         ...
 
@@ -56,7 +56,7 @@ class TaskStarter(Protocol):
         ...
 
     def support(self, spec: ToolSpec, *, modern: bool) -> Json:
-        """Return what a definition says about tasks, as members of it."""
+        """Return the members of a tool definition that declare its task support."""
         ...
 
 
@@ -95,16 +95,16 @@ class Tools:
         return {"tools": {"listChanged": True}}
 
     def admit(self, spec: ToolSpec) -> None:
-        """Compile the schemas of a tool of ours that is about to be offered.
+        """Compile the schemas of a local tool before it is offered.
 
         Raises:
-            SchemaError: One is no schema; names the tool, the schema and the JSON pointer (requirements R89, R96).
+            SchemaError: A schema is invalid; names the tool, the schema and the JSON pointer.
         """
         if spec.server is None:
             self._checked[spec.name] = (spec, _compiled(spec))
 
     def admit_all(self) -> None:
-        """Compile the schemas of every tool of ours that is there now.
+        """Compile the schemas of all local tools that are offered now.
 
         Raises:
             SchemaError: As `admit`.
@@ -121,7 +121,7 @@ class Tools:
         return None if found is None else found[0]
 
     def _find(self, name: str) -> tuple[ToolSpec, _Checks] | None:
-        """Return a tool that is offered, and its validators."""
+        """Return an offered tool and its validators, or None."""
         if self._toolset.snapshot() is self._seen:
             known = self._found.get(name)
             if known is not None:
@@ -134,7 +134,7 @@ class Tools:
         return found
 
     def _snapshot(self) -> ToolSnapshot:
-        """Return the tools that can be offered: all but those of ours whose schemas are wrong."""
+        """Return the tools to list: all but local tools with invalid schemas."""
         snapshot = self._toolset.snapshot()
         if snapshot is not self._seen:
             sound = [spec for spec in snapshot if spec.server is not None or self._sound(spec)]
@@ -179,7 +179,7 @@ class Tools:
         arguments = {} if given is None else request.object("arguments")  # some clients write null for none
         found = self._find(name)
         if found is None:
-            raise RequestError(f"Unknown tool: {name}", code=INVALID_PARAMS)  # C14
+            raise RequestError(f"Unknown tool: {name}", code=INVALID_PARAMS)
         spec, checks = found
         if checks.arguments is not None and not checks.arguments.is_valid(arguments):
             refused = invalid_input(spec.name, checks.arguments.problems(arguments))
@@ -190,7 +190,7 @@ class Tools:
         return await self._rounds.run(request, work)
 
     def prepare(self, request: Request) -> tuple[ToolSpec, Work]:
-        """Return the tool of a call that was taken before, and what is to be done.
+        """Return the tool of a call that was accepted earlier, and the work that runs it.
 
         Raises:
             RequestError: There is no such tool any more.
@@ -229,14 +229,14 @@ class Tools:
         return call_result(result, modern=request.modern)
 
     def _masks(self, request: Request) -> bool:
-        """Whether unexpected errors are masked: by default over HTTP, where strangers call (requirement C31)."""
+        """Whether unexpected errors are masked: by default over HTTP, where callers are untrusted."""
         return self._expose == "masked" or (self._expose is None and bool(request.headers))
 
     def _sound(self, spec: ToolSpec) -> bool:
         return self._checks(spec) is not None
 
     def _checks(self, spec: ToolSpec) -> _Checks | None:
-        """Return the validators of a tool, None for a tool of ours whose schemas are no schemas."""
+        """Return the validators of a tool, or None for a local tool with invalid schemas."""
         known = self._checked.get(spec.name)
         if known is not None and known[0] is spec:
             return known[1]
@@ -255,7 +255,7 @@ def _name(spec: ToolSpec) -> str:
 
 
 class _Checks:
-    """The compiled schemas of one tool; a foreign tool's are its own server's business."""
+    """The compiled schemas of one tool; none for a foreign tool, whose own server validates."""
 
     __slots__ = ("arguments", "output")
 
@@ -279,7 +279,7 @@ def _compiled(spec: ToolSpec) -> _Checks:
     """Compile the schemas of a tool of ours.
 
     Raises:
-        SchemaError: One is no schema; names the tool, the schema and the JSON pointer.
+        SchemaError: A schema is invalid; names the tool, the schema and the JSON pointer.
     """
     arguments, output = check_schemas(spec)
     wrong = mirroring_problem(spec.input_schema)
@@ -289,7 +289,7 @@ def _compiled(spec: ToolSpec) -> _Checks:
 
 
 class _Definitions:
-    """The definitions of the tools of one server, made when they are first listed and kept while they hold."""
+    """Cache of one server's tool definitions, each built when it is first listed."""
 
     def __init__(self) -> None:
         self._made: dict[bool, dict[str, tuple[ToolSpec, Json]]] = {True: {}, False: {}}

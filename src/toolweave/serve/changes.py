@@ -1,7 +1,7 @@
-"""Everybody who is to hear of changes: handshake-era conversations and modern listen streams, in one place.
+"""Change notifications and their subscribers: legacy conversations and modern listen streams.
 
-What changed may be told from any thread and any event loop; each subscriber hears of it on its own loop, a storm as
-one change. Knows no carrier and no feature: changes are notifications with the name of what changed.
+A change may be published from any thread and any event loop; each subscriber receives it on its own loop, and a burst
+becomes one notification. Independent of transports and features.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ __all__ = ["Change", "Changes", "Joined", "Leave", "Stream", "Topic"]
 _log = logging.getLogger("toolweave.serve")
 
 Leave: TypeAlias = Callable[[], None]
-"""Ends what was joined; calling it again does nothing."""
+"""Unsubscribes what `join` subscribed; idempotent."""
 
 
 class Topic(NamedTuple):
-    """What one can hear of: a notification's method, and which thing it is about where there are many."""
+    """A subscription topic: a notification's method and, where there are many, the name of what it is about."""
 
     method: str
     name: str = ""
@@ -43,14 +43,14 @@ UPDATED = methods.NOTIFICATIONS_RESOURCES_UPDATED
 
 
 class Change(NamedTuple):
-    """One notification that is due."""
+    """A notification that is pending."""
 
     method: str
     params: Mapping[str, Any]
 
 
 class _Subscriber(ABC):
-    """Who hears of some topics; of each the newest change waits, so what waits is bounded by the topics."""
+    """A subscriber to topics; only the newest change of each is pending, so the buffer is bounded by the topics."""
 
     def __init__(self, topics: Iterable[Topic]) -> None:
         self.topics: set[Topic] = set(topics)
@@ -59,7 +59,7 @@ class _Subscriber(ABC):
         self._lock = threading.Lock()
 
     def put(self, topic: Topic, params: Mapping[str, Any], *, newest: bool = True) -> None:
-        """Let a change wait, from any thread; with `newest` off only if none of the topic waits."""
+        """Buffer a change, from any thread; with `newest=False` only if none of its topic is pending."""
         if topic not in self.topics:
             return
         with self._lock:
@@ -70,7 +70,7 @@ class _Subscriber(ABC):
             self.rouse()
 
     def take(self) -> list[Change]:
-        """Return what waits, the oldest topic first."""
+        """Return and clear the pending changes, oldest topic first."""
         with self._lock:
             waiting, self._waiting = self._waiting, {}
         return [Change(topic.method, params) for topic, params in waiting.items() if topic in self.topics]
@@ -88,7 +88,7 @@ class _Subscriber(ABC):
 
 
 class Stream(_Subscriber):
-    """One modern stream of changes; whoever opened it delivers."""
+    """The changes for one modern listen stream; the request that opened it delivers them."""
 
     def __init__(self, topics: Iterable[Topic]) -> None:
         super().__init__(topics)
@@ -100,18 +100,18 @@ class Stream(_Subscriber):
         self._news.set()
 
     async def wait(self) -> None:
-        """Wait until a change waits or the stream is ended."""
+        """Wait until a change is pending or the stream has ended."""
         await self._news.wait()
         self._news = anyio.Event()
 
     def end(self) -> None:
-        """End the stream in good order, from any thread."""
+        """End the stream gracefully, from any thread."""
         self.ended = True
         self.rouse()
 
 
 class Joined(_Subscriber):
-    """One handshake-era conversation: it hears of every list, and of the resources that it subscribed to."""
+    """The changes for one legacy conversation: those of all lists, and of the resources it subscribed to."""
 
     def __init__(self, push: Push, debounce: float) -> None:
         super().__init__((TOOLS, PROMPTS, RESOURCES))
@@ -119,11 +119,11 @@ class Joined(_Subscriber):
         self._debounce = debounce
 
     def wake(self) -> None:
-        """Push what waits a moment later, with what comes until then."""
+        """Push the pending changes after the debounce time."""
         self.loop.call_later(self._debounce, self._deliver)
 
     def leave(self) -> None:
-        """Push nothing more, also of what is due."""
+        """Unsubscribe; pending changes are dropped."""
         self.topics.clear()
 
     def _deliver(self) -> None:
@@ -135,11 +135,11 @@ class Joined(_Subscriber):
 
 
 class Changes:
-    """Tells of changes to all who are to hear of them.
+    """Publishes changes to all subscribers.
 
     Args:
-        debounce: Seconds in which changes of the same thing become one.
-        most_streams: Modern streams that may be open at the same time.
+        debounce: Seconds within which changes of one topic are merged.
+        most_streams: Maximum number of open modern streams.
     """
 
     def __init__(self, *, debounce: float = 0.05, most_streams: int = 1024) -> None:
@@ -150,43 +150,43 @@ class Changes:
         self._by_name: dict[str, Joined] = {}
         self._lock = threading.Lock()
 
-    # what changed, told from any thread
+    # publishing, from any thread
 
     def tools_changed(self) -> None:
-        """Tell that the list of tools changed."""
+        """Notify that the list of tools changed."""
         self.tell(TOOLS)
 
     def prompts_changed(self) -> None:
-        """Tell that the list of prompts changed."""
+        """Notify that the list of prompts changed."""
         self.tell(PROMPTS)
 
     def resources_changed(self) -> None:
-        """Tell that the list of resources, or of their templates, changed."""
+        """Notify that the list of resources, or of their templates, changed."""
         self.tell(RESOURCES)
 
     def resource_updated(self, uri: str) -> None:
-        """Tell those who subscribed to a resource that it is to be read again."""
+        """Notify the subscribers of a resource that its content changed."""
         self.tell(Topic(UPDATED, uri), {"uri": uri})
 
     def tell(self, topic: Topic, params: Mapping[str, Any] | None = None) -> None:
-        """Tell of any change; params that are told later replace those that nobody has heard yet."""
+        """Publish a change; newer params replace those that are still pending."""
         with self._lock:
             subscribers = (*self._streams, *self._conversations)
         for subscriber in subscribers:
             subscriber.put(topic, params or {})
 
     def watch(self, toolset: Toolset) -> Unsubscribe:
-        """Tell of every change of a toolset from now on."""
+        """Publish every change of a toolset from now on."""
         return toolset.subscribe(lambda change: self.tools_changed())
 
-    # who hears of it
+    # subscribing
 
     def join(self, push: Push, *, conversation: str) -> Leave:
-        """Begin to tell a handshake-era conversation, on the running event loop.
+        """Subscribe a legacy conversation, on the running event loop.
 
         Args:
             push: Sends it a notification.
-            conversation: Its name, that of `Client.conversation`; resources are subscribed to under it.
+            conversation: Its name, as in `Client.conversation`; resource subscriptions are kept under it.
         """
         joined = Joined(push, self.debounce)
         with self._lock:
@@ -203,11 +203,11 @@ class Changes:
         return leave
 
     def conversation(self, name: str | None) -> Joined | None:
-        """Return the conversation that joined under this name, or None."""
+        """Return the subscribed conversation of this name, or None."""
         return None if name is None else self._by_name.get(name)
 
     def open(self, topics: Iterable[Topic]) -> Stream:
-        """Open a modern stream on the running event loop; `leave` it in the end.
+        """Open a modern stream on the running event loop; to be ended by `leave`.
 
         Raises:
             RequestError: Too many are open.
@@ -225,7 +225,7 @@ class Changes:
             self._streams.discard(stream)
 
     def close(self) -> None:
-        """End every stream in good order, as a server does that shuts down; whoever opened it answers its client."""
+        """End every stream gracefully, for a shutdown; the requests that opened them then answer their clients."""
         with self._lock:
             streams = tuple(self._streams)
         for stream in streams:

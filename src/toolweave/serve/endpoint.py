@@ -1,7 +1,7 @@
-"""What answers a request: every method of every protocol revision, whatever carried it.
+"""The endpoint: dispatches requests of every protocol revision to the features, whatever the transport.
 
-Puts the features together, negotiates, and gives each result what its era asks of every result. Knows no transport
-and no SDK; what one method does stands in the feature that offers it.
+Combines the features, negotiates the revision, and adds the members that an era requires of every result. Independent
+of transports and of the SDK; each method is implemented by the feature that offers it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Endpoint:
 
     Args:
         info: The server's `Implementation` object.
-        instructions: What it tells models about itself, or None.
-        features: What it offers; the first that has a method answers it.
+        instructions: Its instructions for models, or None.
+        features: Its features; the first that has a method answers it.
         ttl_ms: How long clients may keep lists and resources, in milliseconds; 0 asks them not to.
         cache_scope: `"private"`, or `"public"` when what is offered is the same for every caller.
 
@@ -87,7 +87,7 @@ class Endpoint:
         """Return the result of a request, complete for its era.
 
         Raises:
-            RequestError: The answer is a JSON-RPC error; what went wrong inside is masked and logged.
+            RequestError: The answer is a JSON-RPC error; internal errors are masked and logged.
         """
         modern = request.modern
         method = (self._modern if modern else self._legacy).get(request.method)
@@ -112,7 +112,7 @@ class Endpoint:
         return capabilities
 
     def negotiate(self, offered: object) -> str:
-        """Return the handshake-era revision for what a client offers: its own when known, else our newest."""
+        """Return the negotiated legacy revision: the client's own when it is known, else our newest."""
         if isinstance(offered, str) and offered in self._handshakes:
             return offered
         return self._handshakes[-1] if self._handshakes else LATEST_HANDSHAKE_VERSION

@@ -1,6 +1,6 @@
-"""The envelope in a stateless request's `_meta` as a `Client`.
+"""The envelope in a modern request's `_meta` as a `Client`.
 
-Knows no carrier; what HTTP repeats in headers is `http/mirror.py`.
+Independent of the transport; the headers that repeat parts of it over HTTP are checked elsewhere.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["enveloped_client", "has_envelope", "is_whole", "unsupported_version"
 
 
 def has_envelope(params: Mapping[str, Any]) -> bool:
-    """Whether a request is of the stateless era: its `_meta` names a protocol version, however it is wrong else."""
+    """Whether a request is of the modern era: its `_meta` names a protocol version, valid or not."""
     meta = params.get("_meta")
     return isinstance(meta, dict) and PROTOCOL_VERSION in meta
 
@@ -27,16 +27,16 @@ def has_envelope(params: Mapping[str, Any]) -> bool:
 def enveloped_client(
     params: Mapping[str, Any], versions: Sequence[str], *, principal: str | None = None, name: str | None = None
 ) -> Client:
-    """Return who sent a request of the stateless era.
+    """Return the client that sent a request of the modern era.
 
     Args:
         params: The request's parameters.
         versions: The revisions that are served, newest first; a client of another is told.
-        principal: Who is behind it, where the endpoint authorizes.
+        principal: The authorized principal, or None.
         name: The conversation it came in, or None.
 
     Raises:
-        RequestError: The envelope is not whole (-32602), or of a revision that is not served (-32022).
+        RequestError: The envelope is incomplete (-32602), or of an unsupported revision (-32022).
     """
     meta = params.get("_meta")
     members = cast("Json", meta) if isinstance(meta, dict) else {}
@@ -59,13 +59,13 @@ def enveloped_client(
 
 
 def is_whole(meta: Json) -> bool:
-    """Whether a `_meta` has what each request of the era must have, and nothing malformed of what it may."""
+    """Whether a `_meta` has every required member of the era, and no malformed optional one."""
     right = meta.get(PROTOCOL_VERSION) == MODERN_VERSION and isinstance(meta.get(CLIENT_CAPABILITIES), dict)
     return right and _malformed(meta) is None
 
 
 def _malformed(meta: Json) -> str | None:
-    """Return what is wrong with a member that may be left out, or None."""
+    """Return the problem of a malformed optional member, or None."""
     info = meta.get(CLIENT_INFO)
     if info is not None and not _is_implementation(info):
         return f"{CLIENT_INFO!r} must be an object with 'name' and 'version', both strings"

@@ -1,7 +1,7 @@
-"""How clients ask for changes: `subscriptions/listen` (SEP-2575), and subscriptions to resources before it.
+"""Subscriptions of clients: `subscriptions/listen` (SEP-2575), and resource subscriptions in revisions before it.
 
-A feature of the server; what there is to hear of is in `changes.py`. Declares no capability of its own: it honours what
-the other features declare.
+A server feature on top of `changes.py`. Declares no capability of its own: it honours those that the other features
+declare.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ LISTS = {
     LIST_FILTERS["prompts"]: ("prompts", PROMPTS),
     LIST_FILTERS["resources"]: ("resources", RESOURCES),
 }
-"""The filter for the changes of each list: the capability that must be declared, and the topic."""
+"""The filters for list changes: the capability that must be declared, and the topic."""
 MOST_NAMES = 1000
-"""How many resources, and how many things of an extension's filter, one client may name."""
+"""Maximum resources, and maximum names in an extension's filter, of one client."""
 
 LONGEST_URI = 8192
-"""Characters of a URI that a conversation may keep subscribed to."""
+"""Maximum length of a subscribed URI, in characters."""
 
 _Watch: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
@@ -51,10 +51,10 @@ class Filter(Protocol):
     """A filter that an extension adds, such as the ids of tasks."""
 
     method: str
-    """The notification that it lets through."""
+    """The notification that passes the filter."""
 
     async def current(self, request: Request, names: Sequence[str]) -> Mapping[str, Json]:
-        """Return, for those names of which this client may hear, the params of the notification as they are now.
+        """Return the current params of the notification for each of these names that this client may see.
 
         Raises:
             RequestError: The client may not use the filter.
@@ -62,11 +62,11 @@ class Filter(Protocol):
         ...
 
     async def watch(self, known: Mapping[str, Json], heard: Callable[[str, Json], None]) -> None:
-        """Tell, while the client listens, of those changes that nobody tells `Changes` of in this process.
+        """Poll for changes made by other processes while a listen stream is open.
 
         Args:
-            known: What `current` returned.
-            heard: Takes the name of what changed, and the params of the notification.
+            known: The result of `current`.
+            heard: Called with the changed name and the params of the notification.
         """
         ...
 
@@ -91,13 +91,13 @@ class Listen:
         self._filters = dict(filters or {})
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
-        """Return `subscriptions/listen`, or what was there before it."""
+        """Return `subscriptions/listen`, or in earlier revisions the subscriptions to resources."""
         if modern:
             return {methods.SUBSCRIPTIONS_LISTEN: self._listen}
         return {methods.RESOURCES_SUBSCRIBE: self._subscribe, methods.RESOURCES_UNSUBSCRIBE: self._unsubscribe}
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
-        """Return nothing: a list's own feature declares that its changes are told."""
+        """Return nothing: each list's own feature declares `listChanged`."""
         return {}
 
     async def _listen(self, request: Request) -> Json:
@@ -123,7 +123,7 @@ class Listen:
         return {"_meta": {SUBSCRIPTION_ID: request.id}}
 
     async def _watched(self, request: Request, stream: Stream, honoured: Json, watches: Sequence[_Watch]) -> None:
-        """Deliver, and look meanwhile at what changes elsewhere."""
+        """Deliver notifications while polling for changes made by other processes."""
         if not watches:
             await self._deliver(request, stream, honoured)
             return
@@ -140,7 +140,7 @@ class Listen:
             raise failure
 
     def _honoured(self, wanted: Json) -> tuple[Json, list[Topic]]:
-        """Return what of the core's filters the server can honour, and the topics of it."""
+        """Return the core filters that the server can honour, and their topics."""
         declared = self._declared()
         honoured: Json = {}
         topics: list[Topic] = []
@@ -155,7 +155,7 @@ class Listen:
         return honoured, topics
 
     async def _admit(self, request: Request, stream: Stream, chosen: Filter, names: list[str]) -> Mapping[str, Json]:
-        """Keep on the stream only those things of which the client may hear, and tell how they are now."""
+        """Limit the stream to the names that the client may see, and send their current params."""
         current = await chosen.current(request, names)
         for name in names:
             topic = Topic(chosen.method, name)

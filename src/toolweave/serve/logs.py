@@ -1,7 +1,7 @@
-"""Log messages to clients: who wants which, and `logging/setLevel`.
+"""Log messages to clients, by the level that each client set, and `logging/setLevel`.
 
-MCP has deprecated them, so nothing is declared and nothing sent unless the server's author asks for it (C12): it is
-not where a server writes its own log. Handshake-era clients set a level for their conversation and get `info` and
+MCP has deprecated them, so nothing is declared and nothing sent unless the server's author asks for it: it is
+not where a server writes its own log. Legacy clients set a level for their conversation and get `info` and
 above until then; modern ones name it with each request and get nothing unasked.
 """
 
@@ -26,10 +26,10 @@ _MOST_CONVERSATIONS = 10_000
 
 
 class Logs:
-    """Sends log messages to the clients that want them, and keeps what they want.
+    """Sends log messages to the clients that want them, and keeps the level of each.
 
     Args:
-        enabled: Declare the capability and send; without it nothing leaves.
+        enabled: Declare the capability and send; otherwise nothing is sent.
     """
 
     def __init__(self, *, enabled: bool = False) -> None:
@@ -37,7 +37,7 @@ class Logs:
         self._levels: OrderedDict[str, int] = OrderedDict()
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
-        """Return `logging/setLevel`, which modern revisions have no more."""
+        """Return `logging/setLevel`, which modern revisions lack."""
         return {methods.LOGGING_SET_LEVEL: self._set_level} if self._enabled and not modern else {}
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
@@ -45,7 +45,7 @@ class Logs:
         return {"logging": {}} if self._enabled else {}
 
     async def send(self, request: Request, level: LogLevel, data: Any, logger: str | None) -> None:
-        """Send a message on the stream of a request, if its client wants one of this severity."""
+        """Send a message on the stream of a request, if its client wants this level."""
         if not self._enabled or _SEVERITY[level] < self._least(request):
             return
         await request.line.notify(methods.NOTIFICATIONS_MESSAGE, log_params(level, data, logger))

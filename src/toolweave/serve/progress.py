@@ -1,6 +1,6 @@
-"""Progress of one request on its way to the client: rising, not too often, and never after the answer (C13).
+"""Progress notifications of one request: increasing, rate-limited, and never after the answer.
 
-Knows the notification, not who works.
+Knows the notification, not the handler.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from toolweave.tools.call import Progress
 __all__ = ["BURST", "INTERVAL_SECONDS", "ProgressStream"]
 
 INTERVAL_SECONDS = 0.05
-"""The time in which a request earns one progress notification."""
+"""Seconds in which a request earns one progress notification."""
 BURST = 20
-"""How many it may send at once before it must have earned the next."""
+"""Maximum burst of progress notifications before the rate applies."""
 
 
 class ProgressStream:
     """Sends the progress of one request.
 
-    What does not rise is dropped. What comes too often is held back until its time or the next one; the last one
-    always goes out, at the latest when `end` was called.
+    Reports that do not increase are dropped. Those above the rate are delayed, or replaced by the next; the last one
+    is always sent, at the latest after `end`.
 
     Args:
-        line: The way to the client.
+        line: The reply channel to the client.
         token: The request's `progressToken`.
-        tasks: Where the sending of what is held back waits; it ends soon after `end`.
+        tasks: The task group of delayed notifications; they end soon after `end`.
         interval: Seconds in which one more notification may be sent.
         clock: Monotonic seconds; the event loop's by default.
     """
@@ -58,7 +58,7 @@ class ProgressStream:
         self._ended = anyio.Event()
 
     async def report(self, progress: Progress) -> None:
-        """Take one report; returns when it is sent or held back."""
+        """Send or delay one report."""
         amount = progress.progress
         if self._ended.is_set() or not (math.isfinite(amount) and amount > self._highest):
             return
@@ -71,7 +71,7 @@ class ProgressStream:
             self._tasks.start_soon(self._send_later)
 
     def end(self) -> None:
-        """Say that the work is done: what is held back goes out, no report is taken any more."""
+        """End the progress: a delayed report is sent, later ones are ignored."""
         self._ended.set()
 
     def _wait(self) -> float:

@@ -1,7 +1,6 @@
-"""One request on its way in, who sent it, and the ways back to that client, whatever carried it.
+"""Requests, the clients that sent them, and the reply channels to these clients, whatever the transport.
 
-The port between what answers (`endpoint.py` and the features behind it) and what carries: `stdio`, `http` and the
-SDK's server. Knows neither.
+The port between the endpoint with its features and the transports: stdio, HTTP and the SDK's server. Knows neither.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ Json: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who a token stands for.
+    """The authenticated identity of a token.
 
     Attributes:
-        client_id: The program that got the token.
-        subject: The user behind it, unique for its issuer; None for the program itself.
-        issuer: Who says so.
-        scopes: What the token allows.
-        expires_at: Until when, in seconds since the epoch; None for ever.
+        client_id: The OAuth client that got the token.
+        subject: The user, unique for the issuer; None for the client itself.
+        issuer: The issuer of the token.
+        scopes: The scopes of the token.
+        expires_at: The end of its validity, in seconds since the epoch; None for never.
     """
 
     client_id: str
@@ -52,20 +51,20 @@ class Identity:
 
 
 def principal_of(client_id: str, issuer: str | None, subject: str | None) -> str:
-    """Return the one name of a principal; sessions, sealed state and tasks are bound to it."""
+    """Return the unique name of a principal; sessions, signed state and tasks are bound to it."""
     return "\n".join((client_id, issuer or "", subject or ""))
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who asks: what a client declared, in the handshake or with the request.
+    """A client, as it declared itself in the handshake or with the request.
 
     Attributes:
         version: The protocol revision that holds for the request.
-        capabilities: What it declared it can do, as it came.
-        info: Its `Implementation` object as it came, or None.
-        principal: Who is behind it, where the endpoint authorizes; sealed state and tasks are bound to it.
-        conversation: Names the conversation (stdio, in process, a legacy HTTP session); None for a stateless request.
+        capabilities: Its `ClientCapabilities` as received.
+        info: Its `Implementation` object as received, or None.
+        principal: The authorized principal, or None; signed state and tasks are bound to it.
+        conversation: Names the conversation (stdio, in process, a legacy HTTP session); None for a modern request.
     """
 
     version: str
@@ -76,26 +75,26 @@ class Client:
 
     @property
     def key(self) -> str | None:
-        """What tells this client from every other, or None where nothing does."""
+        """A key that identifies this client among all others, or None."""
         if self.principal is None and self.conversation is None:
             return None
         return f"{self.principal or ''}|{self.conversation or ''}"
 
     @property
     def modern(self) -> bool:
-        """Whether the request is of the stateless era (2026-07-28)."""
+        """Whether the request is of the modern era (2026-07-28)."""
         return self.version == MODERN_VERSION
 
 
 class Line(Protocol):
-    """The way back to the client while one of its requests runs."""
+    """The reply channel to the client while one of its requests runs."""
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification on the request's own stream; nothing is raised when the client is gone."""
         ...
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
-        """Send the client a request and return its result; handshake-era revisions only.
+        """Send the client a request and return its result; legacy revisions only.
 
         Raises:
             RequestError: The client refused, or cannot be asked on this transport.
@@ -103,7 +102,7 @@ class Line(Protocol):
         ...
 
     async def release(self) -> None:
-        """Close the response's stream where the client can come back for the rest (SSE polling); nothing elsewhere."""
+        """Close the response stream where the client can resume it later (SSE polling); does nothing elsewhere."""
         ...
 
 
@@ -126,7 +125,7 @@ class Request:
 
     @property
     def modern(self) -> bool:
-        """Whether the request is of the stateless era (2026-07-28)."""
+        """Whether the request is of the modern era (2026-07-28)."""
         return self.client.version == MODERN_VERSION
 
     @property
@@ -161,7 +160,7 @@ class Request:
 
 
 Method: TypeAlias = Callable[[Request], Awaitable[Json]]
-"""Answers a request with the result's members; the endpoint adds what every result of the era carries.
+"""Answers a request with the result's members; the endpoint adds those that every result of the era has.
 
 Raises `RequestError` for a JSON-RPC error; anything else that it raises is masked as an internal error.
 """
@@ -172,22 +171,22 @@ Push: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 
 
 class Conversations(Protocol):
-    """Who is told of changes: the handshake-era conversations that are open."""
+    """The open legacy conversations, which are notified of changes."""
 
     def join(self, push: Push, *, conversation: str) -> Callable[[], None]:
-        """Tell `push` of every change from now on; returns what ends that."""
+        """Send every change to `push` from now on; returns a function that ends that."""
         ...
 
 
 class Feature(Protocol):
-    """One part of what a server offers: its methods and the capabilities that it declares, by era."""
+    """A server feature: its methods and the capabilities that it declares, by era."""
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return the methods it answers in that era; read when the endpoint is made or told what to speak."""
         ...
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
-        """Return its members of `ServerCapabilities`, truthful for what is offered now (requirement R93)."""
+        """Return its members of `ServerCapabilities`, truthful for what is offered now."""
         ...
 
 

@@ -1,8 +1,8 @@
-"""Runs the work of a request with a context that reaches back to its client: questions, progress, log messages.
+"""Runs the handler of a request with a context for its client: questions, progress, log messages.
 
-A question to a handshake-era client is a request on the line. To a stateless client it ends the work: the result says
-what is asked, and when the client makes the request again, with answers, the work runs again from its start and finds
-them (SEP-2322). Knows neither what the work is nor what carries the request.
+A question to a legacy client is a request on the reply channel. To a modern client it ends the handler with
+`input_required`; when the client repeats the request with answers, the handler runs again from its start and finds
+them (SEP-2322). Independent of methods and transports.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ __all__ = ["Rounds", "Work", "check_can", "kept_meta"]
 _log = logging.getLogger("toolweave.serve")
 
 Work = Callable[[CallContext], Awaitable[Json]]
-"""What a request asks for; runs once for each round."""
+"""The handler of a request; runs once for each round of input."""
 
 _ENVELOPE = frozenset({PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, "progressToken"})
 _NOTHING: Mapping[str, Any] = {}
 _ABILITIES = frozenset(CAPABILITY_OF.values())
 _ANSWERS = frozenset({INPUT_RESPONSES, REQUEST_STATE})
 _UNENDED_SECONDS = 10.0
-"""How long a question waits for its work to end, where a shield keeps it alive."""
+"""Seconds that a question waits for its cancelled handler to end, where a shield keeps it alive."""
 
 
 class Rounds:
-    """Runs the work of requests; one for all requests of a server.
+    """Runs the handlers of requests; one for all requests of a server.
 
     Args:
-        state: Dependencies for handlers, by name (requirement R95, C29).
-        seal: Seals what travels through the client between rounds.
+        state: Dependencies for handlers, by name.
+        seal: Signs the state that passes through the client between rounds.
         logs: Sends log messages to clients.
-        patience: Seconds that a handshake-era client has to answer a question.
+        patience: Timeout in seconds of a question to a legacy client.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Rounds:
         self.patience = patience
 
     async def run(self, request: Request, work: Work) -> Json:
-        """Run the work of a request and return its result's members, or those that ask the client for input.
+        """Run the handler of a request and return the result's members, or those of an `input_required` result.
 
         Raises:
             RequestError: The client's answers or its state are not of this request, or it lacks a capability.
@@ -88,7 +88,7 @@ class Rounds:
         *,
         meta: Mapping[str, Any] | None = None,
     ) -> CallContext:
-        """Return the context of a request's work, for those who run it another way than `run` does.
+        """Return the context of a request's handler, for callers that run it without `run`.
 
         Its `meta` is what `kept_meta` finds in the request, unless another is given.
         """
@@ -96,7 +96,7 @@ class Rounds:
         return CallContext(on_progress=on_progress, meta=kept, state=self.state, caller=caller)
 
     def given(self, request: Request) -> Mapping[str, Any]:
-        """Return the answers that came with a request, by key; what was said in an earlier round stays said.
+        """Return the answers that came with a request, by key, those of earlier rounds included.
 
         Raises:
             RequestError: They are malformed, or the state is not of this request (-32602).
@@ -107,7 +107,7 @@ class Rounds:
         return responses | self.seal.open(request, request.params[REQUEST_STATE])
 
     async def _watched(self, request: Request, token: int | str, caller: _Round, work: Work) -> Json:
-        """Run work whose client wants to see its progress; all of it is sent before the result is returned."""
+        """Run a handler whose client wants progress; all of it is sent before the result is returned."""
         result: Json = {}
         failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
@@ -124,7 +124,7 @@ class Rounds:
 
 
 def kept_meta(request: Request) -> Mapping[str, Any]:
-    """Return a request's `_meta` without what only this hop may say; its idempotency key is its principal's alone."""
+    """Return a request's `_meta` without hop-by-hop members; its idempotency key is bound to its principal."""
     return _kept(request, request.meta)
 
 
@@ -142,14 +142,14 @@ def _kept(request: Request, meta: Mapping[str, Any]) -> Mapping[str, Any]:
 class _Round(Caller, Protocol):
     @property
     def plain(self) -> bool:
-        """Whether the work needs nothing around it."""
+        """Whether the handler needs no cancel scope around it."""
         ...
 
     async def run(self, work: Work, ctx: CallContext) -> Json: ...
 
 
 class _Pushed:
-    """The caller of a handshake-era request: a question is a request on its line."""
+    """The `Caller` of a legacy request: a question is a request on its reply channel."""
 
     __slots__ = ("_request", "_rounds")
     plain = True
@@ -197,7 +197,7 @@ class _Pushed:
 
 
 class _Resumed:
-    """The caller of a stateless request: a question finds its answer in the request, or ends the work."""
+    """The `Caller` of a modern request: a question finds its answer in the request, or ends the handler."""
 
     __slots__ = ("_asked", "_given", "_keys", "_request", "_rounds", "_scope", "_used", "plain")
 
@@ -210,7 +210,7 @@ class _Resumed:
     def __init__(self, request: Request, rounds: Rounds) -> None:
         self._request = request
         self._rounds = rounds
-        # a client that answers nothing is asked nothing, and a round more costs it nothing
+        # a client without these capabilities is asked nothing, and needs no cancel scope
         self.plain = _ABILITIES.isdisjoint(request.client.capabilities) and _ANSWERS.isdisjoint(request.params)
 
     @property
@@ -260,7 +260,7 @@ class _Resumed:
         return read
 
     async def _end(self) -> None:
-        """End the work, whoever asks: the handler, one of its tasks, or a thread; never returns."""
+        """Cancel the handler, also from one of its tasks or threads; never returns."""
         self._scope.cancel()
         await anyio.sleep(_UNENDED_SECONDS)
         raise ToolError("a question was asked where the work cannot be ended; ask it outside of the shield")
@@ -279,7 +279,7 @@ class _Resumed:
 
 
 def check_can(questions: Sequence[Question], declared: Mapping[str, Any]) -> None:
-    """Refuse to ask a client what it did not declare that it answers.
+    """Check that a client declared the capabilities that these questions need.
 
     Raises:
         RequestError: Naming the capabilities that are missing (-32021).

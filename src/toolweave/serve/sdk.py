@@ -1,8 +1,8 @@
 """The official SDK's low-level `Server`, answering with our endpoint: the one server-side `import mcp`.
 
-It carries what is unusual on the way of a tool call: handshake-era HTTP sessions, authorization, every refusal of a
-malformed request, and the SDK's own loop for those who choose it. One middleware hands every request to the endpoint
-before the SDK parses it, so results travel as they were made (PROTOCOL.md 3, "fidelity").
+It serves legacy HTTP sessions, authorization, every refusal of a malformed request, and on demand the SDK's own
+stdio loop. One middleware passes every request to the endpoint before the SDK parses it, so results are sent as they
+were made.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def sdk_server(
     """Return an SDK server that answers with the endpoint.
 
     Args:
-        endpoint: What answers.
-        conversations: Told of every handshake-era conversation; None pushes nothing.
-        lifespan: Entered once by whatever runs the SDK's server; yields a task group for what is told to clients.
-        tool_schema: The input schema of a tool by name, for the check of mirrored arguments (`x-mcp-header`).
+        endpoint: Answers the requests.
+        conversations: Notified of every legacy conversation; None sends no change notifications.
+        lifespan: Entered once by the runner of the SDK's server; yields a task group for notifications to clients.
+        tool_schema: Returns a tool's input schema by name, to check mirrored arguments (`x-mcp-header`).
     """
 
     @asynccontextmanager
@@ -81,7 +81,7 @@ def sdk_server(
 
 
 class _Bridge:
-    """The middleware: every request to the endpoint, nothing of it to the SDK's own handlers."""
+    """The middleware that passes every request to the endpoint, and none to the SDK's own handlers."""
 
     def __init__(self, endpoint: Endpoint, conversations: Conversations | None) -> None:
         self._endpoint = endpoint
@@ -124,9 +124,9 @@ class _Bridge:
 
 
 class _Pushes:
-    """What a handshake-era conversation is told of changes, one thing after the other.
+    """The change notifications of a legacy conversation, sent one after the other.
 
-    While its client reads nothing the newest of each waits, so that what waits is bounded.
+    While its client reads nothing only the newest of each is kept, so that the buffer is bounded.
     """
 
     def __init__(self, connection: Connection, tasks: Starts) -> None:
@@ -136,7 +136,7 @@ class _Pushes:
         self._sending = False
 
     def put(self, method: str, params: Mapping[str, Any]) -> None:
-        """Take a notification; never waits."""
+        """Queue a notification; never waits."""
         self._waiting[method, str(params.get("uri", ""))] = params
         if not self._sending:
             self._sending = True
@@ -152,7 +152,7 @@ class _Pushes:
 
 
 class _Line:
-    """The way back through the SDK's dispatcher."""
+    """A reply channel through the SDK's dispatcher."""
 
     def __init__(self, outbound: DispatchContext[Any], ctx: ServerRequestContext[Any, Any]) -> None:
         self._outbound = outbound
@@ -182,7 +182,7 @@ def _refusal(error: RequestError) -> MCPError:
 
 
 def _parts(ctx: ServerRequestContext[Any, Any]) -> tuple[DispatchContext[Any], Connection]:
-    """Return what the SDK keeps private of a request: its own channel, and its connection."""
+    """Return a request's own channel and its connection, which the SDK keeps private."""
     session = ctx.session
     return session._request_outbound, session._connection  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
 
@@ -216,11 +216,11 @@ def _principal() -> str | None:
 
 
 Identify: TypeAlias = Callable[[str], Awaitable[Identity | None]]
-"""Tells whose a token is; None when it is no good."""
+"""Returns the identity of a token; None when it is invalid."""
 
 
 class _Verifier:
-    """What tells whose a token is, as the SDK's `TokenVerifier`."""
+    """The check of a token, as the SDK's `TokenVerifier`."""
 
     def __init__(self, identify: Identify) -> None:
         self._identify = identify
@@ -251,7 +251,7 @@ def protected(
     resource: str | None,
     authorization_servers: Sequence[str],
 ) -> tuple[App, dict[str, App]]:
-    """Put the authorization before an app; return it, and the public metadata of RFC 9728 by path."""
+    """Wrap an app in the authorization; return it, and the public metadata of RFC 9728 by path."""
     metadata_url, public = None, dict[str, App]()
     if resource is not None:
         resource_url = _url(resource)

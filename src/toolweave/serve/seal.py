@@ -1,8 +1,8 @@
-"""Request state that travels through the client and comes back unchanged, or not at all.
+"""Signed request state, which passes through the client between rounds of input.
 
-What was answered in earlier rounds, signed with HMAC-SHA256 and bound to one request of one principal for a while
+The answers of earlier rounds, signed with HMAC-SHA256 and bound to one request of one principal for a limited time
 (specification 2026-07-28, basic/utilities/mrtr: `requestState` is attacker-controlled). Signed, not secret, and not
-single-use: the same state may come back twice before it ends. Knows no question.
+single-use: the same state may come back twice before it expires.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _LOOSE = frozenset({"_meta", INPUT_RESPONSES, REQUEST_STATE})
 
 
 class Seal:
-    """Seals and opens request state.
+    """Signs and verifies request state.
 
     Args:
-        keys: Secrets of at least 32 bytes, the newest first: it seals, all of them open, so keys can be rotated.
-            Give the same to all replicas. None makes one up that ends with the process.
-        ttl: Seconds that a client has to answer.
+        keys: Secrets of at least 32 bytes, the newest first: it signs, all of them verify, so keys can be rotated.
+            Give the same to all replicas. None makes one for this process.
+        ttl: Seconds until the state expires.
         clock: The time in seconds, the same for all replicas.
 
     Raises:
@@ -59,7 +59,7 @@ class Seal:
         self._clock = clock
 
     def seal(self, request: Request, answers: Mapping[str, Any]) -> str:
-        """Return the state that carries these answers through the client of this request."""
+        """Return the signed state that holds these answers, for the client of this request."""
         state = {
             "v": _VERSION,
             "until": self._clock() + self._ttl,
@@ -70,11 +70,11 @@ class Seal:
         return f"{_text(payload)}.{_text(_sign(self._keys[0], payload))}"
 
     def open(self, request: Request, sealed: object) -> Json:
-        """Return the answers that a state carries.
+        """Verify a state and return its answers.
 
         Raises:
-            RequestError: It was not sealed here, was changed, belongs to another request or another principal,
-                or has expired (-32602).
+            RequestError: Its signature is wrong, it belongs to another request or another principal, or it has expired
+                (-32602).
         """
         state = self._verified(sealed)
         if state is None:
@@ -102,7 +102,7 @@ class Seal:
 
 
 def _binding(request: Request) -> str:
-    """Return what ties a state to a request: its method, all that it asks for, and who is behind it."""
+    """Return a digest of a request's method, params and principal, to which a state is bound."""
     params = {name: value for name, value in request.params.items() if name not in _LOOSE}
     what = [request.method, params, request.client.principal]
     return _text(sha256(json.dumps(what, sort_keys=True, separators=(",", ":")).encode()).digest())

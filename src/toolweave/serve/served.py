@@ -1,6 +1,6 @@
-"""The ways to serve an endpoint: over stdio, over HTTP, in process, and each as the process's main job.
+"""The methods that serve an endpoint: over stdio, over HTTP, in process, async or blocking.
 
-Imports a carrier when it is used, so that a server over stdio loads nothing of HTTP. Knows nothing of what is offered.
+A transport is imported when it is used, so that a server over stdio loads nothing of HTTP.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = ["Served"]
 
 
 class Served(ABC):
-    """What can be served.
+    """Base class with the methods that serve an endpoint.
 
     Attributes:
-        endpoint: What answers requests; carriers bring them to it.
-        changes: Everybody who is told of changes.
+        endpoint: Answers the requests of every transport.
+        changes: The change notifications and their subscribers.
     """
 
     endpoint: Endpoint
@@ -43,7 +43,7 @@ class Served(ABC):
 
     @abstractmethod
     def running(self) -> AbstractAsyncContextManager[anyio.abc.TaskGroup]:
-        """Enter what the server needs while it is served; a carrier does this once, any number may."""
+        """Run the server's lifespan; each transport enters it once, any number may."""
 
     @abstractmethod
     def tool_schema(self, name: str) -> Mapping[str, Any] | None:
@@ -73,10 +73,10 @@ class Served(ABC):
         """Serve as the process's main job: `run_stdio()`, or `run_http(host, port, ...)` with `transport="http"`.
 
         Args:
-            transport: What clients speak to it over.
+            transport: The transport to serve on.
             host: For HTTP: the address or name to bind.
             port: For HTTP: the port, 0 for a free one.
-            on_started: For HTTP: called with the address once requests are taken.
+            on_started: For HTTP: called with the address once requests are accepted.
             **options: For HTTP; see `HttpOptions`.
 
         Raises:
@@ -139,7 +139,7 @@ class Served(ABC):
     # HTTP
 
     def asgi_app(self, *, host: str = "127.0.0.1", **options: Unpack[HttpOptions]) -> HttpApp:
-        """Return the server as an ASGI app, whose lifespan enters toolsets that are not open (requirement C21).
+        """Return the server as an ASGI app, whose lifespan enters toolsets that are not open.
 
         Args:
             host: The address that will be bound; it decides which Host headers are right.
@@ -174,7 +174,7 @@ class Served(ABC):
             host: The address or name to bind.
             port: The port, 0 for a free one.
             tls: The files of certificate and key; None for plain HTTP.
-            on_started: Called with the address, such as `http://127.0.0.1:8000`, once requests are taken.
+            on_started: Called with the address, such as `http://127.0.0.1:8000`, once requests are accepted.
             **options: See `HttpOptions`; `path` is `/mcp` by default.
 
         Raises:
@@ -227,7 +227,7 @@ class Served(ABC):
             yield visit.client
 
     def sdk_server(self) -> Any:
-        """Return the official SDK's low-level `Server` in front of this one, for what is built on that."""
+        """Return the official SDK's low-level `Server` in front of this one, for code that needs one."""
         from toolweave.serve.sdk import sdk_server
 
         return sdk_server(

@@ -1,6 +1,6 @@
-"""A server as its author sees it: what it offers, and the ways to serve it.
+"""The public server object: `create_mcp_server` and `McpServer`.
 
-Puts the endpoint, its features and the carriers together; what each does stands in its own module.
+Puts the endpoint, its features and the transports together.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Options:
 
 @runtime_checkable
 class AgentLike(Protocol):
-    """An agent, as a server knows it: a name, and itself as a tool (requirement R85)."""
+    """The part of an agent that a server uses: a name, and itself as a tool."""
 
     @property
     def name(self) -> str:
@@ -105,7 +105,7 @@ class AgentLike(Protocol):
 
 @runtime_checkable
 class AgentsLike(Protocol):
-    """A registry of agents, as a server knows it."""
+    """The part of a registry of agents that a server uses."""
 
     def list(self) -> Iterable[AgentLike]:
         """Return its agents."""
@@ -137,44 +137,44 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
     logging: bool = False,
     request_state_keys: Sequence[str | bytes] | None = None,
 ) -> McpServer:
-    """Return an MCP server that offers tools and agents, in every protocol revision (requirement R83).
+    """Return an MCP server that offers tools and agents, in every protocol revision.
 
     Args:
         name: Its name, for programs.
         version: Its own version.
         title: Its name for people.
-        instructions: What it tells models about itself.
+        instructions: Its instructions for models.
         website_url: Where people read about it.
         icons: Icon objects of the specification.
         tools: Functions, tools, a registry, a connection, a hub, any other toolset, or a sequence of these.
-        agents: Each is offered as the tool `agent_<name>` (requirement C22); an `AgentRegistry` gives all of its own.
-            Each call begins anew: an agent that goes on with its conversation is given as a tool,
+        agents: Each is offered as the tool `agent_<name>`; an `AgentRegistry` gives all of its own.
+            Each call starts a new conversation; an agent that keeps its conversation is given as a tool,
             `tools=[agent.as_tool(keep_conversation=True)]`.
-        resources: What `@resource` made, a `ResourceSource` such as `directory(PATH)`, or a sequence of these.
-        prompts: Functions, what `@prompt` made, a `PromptSource`, or a sequence of these.
-        include: Offers only these of `tools`, by their own names; it wins over `exclude` (requirement R33). Agents are
+        resources: Results of `@resource`, a `ResourceSource` such as `directory(PATH)`, or a sequence of these.
+        prompts: Functions, results of `@prompt`, a `PromptSource`, or a sequence of these.
+        include: Offers only these of `tools`, by their own names; it wins over `exclude`. Agents are
             offered when they are in `agents`, whatever this says.
         exclude: Leaves these tools out.
-        state: Dependencies for handlers: `ctx.state` (requirements R95, C29).
+        state: Dependencies for handlers: `ctx.state`.
         page_size: Entries on a page of a list; None puts all on one.
         expose_errors: Whether a client reads the message of an unexpected exception; by default it does over stdio
-            and in process, and over HTTP it is masked. Stack traces are in the log only (R104, C31).
+            and in process, and over HTTP it is masked. Stack traces are in the log only.
         ttl_ms: How long clients may keep lists, in milliseconds.
         cache_scope: `"public"` when every caller is offered the same.
         tasks: The tools whose calls become tasks, by name: `"optional"` makes plain calls of clients without tasks,
             `"required"` refuses them, a `TaskRule` says more.
         store: Keeps tasks; by default in this process, for an hour.
-        backend: Keeps tasks and gives them to workers, so that any replica answers about any task; what
-            `handlers` returns does them. Replicas and workers are those that have the same name and backend.
-        logging: Send what handlers say by `ctx.log`, and declare that; MCP has deprecated it (C12).
-        request_state_keys: Secrets of at least 32 bytes that seal what travels through clients while a handler waits
-            for their input, the newest first; by default made up for this process, so replicas must share some.
+        backend: Keeps tasks and gives them to workers, so that any replica answers about any task; `handlers` returns
+            the code that runs them. Replicas and workers have the same name and backend.
+        logging: Send the log messages of `ctx.log`, and declare the capability; MCP has deprecated it.
+        request_state_keys: Secrets of at least 32 bytes that sign the state passed through clients while a handler
+            waits for their input, the newest first; by default made for this process, so replicas must share some.
 
     Raises:
-        SchemaError: Naming the tool, the schema and the JSON pointer at fault (requirement R96).
+        SchemaError: Naming the tool, the schema and the JSON pointer at fault.
         DuplicateToolError: Two local tools have one name.
         TypeError: Something offers no tools.
-        ValueError: A setting is none, or `include` names a tool that there is not.
+        ValueError: A setting is invalid, or `include` names an unknown tool.
     """
     info: Json = {"name": name, "version": version}
     optional = {"title": title, "websiteUrl": website_url, "icons": list(icons) or None}
@@ -212,10 +212,10 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
 
 
 def _chosen(toolset: Toolset, include: frozenset[str], exclude: frozenset[str]) -> Toolset:
-    """Return the tools that are to be offered.
+    """Return the tools to offer.
 
     Raises:
-        ValueError: One that is wanted is not there, and nothing that may bring it later.
+        ValueError: An included tool is missing, and no toolset could add it later.
     """
     if not include and not exclude:
         return toolset
@@ -257,13 +257,13 @@ def _named(made: Tool, name: str) -> tuple[Any, Toolset]:
 
 
 class McpServer(Offering, Served):
-    """What `create_mcp_server` returns: what is offered, and the ways to serve it.
+    """An MCP server, as made by `create_mcp_server`: the registries of its offers, and the methods that serve it.
 
     Attributes:
         tools: Everything that is offered as a tool.
-        endpoint: What answers requests; carriers bring them to it.
-        changes: Everybody who is told of changes.
-        backend: Where its tasks are, when they are not in this process.
+        endpoint: Answers the requests of every transport.
+        changes: The change notifications and their subscribers.
+        backend: The backend of its tasks, or None when they run in this process.
     """
 
     def __init__(
@@ -332,7 +332,7 @@ class McpServer(Offering, Served):
     def _declared(self) -> Json:
         return self.endpoint.capabilities(modern=True)
 
-    # what it offers
+    # tools, resources and prompts
 
     @overload
     def tool(self, item: Callable[P, R], /) -> FunctionTool[P, R]: ...
@@ -367,7 +367,7 @@ class McpServer(Offering, Served):
         self._registry.remove(name)
 
     def alias(self, old: str, new: str, *, deprecated: str | bool | None = True, sunset: date | None = None) -> Alias:
-        """Let a tool be called by an old name too, unlisted; uses are counted, the first is warned of (R102).
+        """Add an unlisted alias of a tool; its uses are counted, the first logs a warning.
 
         Raises:
             DuplicateToolError: The old name is taken.
@@ -384,7 +384,7 @@ class McpServer(Offering, Served):
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[anyio.abc.TaskGroup, None]:
-        """Enter what the server needs while it is served; a carrier does this once, any number may.
+        """Run the server's lifespan; each transport enters it once, any number may.
 
         Toolsets that are not open are entered; the task group ends with the block.
         """

@@ -1,4 +1,4 @@
-"""What ends a process in good order: SIGTERM, SIGINT and SIGHUP, as a call instead of their defaults."""
+"""Graceful shutdown: SIGTERM, SIGINT and SIGHUP call a function instead of their default actions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP"
 
 @contextmanager
 def stop_signals(stop: Callable[[], None]) -> Generator[None, None, None]:
-    """Call `stop` in the event loop for each such signal, in the block; only the main thread is sent them.
+    """Call `stop` in the event loop on each of these signals during the block; in the main thread only.
 
-    One that is ignored stays so, as `nohup` and shells in the background want it.
+    An ignored signal stays ignored, as `nohup` and background shells expect.
     """
     loop = asyncio.get_running_loop()
     before: dict[int, Any] = {}

@@ -1,6 +1,6 @@
-"""Starts tasks on behalf of timers and other callbacks of the event loop, which are no tasks themselves.
+"""Starts tasks from timers and other callbacks of the event loop, which are no tasks themselves.
 
-A task group is asked in a task only: elsewhere anyio may not know which event loop runs.
+A task group must be used inside a task: elsewhere anyio may not know which event loop runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVarTuple("T")
 
 
 class Starts(Protocol):
-    """What starts tasks: a task group, or a `Starter` where the caller may be no task."""
+    """The interface that starts tasks: a task group, or a spawner where the caller may be no task."""
 
     def start_soon(self, func: Callable[[*T], Coroutine[Any, Any, object]], /, *args: *T) -> object:
         """Start a task."""
@@ -25,10 +25,10 @@ class Starts(Protocol):
 
 
 class Starter:
-    """Starts tasks in a task group, whoever asks on its event loop; itself a task of the group.
+    """Starts tasks in a task group for any caller on its event loop; itself a task of the group.
 
     Args:
-        tasks: Where they run, and what ends this.
+        tasks: The task group, whose end also ends this.
     """
 
     def __init__(self, tasks: TaskGroup) -> None:

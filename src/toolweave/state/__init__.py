@@ -1,6 +1,6 @@
-"""What outlives a call: documents in a store, kept by whoever needs them again later.
+"""Stores of JSON documents: in memory, in a SQLite file, in Redis.
 
-The room knows documents only: not what stands in them, nor who puts them there.
+Independent of what the documents hold.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The store of a process: bounded, and gone with it.
+"""The in-memory store: bounded, and gone with the process.
 
-The default where nothing is to outlive the process, and the measure for stores that do.
+The default where nothing has to outlive the process, and the reference for the other stores.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class _Collection:
 class MemoryStore:
     """A `Store` in memory; safe to use from any thread.
 
-    A full store refuses to write: it never drops what it promised to keep.
+    A full store refuses to write: it never drops a document before its ttl.
 
     Args:
-        most_documents: How many it holds.
-        most_bytes: How much JSON it holds, keys included, in bytes.
-        clock: Tells the time in seconds, for ttl.
+        most_documents: Maximum number of documents.
+        most_bytes: Maximum bytes of JSON, keys included.
+        clock: Returns the time in seconds, for ttl.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class MemoryStore:
             return True
 
     async def read(self, names: Sequence[tuple[str, str]]) -> Sequence[Document | None]:
-        """Return documents, None for each that there is not."""
+        """Return documents, None for each missing one."""
         with self._lock:
             self._expire()
             entries = [(key, self._entry(collection, key)) for collection, key in names]
@@ -145,11 +145,11 @@ class MemoryStore:
         return [_document(key, entry) for key, entry in found]
 
     async def signal(self, name: str) -> None:
-        """Tell all of this process who listen to a name."""
+        """Send a signal to the listeners of this process."""
         self._ears.ring(name)
 
     def listening(self, name: str) -> AbstractAsyncContextManager[Ear]:
-        """Hear signals of a name meanwhile."""
+        """Listen to the signals of a name during the block."""
         return self._ears.listening(name, sure=True)
 
     async def __aenter__(self) -> Self:
@@ -158,7 +158,7 @@ class MemoryStore:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Keep what there is: it is gone with the object."""
+        """Keep the documents: they are gone with the object."""
 
     def __repr__(self) -> str:
         return f"<MemoryStore, {self._documents} documents, {self._bytes} bytes>"
@@ -204,7 +204,7 @@ class MemoryStore:
         self._bytes -= entry.size(key)
 
     def _expire(self) -> float:
-        """Drop what is past its ttl and return the time."""
+        """Drop the expired documents and return the time."""
         now = self._clock()
         while self._expiring and self._expiring[0][0] <= now:
             _, revision, collection, key = heapq.heappop(self._expiring)

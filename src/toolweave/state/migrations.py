@@ -1,7 +1,4 @@
-"""How the file of a `SqliteStore` is laid out, and how a file of an older version becomes one of this version.
-
-Knows SQL and the file's own marks; not what the documents hold.
-"""
+"""The schema of a `SqliteStore`'s file, and its migrations from older versions."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from toolweave.errors import StoreError
 __all__ = ["MIGRATIONS", "CheckedFile", "open_database", "savepoint", "writing"]
 
 APPLICATION_ID = 0x746F6F6C
-"""Marks a file as ours: SQLite's `application_id`, "tool" in ASCII."""
+"""The `application_id` of SQLite that marks a file as ours: "tool" in ASCII."""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -39,10 +36,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 
 
 class CheckedFile:
-    """The file that was opened, as it was then: whether it is still the one that its path names.
+    """The identity of an opened file, to detect that its path names another one since.
 
     Args:
-        path: Of it.
+        path: The path of the file.
         writable: Whether it can be written to.
     """
 
@@ -52,7 +49,7 @@ class CheckedFile:
         self._identity = _identity(path)
 
     def check(self, *, writes: bool) -> None:
-        """Raise unless what is done now is done to the file that others see.
+        """Check that the opened file is still the one at its path.
 
         Raises:
             StoreError: It was deleted, replaced or emptied since it was opened, or cannot be written to.
@@ -89,7 +86,7 @@ def open_database(path: Path, busy_seconds: float) -> tuple[sqlite3.Connection, 
     try:
         _check(connection, path)
         _write_ahead(connection, busy_seconds)
-        # a call that is noted as begun has to be on the disk before it is made
+        # a call that is recorded as begun has to be on the disk before it is made
         connection.execute("PRAGMA synchronous = FULL")
         _migrate(connection, path)
     except BaseException:
@@ -100,7 +97,7 @@ def open_database(path: Path, busy_seconds: float) -> tuple[sqlite3.Connection, 
 
 @contextmanager
 def writing(connection: sqlite3.Connection) -> Generator[None, None, None]:
-    """Make what is done inside one transaction, which other processes see whole or not at all."""
+    """Run the block in one transaction, which other processes see whole or not at all."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -113,7 +110,7 @@ def writing(connection: sqlite3.Connection) -> Generator[None, None, None]:
 
 @contextmanager
 def savepoint(connection: sqlite3.Connection) -> Generator[None, None, None]:
-    """Make what is done inside one part of a transaction, which is taken back alone when it fails."""
+    """Run the block in a savepoint, which alone is rolled back when it fails."""
     connection.execute("SAVEPOINT part")
     try:
         yield
@@ -126,7 +123,7 @@ def savepoint(connection: sqlite3.Connection) -> Generator[None, None, None]:
 
 
 def _make_file(path: Path) -> None:
-    """Make a file with nothing in it but the layout, whole from the moment it has its name."""
+    """Make a file with nothing but the schema, complete from the moment it has its name."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     made = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
     try:
@@ -153,7 +150,7 @@ def _connected(path: Path, busy_seconds: float, *, options: str = "") -> sqlite3
 
 
 def _is_writable(path: Path) -> bool:
-    """Whether SQLite can write: to the file, and to its folder, where it keeps what is not in the file yet."""
+    """Whether SQLite can write to the file, and to its folder, where it keeps its log."""
     return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
@@ -164,7 +161,7 @@ def _open_to_read(path: Path, busy_seconds: float) -> sqlite3.Connection:
             f"{path} can only be read, and part of what was written is in {ahead.name} beside it; "
             "copy both into a folder that can be written to"
         )
-    # nobody can write to a file that nobody has open and that has nothing beside it
+    # a file that no process has open, and that has no log beside it, cannot change
     connection = _connected(path, busy_seconds, options="mode=ro" if ahead.exists() else "mode=ro&immutable=1")
     try:
         if _check(connection, path) != len(MIGRATIONS):
@@ -178,7 +175,7 @@ def _open_to_read(path: Path, busy_seconds: float) -> sqlite3.Connection:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from others that have its path later; None when there is none, or nothing in it."""
+    """Return the device and inode of a file; None when there is none, or it is empty."""
     try:
         found = path.stat()
     except OSError:
@@ -187,7 +184,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the version of a file that is ours; 0 for an empty one."""
+    """Return the schema version of a file that is ours; 0 for an empty one."""
     mark = _number(connection, "PRAGMA application_id")
     version = _number(connection, "PRAGMA user_version")
     empty = not _number(connection, "SELECT count(*) FROM sqlite_master")
@@ -202,7 +199,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def _write_ahead(connection: sqlite3.Connection, busy_seconds: float) -> None:
-    """Switch to the write-ahead log, where readers and a writer do not wait for each other.
+    """Switch to the write-ahead log, so that readers and a writer do not wait for each other.
 
     SQLite does not wait while another process switches the same file, so this does.
     """

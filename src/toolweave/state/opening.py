@@ -1,4 +1,4 @@
-"""From what a person writes (a path or a URL) to a store.
+"""Stores by path or URL.
 
 Opens nothing yet: a store opens when it is used.
 """

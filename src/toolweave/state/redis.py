@@ -1,6 +1,6 @@
-"""The store of many machines: documents in one Redis or Valkey, which any number of processes share.
+"""The store over one Redis or Valkey, which any number of processes and machines share.
 
-Knows what is kept where and which script does what; not what the documents hold, nor how connections are made.
+Knows the keys and the scripts; not what the documents hold, nor how connections are made.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from toolweave.state.store import Change, Delete, Document, Put, to_json
 __all__ = ["RedisStore"]
 
 _SWEEP_EACH = 8
-"""How many writes come to one that drops what is past its time."""
+"""One of so many writes also drops expired documents."""
 _SURE_SECONDS = 3600.0
-"""What has longer than this is not past its time on the server either, however its clock goes."""
+"""A document that expires later than in so many seconds has not expired on the server either, whatever its clock."""
 
 
 class RedisStore:
-    """A `Store` in Redis from 6.2 on, or Valkey (DESIGN decision 11).
+    """A `Store` in Redis from 6.2 on, or Valkey.
 
-    It connects when it is first used and closes its connections when the last who entered it leaves; used without being
+    It connects when it is first used and closes its connections when the last user has left it; used without being
     entered, it connects for every call. Tasks, event loops and threads may share one. A write that has begun is
     finished, also when its caller is cancelled, and is done once, also when the connection breaks before the answer.
-    How much survives the server's end is the server's setting: `appendonly yes` keeps what was answered, up to a
+    Durability is the server's setting: `appendonly yes` keeps what was answered, up to a
     second's worth, and `appendfsync always` all of it. The server must not evict: `maxmemory-policy noeviction`, or a
     `volatile-` one.
 
     Args:
         url: `redis://[user:password@]host:port/database`, `rediss://` for TLS, `unix:///path?db=0`, or `valkey://`;
             options as the package `redis` has them.
-        prefix: What the names of its keys begin with; stores with other prefixes share nothing.
-        clock: Tells the time in seconds, for ttl; None asks the server, which is the same for all.
-        wait_seconds: How long a call waits for a server that is away or does not answer.
+        prefix: The prefix of its keys; stores with other prefixes share nothing.
+        clock: Returns the time in seconds, for ttl; None uses the server's, which is the same for all.
+        wait_seconds: Timeout of a call while the server is away or does not answer.
 
     Raises:
         StoreError: The URL is not understood.
@@ -77,7 +77,7 @@ class RedisStore:
 
     @property
     def place(self) -> str:
-        """Where it is: scheme, host, port and database, without user and password."""
+        """The address for people: scheme, host, port and database, without user and password."""
         return self._address.place
 
     async def get(self, collection: str, key: str) -> Document | None:
@@ -90,7 +90,7 @@ class RedisStore:
         return found
 
     async def read(self, names: Sequence[tuple[str, str]]) -> Sequence[Document | None]:
-        """Return documents, None for each that there is not.
+        """Return documents, None for each missing one.
 
         Raises:
             StoreError: The server cannot be reached or refuses.
@@ -124,7 +124,7 @@ class RedisStore:
         Raises:
             StoreError: The server cannot be reached or refuses.
         """
-        # of what there is not, none is deleted
+        # a missing document is not deleted
         return await self._write([Delete(collection=collection, key=key, expect=expect or None)]) == [-1]
 
     async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
@@ -157,7 +157,7 @@ class RedisStore:
         return found
 
     async def signal(self, name: str) -> None:
-        """Tell all who listen to a name, in any process; a signal that cannot be sent is lost."""
+        """Send a signal to the listeners of all processes; one that cannot be sent is lost."""
         try:
             await self._call(SIGNAL, [self._channel], [name])
         except StoreError:
@@ -165,20 +165,20 @@ class RedisStore:
 
     @asynccontextmanager
     async def listening(self, name: str) -> AsyncGenerator[Ear, None]:
-        """Hear signals of a name meanwhile, from all processes; from none while the server cannot be reached."""
+        """Listen to a name's signals during the block, of all processes; none arrive while the server is away."""
         async with self._used() as link:
             sure = await link.subscribe(self._channel)
             async with link.ears.listening(name, sure=sure, hear=lambda: link.hear(self._channel)) as ear:
                 yield ear
 
     async def close(self) -> None:
-        """Close the connections of this event loop that are not in use; used again, it makes new ones."""
+        """Close the unused connections of this event loop; new ones are made when it is used again."""
         link = self._links.get(asyncio.get_running_loop())
         if link is not None:
             await link.close()
 
     async def __aenter__(self) -> Self:
-        """Connect, so that what is wrong is known here.
+        """Connect, so that an error is raised here.
 
         Raises:
             StoreError: The server cannot be reached or refuses.
@@ -228,7 +228,7 @@ class RedisStore:
 
     @asynccontextmanager
     async def _used(self) -> AsyncGenerator[Link, None]:
-        """Have the connections of this event loop, at least until this ends."""
+        """Keep the connections of this event loop open during the block."""
         link = self._enter()
         try:
             yield link
@@ -254,7 +254,7 @@ class RedisStore:
 
 
 def _name(collection: str, key: str) -> tuple[bytes, bytes]:
-    """Return what the names of a collection begin with, and the name of a key in it.
+    """Return the prefix of a collection's names, and the name of a key in it.
 
     Raises:
         StoreError: One of the two is no valid Unicode text.
@@ -268,7 +268,7 @@ def _name(collection: str, key: str) -> tuple[bytes, bytes]:
 
 
 def _may_be_over(stored: bytes | None) -> bool:
-    """Whether what is stored may be past its time, which only the clock of the server tells."""
+    """Whether a stored document may have expired, which only the clock of the server decides."""
     expires = b"-" if stored is None else stored.split(b" ", 2)[1]
     return expires != b"-" and float(expires) - time.time() < _SURE_SECONDS
 

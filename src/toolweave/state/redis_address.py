@@ -1,6 +1,6 @@
-"""The URL of a Redis: what may be shown of it, and what a connection needs.
+"""The URL of a Redis: its public part, and the options of a connection.
 
-Connects to nothing. What stands in a URL beside the place (user, password, options) is shown to nobody.
+Connects to nothing. User, password and options of a URL are never shown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from toolweave.errors import StoreError
 __all__ = ["REDIS_SCHEMES", "Address", "split_name"]
 
 REDIS_SCHEMES = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss", "unix": "unix"}
-"""The schemes a URL may have, each with the one the client knows it by."""
+"""The schemes of URLs, each with that of the package `redis`."""
 
 _HINT = (
     "expected redis://[user:password@]host:port/database, rediss:// for TLS, or unix:///path?db=0; "
@@ -22,10 +22,10 @@ _HINT = (
 
 
 class Address:
-    """Where a Redis or Valkey is; its repr and `place` hold no secret.
+    """The address of a Redis or Valkey; its repr and `place` hold no secret.
 
     Raises:
-        StoreError: It is no such URL; the message shows nothing of it.
+        StoreError: The URL is invalid; the message shows nothing of it.
     """
 
     __slots__ = ("_secrets", "_url", "place")
@@ -42,13 +42,13 @@ class Address:
         self.place: str = place
 
     def scrubbed(self, text: str) -> str:
-        """Return a text without what is secret in this address."""
+        """Return a text without the secrets of this address."""
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
 
     def options(self) -> dict[str, Any]:
-        """Return what a connection of the `redis` package takes.
+        """Return the arguments of a connection of the package `redis`.
 
         Raises:
             StoreError: The package is not installed, or does not know an option.
@@ -72,7 +72,7 @@ class Address:
 
 
 def split_name(url: str) -> tuple[str, str | None]:
-    """Return a URL without the `name` in its query, and that name, which keeps apart what several have at one place."""
+    """Return a URL without the `name` in its query, and that name, which separates installations on one server."""
     place, _, query = url.partition("?")
     parts = [part for part in query.split("&") if part]
     rest = "&".join(part for part in parts if not part.startswith("name="))
@@ -81,7 +81,7 @@ def split_name(url: str) -> tuple[str, str | None]:
 
 
 def _parts(url: str) -> tuple[str | None, tuple[str, ...]]:
-    """Return what may be shown, None when it is no URL, and what may not."""
+    """Return the public part of a URL, None when it is invalid, and its secrets."""
     try:
         split = urlsplit(url)
         port = split.port or 6379

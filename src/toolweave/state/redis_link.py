@@ -1,6 +1,6 @@
-"""The connections of a `RedisStore` in one event loop: how many, how long they are waited for, what their errors mean.
+"""The connection pool of a `RedisStore` in one event loop: pipelining, timeouts, retries and error messages.
 
-Knows the wire (of the package `redis`, which it imports when the first connection is made); nothing of documents.
+The package `redis` is imported when the first connection is made. Independent of documents.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Link"]
 
 MOST_CONNECTIONS = 4
 _MOST_TOGETHER = 64
-"""How many calls are sent in one exchange."""
+"""Maximum calls in one pipeline."""
 _LONGEST_PAUSE = 0.5
 
 _TOLD: tuple[tuple[str, str], ...] = (
@@ -49,7 +49,7 @@ _TOLD: tuple[tuple[str, str], ...] = (
     ("max number of clients", "has as many clients as it takes: raise its maxclients"),
     ("DB index is out of range|Invalid Database", "has no database of this number: see its setting `databases`"),
 )
-"""What an error says, in the ways that servers and the client have of saying it, and what it means."""
+"""Patterns of error messages of servers and of the client, each with its explanation."""
 
 _STARTING = re.compile("LOADING|BusyLoading|BUSY |CLUSTERDOWN|ClusterDown|MASTERDOWN|MasterDown|TRYAGAIN|TryAgain")
 
@@ -57,12 +57,12 @@ _STARTING = re.compile("LOADING|BusyLoading|BUSY |CLUSTERDOWN|ClusterDown|MASTER
 class Link:
     """Connections that calls share, at most `MOST_CONNECTIONS`.
 
-    What is called at the same time is sent together: whoever finds room first sends for all, and when it is cancelled
-    meanwhile, or the connection breaks, each of the others is sent again for itself.
+    Concurrent calls are pipelined: the first caller that gets a connection sends all of them; when it is cancelled
+    meanwhile, or the connection breaks, each of the others is sent again on its own.
 
     Args:
-        address: Of the server.
-        wait_seconds: How long a call may take, with all that is done again.
+        address: The server's address.
+        wait_seconds: Timeout of a call, retries included.
 
     Raises:
         StoreError: The package is not installed, or does not know an option of the address.
@@ -83,13 +83,13 @@ class Link:
     async def call(
         self, script: Script, keys: Sequence[str], args: Sequence[str | bytes], *, again: bool = True
     ) -> Any:
-        """Have a script run, again on another connection when one breaks: every script may be run twice.
+        """Run a script, again on another connection when one breaks: every script may be run twice.
 
         Args:
-            script: What to run.
-            keys: What it touches.
-            args: What it is told.
-            again: False gives up when the server cannot be reached at once; one that is just starting is waited for.
+            script: The script.
+            keys: Its KEYS.
+            args: Its ARGV.
+            again: False gives up when the server cannot be reached at once; one that is starting is waited for.
 
         Raises:
             StoreError: The server was not reached in time, or refused.
@@ -99,7 +99,7 @@ class Link:
         exc: Exception | None = None
         while True:
             call = _Call(script=script, keys=keys, args=args)
-            # half of the time, so that a connection which leads nowhere is not all that was tried
+            # half of the time, so that a dead connection is not the only attempt
             seconds = min(deadline - time.monotonic(), self._wait_seconds / 2)
             await self._settled(call, max(0.01, seconds))
             if call.error is None:
@@ -119,7 +119,7 @@ class Link:
             pause = min(_LONGEST_PAUSE, 0.02 + 2 * pause)
 
     async def subscribe(self, channel: str) -> bool:
-        """Have signals come on a connection of their own; return False when the server cannot be reached."""
+        """Subscribe to signals on a connection of their own; return False when the server cannot be reached."""
         from redis.exceptions import RedisError
 
         if self._listener is not None:  # whoever hears goes on with it, for as long as that takes
@@ -133,7 +133,7 @@ class Link:
         return True
 
     async def hear(self, channel: str) -> None:
-        """Pass on signals for ever. Of all who wait one does it for all; when that one leaves, another goes on."""
+        """Dispatch signals for ever. One of the waiting tasks does it for all; when it leaves, another takes over."""
         from redis.exceptions import RedisError
 
         async with self._hearing:
@@ -141,7 +141,7 @@ class Link:
             while True:
                 try:
                     listener = await self._subscribed(channel)
-                    # what was read of a signal when this is cancelled is kept by the connection
+                    # the connection keeps a partly read signal when this is cancelled
                     said = await listener.read_response(disconnect_on_error=False)
                     pause = 0.0
                 except (RedisError, OSError):
@@ -171,7 +171,7 @@ class Link:
             await _drop(listener)
 
     async def close(self) -> None:
-        """Close what nobody is using."""
+        """Close the unused connections."""
         if not self.users:
             await self._unsubscribe()
         free, self._free = self._free, []
@@ -183,7 +183,7 @@ class Link:
             await _drop(connection)
 
     async def _settled(self, call: _Call, seconds: float) -> None:
-        """Have a call sent, by this task with all others that wait, or by another with its own; return when settled."""
+        """Have a call sent, by this task with all waiting ones, or by another task; return when it is settled."""
         late = asyncio.get_running_loop().call_later(seconds, call.settle, None, TimeoutError())
         self._waiting.append(call)
         try:
@@ -217,12 +217,12 @@ class Link:
             self._wake_next()
 
     def _wake_next(self) -> None:
-        """Have the first that waits send for all that do, when a connection is free for it."""
+        """Wake the first waiting call to send all of them, if a connection is free."""
         if self._waiting and self._exchanging < MOST_CONNECTIONS:
             self._waiting[0].wake()
 
     async def _exchange(self, calls: Sequence[_Call]) -> None:
-        """Send calls together and settle each: with its answer, or an error of its own or of the connection."""
+        """Send calls in one pipeline and settle each: with its answer, or an error of its own or of the connection."""
         from redis.exceptions import RedisError
 
         error: Exception = TimeoutError()  # to the others, when whoever sends for all gives up or is cancelled
@@ -248,7 +248,7 @@ class Link:
                 call.settle(None, error)
 
     async def _answered(self, connection: Any, calls: Sequence[_Call]) -> None:
-        """Send calls and read their answers; what the server does not know by its digest is sent in full."""
+        """Send calls and read their answers; a script whose digest the server does not know is sent in full."""
         from redis.exceptions import BusyLoadingError, NoScriptError, ResponseError
 
         unknown: list[_Call] = []
@@ -305,11 +305,11 @@ class Link:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class _Call:
-    """A call that is sent together with others.
+    """A call in a pipeline.
 
     Attributes:
-        taken: Whether somebody sends it.
-        unanswered: Whether a server may have done what it never answered.
+        taken: Whether a task is sending it.
+        unanswered: Whether a server may have done it without an answer.
         settled: Whether there is an answer or an error.
     """
 
@@ -324,7 +324,7 @@ class _Call:
     _news: asyncio.Future[None] | None = None
 
     def packed(self, *, in_full: bool = False) -> bytes:
-        """Return it as the server reads it."""
+        """Return it in RESP."""
         script = self.script
         if script.command:
             return _packed([script.command, *self.keys, *self.args])
@@ -338,12 +338,12 @@ class _Call:
             self.wake()
 
     async def news(self) -> None:
-        """Wait until it is settled, or somebody has to send it."""
+        """Wait until it is settled, or its caller has to send it."""
         self._news = asyncio.get_running_loop().create_future()
         await self._news
 
     def wake(self) -> None:
-        """Have its caller look."""
+        """Wake its caller up."""
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
 
@@ -363,7 +363,7 @@ async def _drop(connection: Any) -> None:
 
 
 def _is_cut(exc: Exception, seconds: float, most: float) -> bool:
-    """Whether an attempt only ended because the time of all was over."""
+    """Whether an attempt ended only because of the total timeout."""
     return isinstance(exc, TimeoutError) and seconds < most / 2
 
 

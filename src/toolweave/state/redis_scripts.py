@@ -1,15 +1,15 @@
-"""What a `RedisStore` has its server do: one script per promise, each carried out whole or not at all.
+"""The Lua scripts of a `RedisStore`: one atomic script per operation, and the layout of the documents.
 
-Knows how the documents lie in Redis; nothing of connections. Needs no more than Redis 6.2 or Valkey: every key a script
-touches is declared, and all of them have one hash tag, so that they lie on one node of a cluster.
+Needs no more than Redis 6.2 or Valkey: every key a script touches is declared, and all of them have one hash tag, so
+that they are on one node of a cluster.
 
 - `{prefix}:documents`: hash of name -> `revision expires-or-dash json`; a name is the collection's length, the
   collection and the key.
 - `{prefix}:order`: a sorted set where every score is 0, which is the order of bytes, which in UTF-8 is the order of
-  code points. It has the names, and `!TIME NAME` for each name of what has a ttl: when it has ended for certain.
+  code points. It has the names, and `!TIME NAME` for each name with a ttl: a time at which it has expired for certain.
 
-Beside the names stand in that hash `revision`, the last revision, and for a while `done:TOKEN`, what became of a write,
-so that one which is sent again is known by its token.
+The hash also has `revision`, the last revision, and for a while `done:TOKEN`, the outcome of a write, so that a
+repeated write is recognised by its token.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["GET", "READ", "SCAN", "SIGNAL", "WRITE", "Script"]
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script and the name Redis has for it; or a command of one key that needs none."""
+    """A script and its digest; or a command of one key that needs no script."""
 
     source: str
     digest: str
@@ -55,7 +55,7 @@ SIGNAL = Script("", "", writes=False, command="PUBLISH")
 """KEYS channel; ARGV name."""
 
 READ = Script("", "", writes=False, command="HMGET")
-"""KEYS documents; ARGV names. Returns what is stored, whether it is past its time or not."""
+"""KEYS documents; ARGV names. Returns the stored values, expired or not."""
 
 GET = _script(
     _NOW,
@@ -67,12 +67,12 @@ for at = 1, #ARGV - 1 do found[at] = kept(stored[at], now) and stored[at] or fal
 return found
 """,
 )
-"""KEYS documents; ARGV now, names. Returns what is stored, or nil, for each."""
+"""KEYS documents; ARGV now, names. Returns the stored value, or nil, for each."""
 
-# A revision is no smaller than the server's microseconds: a server that forgot its last writes (it had no disk, or a
-# replica took over) gives none of theirs to others. One script makes all changes or none, in as few commands as there
-# are kinds of them: names and ends lie in one sorted set for that. Of what is due a bounded portion is dropped at a
-# write that is told to sweep; it is not shown meanwhile. The name of what is deleted is due at once.
+# A revision is no smaller than the server's time in microseconds: a server that lost its last writes (it had no disk,
+# or a replica took over) never assigns their revisions again. One script makes all changes or none, in as few commands
+# as there are kinds of them: names and expiries share one sorted set for that. A write with the sweep flag drops a
+# bounded number of expired documents, which are hidden until then. The name of a deleted document expires at once.
 WRITE = _script(
     """
 local clock = redis.call('TIME')
@@ -175,8 +175,8 @@ return told
     writes=True,
 )
 """KEYS documents, order, channel; ARGV now, token, milliseconds to remember, 1 to sweep, a signal, and for
-each change `put` or `delete`, name, JSON, ttl, expect. Returns the revisions, apart by spaces, -1 for what was deleted
-and 0 for what there was not to delete; nil when a revision was another."""
+each change `put` or `delete`, name, JSON, ttl, expect. Returns the revisions, separated by spaces, -1 for a deleted
+document and 0 for a missing one; nil when a revision did not match."""
 
 # Bounded in names and in bytes, however many are past their ttl: others wait while a script runs.
 SCAN = _script(
@@ -204,5 +204,5 @@ if #names == 500 then found[1] = names[500] end
 return found
 """,
 )
-"""KEYS documents, order; ARGV first, last, now, limit. Returns the name to go on after, or '', then names and what is
-stored."""
+"""KEYS documents, order; ARGV first, last, now, limit. Returns the name to continue after, or '', then names and stored
+values."""

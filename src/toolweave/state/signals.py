@@ -1,7 +1,7 @@
-"""Signals: a word to whoever waits for a change in a store, so that nobody has to look again and again.
+"""Signals: notifications of changes in a store, so that waiting processes need not poll often.
 
-A signal says that it is worth to look now, and nothing else: it may be lost, and comes to those alone who listen at
-that moment. Whoever listens therefore looks first, and looks again after a while without one. Knows no store.
+A signal only says that a read is worthwhile: it may be lost, and reaches those only that listen at that moment. A
+listener therefore reads first, and reads again after a timeout without a signal.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Ear:
-    """Hears one name, in one event loop.
+    """Listens to one name, in one event loop.
 
     Args:
-        sure: Whether the signals of all processes come here, and not just those of this one.
-        hear: Brings signals in while somebody waits; None where they come by themselves.
+        sure: Whether signals of all processes arrive, and not just those of this one.
+        hear: Receives signals while a task waits; None where they arrive without that.
     """
 
     def __init__(self, *, sure: bool, hear: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
@@ -34,7 +34,7 @@ class Ear:
         self._event = anyio.Event()
 
     async def wait(self, seconds: float, sleep: Sleep = anyio.sleep) -> bool:
-        """Wait for a signal for so many seconds at most; return whether there was one."""
+        """Wait for a signal for at most `seconds`; return whether there was one."""
         if sleep is anyio.sleep and self._hear is None:
             with anyio.move_on_after(seconds):
                 await self._event.wait()
@@ -58,7 +58,7 @@ class Ear:
         return heard
 
     def ring(self) -> None:
-        """Tell of a signal, from any thread."""
+        """Deliver a signal, from any thread."""
         try:
             here = asyncio.get_running_loop() is self._loop
         except RuntimeError:
@@ -73,19 +73,19 @@ class Ear:
 
 
 class Ears:
-    """Who listens, by name; safe to use from any thread."""
+    """The listeners by name; safe to use from any thread."""
 
     def __init__(self) -> None:
         self._ears: dict[str, list[Ear]] = {}
         self._lock = threading.Lock()
 
     def add(self, name: str, ear: Ear) -> None:
-        """Let one hear a name."""
+        """Add a listener of a name."""
         with self._lock:
             self._ears.setdefault(name, []).append(ear)
 
     def remove(self, name: str, ear: Ear) -> None:
-        """Let one hear it no more."""
+        """Remove a listener of a name."""
         with self._lock:
             left = [one for one in self._ears.get(name, ()) if one is not ear]
             if left:
@@ -94,7 +94,7 @@ class Ears:
                 self._ears.pop(name, None)
 
     def ring(self, name: str) -> None:
-        """Tell all that hear a name."""
+        """Deliver a signal to all listeners of a name."""
         with self._lock:
             ears = list(self._ears.get(name, ()))
         for ear in ears:
@@ -104,7 +104,7 @@ class Ears:
     async def listening(
         self, name: str, *, sure: bool, hear: Callable[[], Coroutine[Any, Any, None]] | None = None
     ) -> AsyncGenerator[Ear, None]:
-        """Yield an ear that hears a name meanwhile."""
+        """Yield a listener of a name for the block."""
         ear = Ear(sure=sure, hear=hear)
         self.add(name, ear)
         try:
@@ -115,26 +115,26 @@ class Ears:
 
 @runtime_checkable
 class Signalling(Protocol):
-    """A store that passes on signals; one that does not is looked at more often."""
+    """A store that passes on signals; one that does not is polled more often."""
 
     async def signal(self, name: str) -> None:
-        """Tell all who listen to a name."""
+        """Send a signal to all listeners of a name."""
         ...
 
     def listening(self, name: str) -> AbstractAsyncContextManager[Ear]:
-        """Hear signals of a name meanwhile, from when it is entered."""
+        """Listen to the signals of a name from when it is entered."""
         ...
 
 
 async def signal(store: Any, name: str) -> None:
-    """Tell all who listen to a name at a store; nothing where that passes on no signals."""
+    """Send a signal to all listeners of a name at a store; does nothing where that passes on no signals."""
     if isinstance(store, Signalling):
         await store.signal(name)
 
 
 @asynccontextmanager
 async def listening(store: Any, name: str) -> AsyncGenerator[Ear, None]:
-    """Hear signals of a name at a store meanwhile; none come where that passes on none."""
+    """Listen to the signals of a name at a store; none arrive where that passes on none."""
     if not isinstance(store, Signalling):
         yield Ear(sure=False)
         return

@@ -1,4 +1,4 @@
-"""The store that outlives its process: one SQLite file, which several processes may use at the same time.
+"""The store in one SQLite file, which several processes may use at the same time.
 
 Knows SQL and threads; not what the documents hold.
 """
@@ -41,16 +41,16 @@ _SCAN = (
 
 
 def default_path() -> Path:
-    """Return the file of this user's store: never in the working directory (requirement D26)."""
+    """Return the file of this user's store: never in the working directory."""
     from platformdirs import user_data_path  # only where no path is given
 
     return user_data_path("toolweave", appauthor=False) / "store.db"
 
 
 class SqliteStore:
-    """A `Store` in one SQLite file (DESIGN decision 11).
+    """A `Store` in one SQLite file.
 
-    It opens its file when it is first used and closes it when the last who entered it leaves; used again, it opens it
+    It opens its file when it is first used and closes it when the last user has left it; used again, it opens it
     again. All work is done in one thread of its own. Writes that come at the same time are one transaction and one sync
     of the disk; each is on the disk before it returns, and one that does not hold does not disturb the others. A write
     that has begun is finished, also when its caller is cancelled. What a process wrote is there after it was killed,
@@ -58,7 +58,7 @@ class SqliteStore:
 
     Args:
         path: The file, made with mode 0600 where there is none; None is `default_path()`.
-        clock: Tells the time in seconds, for ttl; all processes that share a file need the same time.
+        clock: Returns the time in seconds, for ttl; all processes that share a file need the same time.
         busy_seconds: How long to wait for other processes that write.
 
     Raises:
@@ -74,7 +74,7 @@ class SqliteStore:
     ) -> None:
         if str(path) == ":memory:":
             raise ValueError("a SqliteStore is a file; use MemoryStore() for a store in memory")
-        # later changes of the working directory mean nothing to it
+        # independent of later changes of the working directory
         self._path = default_path() if path is None else Path(path).expanduser().absolute()
         self._clock = clock
         self._busy_seconds = busy_seconds
@@ -114,7 +114,7 @@ class SqliteStore:
         return None if revisions is None else revisions[0]
 
     async def read(self, names: Sequence[tuple[str, str]]) -> Sequence[Document | None]:
-        """Return documents, None for each that there is not.
+        """Return documents, None for each missing one.
 
         Raises:
             StoreError: The file cannot be read.
@@ -197,15 +197,15 @@ class SqliteStore:
                 await asyncio.wrap_future(worker.end())
 
     async def signal(self, name: str) -> None:
-        """Tell all of this process who listen to a name."""
+        """Send a signal to the listeners of this process."""
         self._ears.ring(name)
 
     def listening(self, name: str) -> AbstractAsyncContextManager[Ear]:
-        """Hear signals of a name meanwhile."""
+        """Listen to the signals of a name during the block."""
         return self._ears.listening(name, sure=False)
 
     async def __aenter__(self) -> Self:
-        """Open the file, so that what is wrong with it is known here.
+        """Open the file, so that an error is raised here.
 
         Raises:
             StoreError: It is damaged, not ours, of a newer version, or cannot be written.
@@ -233,7 +233,7 @@ class SqliteStore:
                 self._worker.end_with(self)
             worker = self._worker
             job = worker.add(work, writes=writes)
-        # in the next round of the loop, so that what its other tasks write in this one is written together with it
+        # in the next iteration of the loop, so that writes of other tasks in this one are written together with it
         asyncio.get_running_loop().call_soon(worker.begin)
         future = asyncio.wrap_future(job)
         with anyio.CancelScope(shield=writes):
@@ -241,23 +241,23 @@ class SqliteStore:
         return future.result()
 
     def _forked(self) -> None:
-        """Begin anew in a process that was forked off, where the thread and the connection of the other are no use."""
+        """Start afresh in a forked process, where the thread and the connection of its parent are unusable."""
         if self._worker is not None:
             self._worker.leave()
         self._worker, self._lock, self._process = None, threading.Lock(), os.getpid()
 
 
 _left_behind: list[Any] = []
-"""Connections of the processes that this one was forked off from: closing one here would touch their files."""
+"""Connections of parent processes: closing one after a fork would affect their files."""
 
 
 @dataclass(slots=True)
 class _Job:
-    """Something to do with the connection, and what became of it.
+    """A job for the connection, and its outcome.
 
     Attributes:
-        told: The future of whoever wants it done.
-        error: What made it fail.
+        told: The future of its outcome.
+        error: The exception that it raised.
     """
 
     work: Callable[[sqlite3.Connection], Any]
@@ -282,7 +282,7 @@ class _Job:
 
 
 class _Worker:
-    """One thread with one connection; it does all that waits at once: writes in one transaction, then reads."""
+    """One thread with one connection; runs all waiting jobs together: writes in one transaction, then reads."""
 
     def __init__(self, path: Path, busy_seconds: float) -> None:
         self._path = path
@@ -294,17 +294,17 @@ class _Worker:
         self._finalizer: weakref.finalize[Any, SqliteStore] | None = None
 
     def end_with(self, store: SqliteStore) -> None:
-        """Close the connection of a store that nobody closed."""
+        """Close the connection of a store that was not closed."""
         self._finalizer = weakref.finalize(store, self._close)
 
     def add(self, work: Callable[[sqlite3.Connection], T], *, writes: bool) -> Future[T]:
-        """Have work done with the next `begin`."""
+        """Queue work for the next `begin`."""
         job = _Job(work, writes)
         self._waiting.append(job)
         return job.told
 
     def begin(self) -> None:
-        """Do what waits."""
+        """Run the waiting jobs."""
         if self._waiting:
             try:
                 self._thread.submit(self._do_all)
@@ -312,7 +312,7 @@ class _Worker:
                 pass
 
     def end(self) -> Future[None]:
-        """Close the connection after all that was submitted before."""
+        """Close the connection after all jobs that were submitted before."""
         if self._finalizer is not None:
             self._finalizer.detach()
         self._thread.submit(self._do_all)
@@ -321,7 +321,7 @@ class _Worker:
         return future
 
     def leave(self) -> None:
-        """Leave all to the process that this one was forked off from."""
+        """Leave everything to the parent process."""
         if self._finalizer is not None:
             self._finalizer.detach()
         _left_behind.append((self._connection, self._thread))
@@ -329,7 +329,7 @@ class _Worker:
     def _do_all(self) -> None:
         jobs = [self._waiting.popleft() for _ in range(len(self._waiting))]
         jobs = [job for job in jobs if job.told.set_running_or_notify_cancel()]
-        # a write is only told of when it is on the disk, so reads of who was told come later than it
+        # a write is reported only when it is on the disk, so a read after that sees it
         self._write([job for job in jobs if job.writes])
         for job in jobs:
             if not job.writes:
@@ -343,7 +343,7 @@ class _Worker:
     def _attempt(
         self, jobs: Sequence[_Job], do: Callable[[sqlite3.Connection, Sequence[_Job]], None], *, last: bool = True
     ) -> bool:
-        """Do jobs and tell what became of them; what fails for all of them is only told when it is the last attempt."""
+        """Run jobs and settle them; an error of all of them is reported only by the last attempt."""
         failure: StoreError | None = None
         try:
             do(self._opened(writes=jobs[0].writes), jobs)

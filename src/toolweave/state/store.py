@@ -1,7 +1,4 @@
-"""The port of the room: a small store of JSON documents, the same for memory and for a database.
-
-Says what a store promises; knows no store.
-"""
+"""The port of this package: a small store of JSON documents, the same for memory and for a database."""
 
 from __future__ import annotations
 
@@ -20,13 +17,13 @@ _PAGE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One document as it was when it was read; changing its value changes nothing in the store.
+    """One document, as it was when it was read; changing its value does not change the store.
 
     Attributes:
         key: Its name, unique in its collection.
         value: Any JSON value.
         revision: Grows with every write to the store, and is never used twice.
-        expires_at: When it is gone, in seconds of the store's clock; None for never.
+        expires_at: Its expiry, in seconds of the store's clock; None for never.
     """
 
     key: str
@@ -37,7 +34,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Put:
-    """A document to be written; as with `Store.put`."""
+    """A document to write; as with `Store.put`."""
 
     collection: str
     key: str
@@ -48,7 +45,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """A document to be deleted if it is there; with `expect`, it has to be, and have this revision."""
+    """A document to delete if it exists; with `expect` it must exist and have this revision."""
 
     collection: str
     key: str
@@ -58,14 +55,14 @@ class Delete:
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 Change: TypeAlias = Put | Delete
-"""What is done to one document."""
+"""One change to a document."""
 
 
 @runtime_checkable
 class Store(Protocol):
-    """Documents by collection and key (DESIGN decision 11).
+    """Documents by collection and key.
 
-    Every write is atomic and seen by every later read. What is past its ttl is as good as deleted. Any task may use an
+    Every write is atomic and seen by every later read. An expired document counts as deleted. Any task may use an
     open store; entering is re-entrant by count.
     """
 
@@ -76,13 +73,13 @@ class Store(Protocol):
     async def put(
         self, collection: str, key: str, value: Any, *, ttl: float | None = None, expect: int | None = None
     ) -> int | None:
-        """Write a document, in the place of one that has its key.
+        """Write a document, replacing one of its key.
 
         Args:
-            collection: Where; collections need not be made first.
-            key: Its name there.
+            collection: Its collection, which need not be made first.
+            key: Its name in the collection.
             value: Any JSON value; NaN is none.
-            ttl: Seconds from now until it is gone; None keeps it, also in the place of one that was to expire.
+            ttl: Seconds until it expires; None for never, also when it replaces one that would expire.
             expect: Write only if the document has this revision; 0 is "there is none".
 
         Returns:
@@ -98,7 +95,7 @@ class Store(Protocol):
         ...
 
     async def read(self, names: Sequence[tuple[str, str]]) -> Sequence[Document | None]:
-        """Return the documents of these collections and keys, in one step; None for each that there is not."""
+        """Return the documents of these collections and keys, atomically; None for each missing one."""
         ...
 
     async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
@@ -106,7 +103,7 @@ class Store(Protocol):
 
         Args:
             changes: To documents, by collection and key.
-            tell: The signal that is sent when they are made, where the store passes on signals.
+            tell: The signal to send when they are made, where the store passes on signals.
 
         Returns:
             The new revisions, 0 for what was deleted; None when an `expect` did not hold and nothing was written.
@@ -119,8 +116,8 @@ class Store(Protocol):
     async def scan(self, collection: str, *, prefix: str = "", after: str = "", limit: int = 100) -> Sequence[Document]:
         """Return the documents whose keys have this prefix and come after `after`, by key in code point order.
 
-        At most `limit`; the key of the last is the `after` of the next page, so that what stays is neither skipped nor
-        repeated while others come and go.
+        At most `limit`; the key of the last is the `after` of the next page, so that no document is skipped or repeated
+        while others are added and deleted.
         """
         ...
 
@@ -151,7 +148,7 @@ async def iter_documents(store: Store, collection: str, prefix: str = "") -> Asy
 
 
 async def iter_pages(store: Store, collection: str, prefix: str = "") -> AsyncGenerator[Sequence[Document], None]:
-    """Yield the same in pages, as they are read."""
+    """Yield all documents of a collection whose keys have this prefix, in pages."""
     after = ""
     while True:
         page = await store.scan(collection, prefix=prefix, after=after, limit=_PAGE)

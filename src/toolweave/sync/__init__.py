@@ -1,7 +1,7 @@
-"""The same names for plain code: scripts, notebooks, Django views, threads. Nothing to await.
+"""Blocking versions of the main functions and classes, for scripts, notebooks, Django views and threads.
 
 Everything runs in one event loop in a thread of its own (`toolweave.tools.portal`); a call waits in the thread that
-makes it, and Ctrl-C cancels the call. What is left open is closed when the interpreter exits. This room adds no
+makes it, and Ctrl-C cancels the call. Open connections are closed when the interpreter exits. There is no other
 behaviour: every function and method is the async one of the same name, with its arguments.
 """
 

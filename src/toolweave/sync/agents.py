@@ -1,4 +1,4 @@
-"""Agents and their runs for plain code. Adds no behaviour of its own."""
+"""Agents and their runs for synchronous code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ P = ParamSpec("P")
 
 
 class SyncRun:
-    """A run of an agent for plain code: iterated for its events, any number of times; see `toolweave.Run`.
+    """A run of an agent for synchronous code; iterating yields its events, any number of times. See `toolweave.Run`.
 
     Attributes:
         wrapped: The async run.
@@ -39,11 +39,11 @@ class SyncRun:
 
     @property
     def final(self) -> RunResult:
-        """What comes of it: waits for its end, and raises what made it fail."""
+        """The result: waits for the run's end, and raises the exception that made it fail."""
         return PORTAL.run(self.wrapped.outcome)
 
     def start(self) -> Self:
-        """Begin, if it has not begun."""
+        """Start the run, if it has not started."""
 
         async def start() -> None:
             self.wrapped.start()
@@ -60,7 +60,7 @@ class SyncRun:
         return self._decide(lambda: self.wrapped.approve(call, remember=remember, reason=reason))
 
     def deny(self, call: str | ApprovalRequested, *, reason: str | None = None) -> bool:
-        """Refuse a call that waits; the model reads the reason."""
+        """Deny a waiting call; the model reads the reason."""
         return self._decide(lambda: self.wrapped.deny(call, reason=reason))
 
     def __iter__(self) -> Iterator[Event]:
@@ -88,10 +88,10 @@ def _made_like(make: Callable[P, Any]) -> Callable[[Callable[..., None]], Callab
 
 
 class Agent:
-    """A model that works with tools until it has an answer, for plain code; takes what `toolweave.Agent` takes.
+    """A model that works with tools until it has an answer, for synchronous code; same arguments as `toolweave.Agent`.
 
-    Among its tools may be what this room makes: connections, hubs and their tools. In a `with` block what its tools
-    need stays open; else it is opened and closed for each run.
+    Its tools may include connections, hubs and tools of `toolweave.sync`. In a `with` block the resources of its tools
+    stay open; otherwise they are opened and closed for each run.
 
     Attributes:
         wrapped: The async agent.
@@ -115,7 +115,7 @@ class Agent:
 
     @property
     def errors(self) -> Mapping[str, Exception]:
-        """What could not be opened, by name."""
+        """The errors of the tool sources that could not be opened, by name."""
         return self.wrapped.errors
 
     send = forwarded(compose.Agent.send, SyncRun)
@@ -124,7 +124,7 @@ class Agent:
     stream_text = forwarded(compose.Agent.stream_text, PORTAL.iterate)
 
     def close(self) -> None:
-        """Cancel what runs and close what the agent opened; it may be used again."""
+        """Cancel running work and close what the agent opened; it may be used again."""
         PORTAL.run(self.wrapped.close)
         PORTAL.release(self.wrapped)
 
@@ -145,11 +145,11 @@ class Agent:
 
 @signed_like(compose.generate)
 def generate(*args: Any, **kwargs: Any) -> RunResult:  # the parameters of the async one
-    """Return what comes of one run of a model with tools; takes what `toolweave.generate` takes."""
+    """Run a model with tools once and return the result; same arguments as `toolweave.generate`."""
     return PORTAL.run(lambda: compose.generate(*args, **kwargs))
 
 
 @signed_like(compose.stream)
 def stream(*args: Any, **kwargs: Any) -> SyncRun:  # the same
-    """Return the same as a run, to be iterated for its events; takes what `toolweave.stream` takes."""
+    """Return a run of a model with tools, to iterate over its events; same arguments as `toolweave.stream`."""
     return SyncRun(compose.stream(*args, **kwargs))

@@ -1,4 +1,4 @@
-"""Async functions and methods as blocking ones, with the types of the original. Knows nothing of what they do."""
+"""Conversion of async functions and methods to blocking ones, with the types of the originals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ V_co = TypeVar("V_co", covariant=True)
 
 
 class Facade(Protocol[V_co]):
-    """What stands in front of an async object."""
+    """A blocking wrapper of an async object."""
 
     @property
     def wrapped(self) -> V_co:
@@ -30,7 +30,7 @@ class Facade(Protocol[V_co]):
 
 
 class _Forwarding(ABC, Generic[S_contra, P, T]):
-    """A method of the facade that does something with one of the wrapped object, whose parameters it has."""
+    """Descriptor of a facade's method that forwards to a method of the wrapped object, with its parameters."""
 
     def __init__(self, method: Callable[Concatenate[S_contra, P], Any]) -> None:
         self._original = method
@@ -52,7 +52,7 @@ class _Forwarding(ABC, Generic[S_contra, P, T]):
 
 
 class forwarded(_Forwarding[S_contra, P, T]):  # noqa: N801 - used like a decorator
-    """A method of the wrapped object, with what it returns put through `make`."""
+    """A method of the wrapped object whose result is converted by `make`."""
 
     def __init__(self, method: Callable[Concatenate[S_contra, P], R], make: Callable[[R], T]) -> None:
         super().__init__(method)
@@ -65,7 +65,7 @@ class forwarded(_Forwarding[S_contra, P, T]):  # noqa: N801 - used like a decora
 
 
 class blocking(_Forwarding[S_contra, P, T]):  # noqa: N801 - the same
-    """An async method of the wrapped object as one that waits: `call_tool = blocking(McpConnection.call_tool)`."""
+    """An async method of the wrapped object as a blocking one: `call_tool = blocking(McpConnection.call_tool)`."""
 
     def __init__(self, method: Callable[Concatenate[S_contra, P], Awaitable[T]]) -> None:
         super().__init__(method)

@@ -1,4 +1,4 @@
-"""Connections and hubs for plain code. Opens and closes them in the portal; adds no behaviour of its own."""
+"""Connections and hubs for synchronous code, opened and closed in the portal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OpenT_co = TypeVar("OpenT_co", McpConnection, Hub, covariant=True)
 
 
 class _Opened(SyncToolset[OpenT_co]):
-    """What is open from the beginning, until `close()` or the end of a `with` block."""
+    """A toolset that is open from the beginning, until `close()` or the end of a `with` block."""
 
     def close(self) -> None:
         """Close it; idempotent, from any thread, bounded."""
@@ -37,7 +37,7 @@ class _Opened(SyncToolset[OpenT_co]):
 
 
 class SyncConnection(_Opened[McpConnection]):
-    """A connection to one MCP server, for plain code; see `toolweave.McpConnection`. Made by `connect_mcp`."""
+    """A connection to one MCP server, for synchronous code; see `toolweave.McpConnection`. Made by `connect_mcp`."""
 
     @property
     def name(self) -> str:
@@ -46,12 +46,12 @@ class SyncConnection(_Opened[McpConnection]):
 
     @property
     def state(self) -> ConnectionState:
-        """Where the connection stands."""
+        """The state of the connection."""
         return self.wrapped.state
 
     @property
     def error(self) -> Exception | None:
-        """What went wrong last, or None."""
+        """The last error, or None."""
         return self.wrapped.error
 
     @property
@@ -86,7 +86,7 @@ class SyncConnection(_Opened[McpConnection]):
 
 
 class SyncHub(_Opened[Hub]):
-    """Many MCP servers as one toolset, for plain code; see `toolweave.Hub`. Made by `connect_mcp_servers`."""
+    """Many MCP servers as one toolset, for synchronous code; see `toolweave.Hub`. Made by `connect_mcp_servers`."""
 
     @property
     def clients(self) -> Mapping[str, SyncConnection]:
@@ -100,7 +100,7 @@ class SyncHub(_Opened[Hub]):
 
     @property
     def warnings(self) -> list[str]:
-        """What is odd, for people."""
+        """Warnings for people."""
         return self.wrapped.warnings
 
     def states(self) -> dict[str, ConnectionState]:
@@ -118,7 +118,7 @@ class SyncHub(_Opened[Hub]):
 
 @signed_like(async_connect.connect_mcp)
 def connect_mcp(*args: Any, **kwargs: Any) -> SyncConnection:  # the parameters of the async one
-    """Connect to one MCP server and return the open connection; takes what `toolweave.connect_mcp` takes."""
+    """Connect to one MCP server and return the open connection; same arguments as `toolweave.connect_mcp`."""
     connection = PORTAL.run(lambda: async_connect.connect_mcp(*args, **kwargs))
     PORTAL.hold(connection)
     return SyncConnection(connection)
@@ -126,7 +126,7 @@ def connect_mcp(*args: Any, **kwargs: Any) -> SyncConnection:  # the parameters 
 
 @signed_like(async_hub.connect_mcp_servers)
 def connect_mcp_servers(*args: Any, **kwargs: Any) -> SyncHub:  # the same
-    """Connect to many MCP servers at once; takes what `toolweave.connect_mcp_servers` takes."""
+    """Connect to many MCP servers at once; same arguments as `toolweave.connect_mcp_servers`."""
     hub = PORTAL.run(lambda: async_hub.connect_mcp_servers(*args, **kwargs))
     PORTAL.hold(hub)
     return SyncHub(hub)

@@ -1,4 +1,4 @@
-"""Toolsets and tools for plain code. Knows no server and no agent."""
+"""Toolsets and tools for synchronous code."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SyncTool:
 
     @property
     def description(self) -> str:
-        """What the tool does, for a model."""
+        """The tool's description for a model."""
         return self.wrapped.description
 
     @property
@@ -98,7 +98,7 @@ class SyncToolList(Sequence[SyncTool]):
 
 
 class SyncToolset(Generic[ToolsetT_co]):
-    """A toolset for plain code; in a `with` block it is open.
+    """A toolset for synchronous code; in a `with` block it is open.
 
     Attributes:
         wrapped: The async toolset; give either to an agent.

@@ -1,8 +1,7 @@
-"""The testing kit: servers in memory, servers that misbehave, recorded sessions and a clock that stands still.
+"""The testing kit: servers in memory, servers that misbehave, recorded sessions and a fake clock.
 
-For the tests of whoever builds on Toolweave; `toolweave.testing.plugin` offers the same as pytest fixtures.
-The room reaches servers through `connect` as everybody does; it refuses to know pytest, which only the plugin
-imports, and nothing of the package imports it.
+For the tests of applications that use Toolweave; `toolweave.testing.plugin` offers the same as pytest fixtures, and is
+the only module that imports pytest.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The file of a recorded session: JSON lines, one message each, versioned, written at once, without secrets.
 
-Knows how messages are noted, not how they are caught or played.
+Defines the file format; recording and replay are elsewhere.
 
     {"cassette": 1, "server": "weather"}
     {"send": {"id": 1, "method": "tools/call", "params": {"name": "forecast", "arguments": {"city": "Oslo"}}}}
@@ -22,10 +22,10 @@ __all__ = ["FORMAT", "MASK", "Entry", "masked", "read_cassette", "same", "write_
 FORMAT = 1
 """The version of the format; a cassette of another is refused."""
 MASK = "***"
-"""What stands in a cassette for a secret; as a part of a recorded request it matches anything."""
+"""The placeholder of a secret in a cassette; in a recorded request it matches anything."""
 
 Entry: TypeAlias = dict[str, Any]
-"""One line: an object with one member, which says what happened (`send`, `receive`, `failed`, ...)."""
+"""One line: an object with one member, the kind of event (`send`, `receive`, `failed`, ...)."""
 
 _ODD_TEXT = "surrogatepass"  # half a character, which JSON can carry and UTF-8 cannot
 _ALWAYS_MASKED = frozenset(
@@ -51,7 +51,7 @@ def masked(value: Any, redact: Callable[[str], str]) -> Any:
 
 
 def same(recorded: Any, sent: Any) -> bool:
-    """Tell whether a request that is sent is the recorded one; what was masked then may be anything now."""
+    """Return whether a request equals a recorded one; masked parts match anything."""
     if isinstance(recorded, str) and isinstance(sent, str):
         if MASK not in recorded:
             return recorded == sent
@@ -67,7 +67,7 @@ def same(recorded: Any, sent: Any) -> bool:
 
 
 def write_cassette(path: Path, server: str, entries: Iterable[Entry]) -> None:
-    """Write a cassette in the place of what was there, all of it or nothing."""
+    """Write a cassette atomically, replacing an older one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [_line({"cassette": FORMAT, "server": server}), *map(_line, entries)]
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -1,4 +1,4 @@
-"""A clock that moves when the test says so: backoffs and time-outs of supervision without waiting for them.
+"""A clock that tests advance: backoffs and timeouts of supervised connections without waiting for them.
 
 Knows nothing of connections; it is a `toolweave.connect.clock.Clock`.
 """
@@ -17,7 +17,7 @@ _TURNS = 50  # of the event loop: what a woken task may need until it sleeps aga
 
 
 class FakeClock:
-    """Time that stands still until `advance` is awaited.
+    """A clock that stands still until `advance` is awaited.
 
         clock = FakeClock()
         await clock.until_sleeping()   # somebody waits
@@ -26,8 +26,8 @@ class FakeClock:
     Bounds that the event loop keeps, such as `anyio.fail_after` and the timeouts of calls, stay real.
 
     Args:
-        start: What `monotonic` says at first, in seconds.
-        jitter: What `jitter` says always, in [0, 1).
+        start: The first value of `monotonic`, in seconds.
+        jitter: The constant value of `jitter`, in [0, 1).
     """
 
     def __init__(self, *, start: float = 0.0, jitter: float = 0.0) -> None:
@@ -44,12 +44,12 @@ class FakeClock:
         return self._now
 
     def jitter(self) -> float:
-        """Return the number that was chosen for it."""
+        """Return the constant that was chosen."""
         return self._jitter
 
     @property
     def sleepers(self) -> tuple[float, ...]:
-        """How many seconds each sleeper still has to sleep, the next to wake first."""
+        """The remaining seconds of each sleeper, the next to wake first."""
         return tuple(deadline - self._now for deadline, _, _ in self._sleepers)
 
     async def sleep(self, seconds: float) -> None:
@@ -68,9 +68,9 @@ class FakeClock:
                 self._tell()
 
     async def advance(self, seconds: float) -> None:
-        """Let `seconds` pass: sleepers wake in the order of their time, each before the next moment comes.
+        """Let `seconds` pass: sleepers wake in the order of their time, each before the clock moves on.
 
-        Who sleeps again within the time is woken again. Returns when the last one had its turn.
+        A sleeper that sleeps again within the time is woken again. Returns when the last one has run.
 
         Raises:
             ValueError: `seconds` is negative; time does not go back.
@@ -87,7 +87,7 @@ class FakeClock:
         self._now = until
 
     async def until_sleeping(self, count: int = 1) -> None:
-        """Return when at least `count` sleepers wait for this clock; the caller bounds the wait."""
+        """Wait until at least `count` tasks sleep on this clock; the caller bounds the wait."""
         while len(self._sleepers) < count:
             await self._changed.wait()
 

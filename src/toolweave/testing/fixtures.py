@@ -22,7 +22,7 @@ __all__ = ["CassetteFactory", "http_faults", "stdio_faults"]
 
 @contextmanager
 def stdio_faults() -> Generator[Callable[..., list[str]]]:
-    """Give commands of faulty servers for the block; processes of theirs that outlive it are killed."""
+    """Yield a function that returns commands of faulty servers; processes that outlive the block are killed."""
     mark = f"toolweave-test={uuid.uuid4()}"
 
     def command(mode: str, *args: object) -> list[str]:
@@ -41,7 +41,7 @@ def stdio_faults() -> Generator[Callable[..., list[str]]]:
 
 @contextmanager
 def http_faults() -> Generator[Callable[..., str]]:
-    """Start faulty HTTP servers, which are stopped after the block."""
+    """Yield a function that starts faulty HTTP servers, which are stopped after the block."""
     with ExitStack() as running:
 
         def start(mode: str, *args: object) -> str:
@@ -57,7 +57,7 @@ class CassetteFactory:
     Args:
         folder: Where the cassettes are.
         test: The test's name.
-        mode: `"none"` plays back only, `"once"` records what is not there, `"new"` records everything anew.
+        mode: `"none"` only plays back, `"once"` records missing cassettes, `"new"` records all of them again.
     """
 
     def __init__(self, folder: Path, test: str, mode: str) -> None:
@@ -68,15 +68,15 @@ class CassetteFactory:
         self._replays: list[Replay] = []
 
     def __call__(self, target: Any, *, name: str = "", secrets: Iterable[str] = ()) -> Any:
-        """Return what `connect_mcp` takes in the place of `target`.
+        """Return the target for `connect_mcp` instead of `target`: a recording one, or the recorded server.
 
         Args:
             target: The server, reached only to record it.
-            name: Tells several cassettes of one test apart.
-            secrets: Texts that must not be written down, beside the credentials of the target.
+            name: Distinguishes several cassettes of one test.
+            secrets: Texts to mask, beside the credentials of the target.
 
         Raises:
-            FileNotFoundError: There is no cassette, and nothing is to be recorded.
+            FileNotFoundError: There is no cassette, and the mode does not record.
             ValueError: The name is taken, or the cassette is broken.
         """
         if name in self._used:
@@ -93,7 +93,7 @@ class CassetteFactory:
 
     @property
     def unrecorded(self) -> list[str]:
-        """What was asked for that the cassettes had no answer to."""
+        """The requests that the cassettes had no answer to."""
         return [message for played in self._replays for message in played.unrecorded]
 
 

@@ -61,16 +61,16 @@ class MemoryServer:
     What changes while clients are connected is told to them at once, in the way of their era.
 
     Args:
-        tools: What it offers: functions, tools, a toolset, or a sequence of them.
+        tools: Its tools: functions, tools, a toolset, or a sequence of them.
         name: Its name, also that of connections to it.
         version: Its own version.
-        instructions: What it tells models about itself.
+        instructions: Its instructions for models.
         protocol: `"auto"` speaks every revision, `"legacy"` those with a handshake; else the one that it speaks.
         page_size: Entries on a page of a list; None is all on one.
 
     Attributes:
         requests: Everything that clients sent, notifications too, in order.
-        conversations: How many were begun; a client that reconnects begins another.
+        conversations: The number of conversations; a client that reconnects begins another.
 
     Raises:
         ValueError: `protocol` is no known revision.
@@ -110,7 +110,7 @@ class MemoryServer:
         self._open: dict[Visit, asyncio.AbstractEventLoop] = {}
         self._heard = anyio.Event()
 
-    # what it offers
+    # tools, resources and prompts
 
     @overload
     def tool(self, item: Callable[P, R], /) -> FunctionTool[P, R]: ...
@@ -119,7 +119,7 @@ class MemoryServer:
     @overload
     def tool(self, /, **options: Any) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
     def tool(self, item: Any = None, /, **options: Any) -> Any:
-        """Offer a tool, in the place of one that has its name; also a decorator, with the options of `@tool`.
+        """Offer a tool, replacing one of its name; also a decorator, with the options of `@tool`.
 
         Raises:
             SchemaError: The function's signature cannot be described.
@@ -132,7 +132,7 @@ class MemoryServer:
         return self._registry.add(tool(function, **options), on_conflict="replace")
 
     def remove_tool(self, name: str) -> None:
-        """Take a tool away, and tell clients that the list changed.
+        """Remove a tool, and notify clients that the list changed.
 
         Raises:
             KeyError: The server has no tool of this name that was given to it as a function or `Tool`.
@@ -170,7 +170,7 @@ class MemoryServer:
         as MCP has them.
 
         Raises:
-            SchemaError: The function takes what no text can become.
+            SchemaError: No string can be converted to one of the function's parameters.
         """
         self._prompts.add(prompt(function), replace=True)
         return function
@@ -180,9 +180,9 @@ class MemoryServer:
     def answer(self, method: str, result: Answer, *, tool: str | None = None, times: int | None = None) -> None:
         """Answer requests of a method with this result, or with what a function makes of their params.
 
-        `tool` limits it to calls of one tool, `times` to the next so many requests. What is limited goes first, in
-        the order in which it was said; then counts what was said last. The members that every result of an era has
-        are added.
+        `tool` limits it to calls of one tool, `times` to the next so many requests. Limited answers come first, in
+        the order of these calls; then the newest unlimited one. The members that every result of an era has are
+        added.
         """
         self._script.add(Reaction(method=method, how="answer", answer=result, tool=tool, left=times))
 
@@ -201,7 +201,7 @@ class MemoryServer:
         self._script.add(Reaction(method=method, how="refuse", error=error, tool=tool, left=times))
 
     def hang(self, on: str = _CALL, *, tool: str | None = None, times: int | None = 1) -> None:
-        """Never answer the next requests of a method; None is for ever."""
+        """Never answer the next `times` requests of a method; None is for ever."""
         self._script.add(Reaction(method=on, how="hang", tool=tool, left=times))
 
     def crash(self, on: str | None = None, *, tool: str | None = None, times: int = 1) -> None:
@@ -254,11 +254,11 @@ class MemoryServer:
                 raise ConnectionLostError(exc.message, server=self.name, sent=True) from None
             raise ProtocolError(exc.message, server=self.name, code=exc.code, data=exc.data) from None
 
-    # what it saw
+    # the recorded messages
 
     @property
     def calls(self) -> list[ToolCall]:
-        """The tool calls that came, in order, those that were answered badly or not at all too."""
+        """The tool calls that were received, in order, including those answered badly or not at all."""
         return [
             ToolCall(name=one.tool, arguments=one.params.get("arguments") or {})
             for one in self.requests
@@ -267,11 +267,11 @@ class MemoryServer:
 
     @property
     def methods(self) -> list[str]:
-        """The methods of what came, in order."""
+        """The methods of the received messages, in order."""
         return [one.method for one in self.requests]
 
     async def wait_for(self, method: str, count: int = 1) -> Received:
-        """Return the `count`-th message of this method, once it came; the caller bounds the wait."""
+        """Return the `count`-th message of this method once it is received; the caller bounds the wait."""
         while True:
             found = [one for one in self.requests if one.method == method]
             if len(found) >= count:

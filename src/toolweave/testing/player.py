@@ -1,4 +1,4 @@
-"""Plays recorded sessions back: a target that answers what a server answered once, without the server.
+"""Replay of recorded sessions: a target that gives a server's recorded answers, without the server.
 
 Requests find their recording by method and params, in any order; ids, progress tokens and `_meta` do not count.
 """
@@ -40,11 +40,11 @@ _MOMENT = 0.05
 
 
 def replay(path: Path | str, *, repeat: bool = False) -> Replay:
-    """Return a target for `connect_mcp` that plays a cassette back, written by `record`.
+    """Return a target for `connect_mcp` that plays back a cassette written by `record`.
 
-    What was answered is answered again, what was refused is refused, a connection that broke breaks, a call without
-    an answer gets none. Answers to one and the same request are played in their order, what changed after a tool call
-    only after that call; lists are then answered as the last time, a tool call only with `repeat`.
+    Results, errors, broken connections and missing answers are all repeated. Answers to one and the same request are
+    played in their order, those that changed after a tool call only after that call. When they are used up, lists are
+    answered with the last answer; a tool call is only with `repeat`.
 
     Raises:
         FileNotFoundError: There is no cassette.
@@ -55,10 +55,10 @@ def replay(path: Path | str, *, repeat: bool = False) -> Replay:
 
 @dataclass(slots=True)
 class _Exchange:
-    """One recorded request with what followed from it.
+    """One recorded request, with its answer and the messages around it.
 
     Attributes:
-        told: What the server sent by itself before or right after the answer, in order.
+        told: The messages that the server sent unprompted before or right after the answer, in order.
         outcome: The line that ended it: an answer or a failure; None when there was none.
         calls_before: How many tool calls were made before it.
         ends: Whether the conversation ended with it, or next after it.
@@ -94,7 +94,7 @@ class Replay:
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """The recorded requests that nobody made, as texts for people; the handshake does not count."""
+        """The recorded requests that were not made again, as texts for people; the handshake does not count."""
         return tuple(
             _shown(one.method, one.params) for one in self._exchanges if not one.played and one.method not in _HANDSHAKE
         )
@@ -146,10 +146,10 @@ class Replay:
         return f"<Replay of {self.name!r} from {self._path}>"
 
     def _since_the_last_call(self, fitting: list[_Exchange]) -> list[_Exchange]:
-        """Return those recordings that were made after as many of the tool calls played by now as any of them.
+        """Return those recordings that were made after the latest of the tool calls played so far.
 
-        A list that was different after a call is different after that call and not before, and how often it was asked
-        for in between is a matter of time: what was asked before the call and is not played by now never will be.
+        A list that a call changed must show the change after that call and not before, and the number of requests in
+        between depends on timing: recordings from before the call that are not played by now are skipped.
         """
         due = [one for one in fitting if all(call.played for call in self._calls[: one.calls_before])] or fitting[:1]
         calls = max((one.calls_before for one in due), default=0)
@@ -194,7 +194,7 @@ class Replay:
         return list(exchanges.values())
 
     def _told(self, message: Json, exchanges: Collection[_Exchange], last: _Exchange | None) -> list[Json]:
-        """Return with what a message of the server's own is to be told: the call whose progress it is, or the last."""
+        """Return the `told` list for an unprompted message: that of the call whose progress it is, or of the last."""
         token = (as_object(message.get("params")) or {}).get("progressToken")
         if token is not None:
             last = next((one for one in exchanges if one.token == token), last)
@@ -202,7 +202,7 @@ class Replay:
 
 
 def _follows(exchange: _Exchange, last: _Exchange | None) -> _Exchange | None:
-    # lists are asked for again when they change, or when they are old: what the server says does not follow from that
+    # lists are requested again when they changed or are old: later server messages do not follow from that
     return last if _is_list(exchange) else exchange
 
 
@@ -278,7 +278,7 @@ class _ReplayWire:
         return self._tape.refusal(schema)
 
     async def tell(self, message: Json, token: Any = None) -> None:
-        """Send what the server sent by itself: a notification, or a request whose answer it takes as it comes."""
+        """Send an unprompted message of the server: a notification, or a request whose answer is ignored."""
         params = dict(as_object(message.get("params")) or {})
         if "id" in message:
             with contextlib.suppress(ProtocolError):

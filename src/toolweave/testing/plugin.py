@@ -1,7 +1,7 @@
 """The pytest plugin: the testing kit as fixtures, and the option `--mcp-record`.
 
 Loaded by pytest in every project that has Toolweave installed, so it imports nothing but pytest and changes nothing
-for tests that do not ask for a fixture; what the fixtures do is in `fixtures`.
+for tests that use no fixture of it; the fixtures are implemented in `fixtures`.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def mcp_server() -> type[MemoryServer]:
 
 @pytest.fixture
 def faulty_stdio() -> Iterator[Callable[..., list[str]]]:
-    """Give the command of a server that misbehaves in one way: `connect_mcp(faulty_stdio("dies_mid_call"))`.
+    """Return the command of a server that misbehaves in one way: `connect_mcp(faulty_stdio("dies_mid_call"))`.
 
-    The modes are those of `toolweave.testing.STDIO_FAULTS`. What still runs after the test is killed.
+    The modes are those of `toolweave.testing.STDIO_FAULTS`. Processes that outlive the test are killed.
     """
     from toolweave.testing.fixtures import stdio_faults
 

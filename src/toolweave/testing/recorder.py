@@ -1,7 +1,7 @@
-"""Records the sessions with a server: stands between a connection and the wire, whatever the transport.
+"""Recording of sessions with a server: a wrapper around the wire of a connection, whatever the transport.
 
-Notes every request, notification and outcome; how they are written down is the cassette's business. A config is
-handed through as it came: what is in it is another room's business, but for what gives credentials.
+Records every request, notification and outcome in a cassette. The config is passed on unchanged, except for callables
+that return credentials: these are wrapped to learn the secrets to mask.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _SHORTEST_SECRET = 4
 def record(target: Any, path: Path | str, *, secrets: Iterable[str] = ()) -> Any:
     """Return a target for `connect_mcp` that reaches the same server and writes each session to a cassette.
 
-    The file is written when a session ends, in the place of what was there; all sessions of one recording are in it.
+    The file is replaced whenever a session ends; it holds all sessions of the recording.
     Credentials of the target (its headers, its auth, secret-looking variables) are masked wherever they show up.
 
     Args:
-        target: What `connect_mcp` takes, its headers and auth included.
-        path: The cassette, by custom `NAME.jsonl`; folders are made.
-        secrets: Further texts that must not be written down.
+        target: Any target of `connect_mcp`, its headers and auth included.
+        path: The cassette, by convention `NAME.jsonl`; folders are made.
+        secrets: Further texts to mask.
 
     Raises:
         ConfigError: The target cannot be right.
@@ -46,10 +46,10 @@ def record(target: Any, path: Path | str, *, secrets: Iterable[str] = ()) -> Any
 
 
 class Recorder:
-    """Opens the wires of one target and notes what goes over them; made by `record`.
+    """Opens the wires of one target and records their messages; made by `record`.
 
     Attributes:
-        entries: What was noted so far, as it went over the wire.
+        entries: The messages recorded so far, unmasked.
     """
 
     def __init__(self, server: Any, path: Path, *, secrets: Iterable[str] = ()) -> None:
@@ -63,7 +63,7 @@ class Recorder:
     async def open_wire(
         self, config: Any, attempt: Attempt, peer: Peer, report: Report
     ) -> AsyncGenerator[tuple[Wire, ServerProcess | None], None]:
-        """Open the wire as the target does, with this recorder on it; see `WireOpener`."""
+        """Open the target's wire, wrapped by this recorder; see `WireOpener`."""
         inner = self._watching(config.replace(server=self._server))
         tapped = cast("Peer", _TappedPeer(peer, self))
         self.note("open", {"transport": attempt.transport})
@@ -78,7 +78,7 @@ class Recorder:
             self._save(config)
 
     def note(self, what: str, value: Mapping[str, Any]) -> None:
-        """Note one thing that happened."""
+        """Record one event of the session."""
         self.entries.append({what: dict(value)})
 
     def next_id(self) -> int:
@@ -96,7 +96,7 @@ class Recorder:
         write_cassette(self._path, config.name, (masked(entry, redact) for entry in self.entries))
 
     def _watching(self, config: Any) -> Any:
-        """Return the config with the callables that give credentials watched, so that those are known as secrets."""
+        """Return the config with its credential callables wrapped, so that their results are masked."""
         changes: dict[str, Any] = {}
         if callable(config.headers):
             changes["headers"] = self._learning(config.headers)
@@ -120,7 +120,7 @@ class Recorder:
 
 
 class _TappedWire:
-    """A `Wire` that notes what goes over another."""
+    """A `Wire` that records the messages of another."""
 
     def __init__(self, wire: Wire, recorder: Recorder) -> None:
         self._wire = wire
@@ -166,7 +166,7 @@ class _TappedWire:
 
 
 class _TappedPeer:
-    """A `Peer` that notes what the server sends by itself."""
+    """Client handlers that record the unprompted messages of the server."""
 
     def __init__(self, peer: Peer, recorder: Recorder) -> None:
         self._peer = peer
@@ -197,7 +197,7 @@ def _error(exc: ProtocolError) -> dict[str, Any]:
 
 
 def _without_envelope(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the params without `_meta`, but for the token that progress is told by: the rest is each client's own."""
+    """Return the params without `_meta`, except its progress token: the rest differs between clients."""
     kept = {key: value for key, value in params.items() if key != "_meta"}
     meta = params.get("_meta")
     if isinstance(meta, Mapping) and "progressToken" in meta:

@@ -24,7 +24,7 @@ from toolweave.serve.request import Json, Request
 __all__ = ["Answer", "Reaction", "Received", "Script", "ScriptedResponder"]
 
 Answer: TypeAlias = Mapping[str, Any] | Callable[[Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
-"""A result as it goes over the wire, or a function, plain or async, from a request's params to one."""
+"""A result as JSON, or a function, plain or async, from a request's params to one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Received:
         method: Such as `"tools/call"`.
         params: As they came, `_meta` included.
         id: The request's id; None for a notification.
-        conversation: In which conversation it came; the first is 1.
+        conversation: The number of its conversation, from 1.
     """
 
     method: str
@@ -55,7 +55,7 @@ class Reaction:
 
     Attributes:
         tool: Only calls of this tool; None is all of them.
-        left: For how many requests; None is for all to come.
+        left: The remaining number of requests; None for all.
         how: `"answer"`, `"refuse"` with `error`, `"hang"` or `"crash"`.
     """
 
@@ -76,7 +76,7 @@ class Reaction:
 
 
 class Script:
-    """The reactions of one server: those for a number of requests in their order, then the newest of the others."""
+    """The reactions of one server: those limited in number in their order, then the newest of the others."""
 
     def __init__(self) -> None:
         self._limited: list[Reaction] = []
@@ -87,7 +87,7 @@ class Script:
         (self._lasting if reaction.left is None else self._limited).append(reaction)
 
     def next_for(self, request: Request) -> Reaction | None:
-        """Return what the test wants to happen to a request, counted as used, or None."""
+        """Return the reaction to a request, and count it as used; None for the normal answer."""
         for reaction in self._limited:
             if reaction.fits(request):
                 assert reaction.left is not None

@@ -1,6 +1,6 @@
-"""Tools, the noun: what a tool is, what it answers, and everything that offers some.
+"""Tools: definitions, calls, results, functions as tools, toolsets and wrappers.
 
-Knows no transport and no model. Names of this room; the root package lifts most of them.
+Independent of transports and models.
 """
 
 from __future__ import annotations

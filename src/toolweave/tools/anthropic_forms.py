@@ -1,6 +1,6 @@
 """Blocks and results in the form of Anthropic's Messages API: text, images, documents, and notes for the rest. Pure.
 
-What the API does not take becomes a visible note, never silence (requirement C17). One block that it refuses fails
+Content that the API does not accept becomes a visible note. One block that it refuses fails
 the whole request, now and with every later turn, so nothing here trusts a server.
 """
 
@@ -20,15 +20,15 @@ Json: TypeAlias = dict[str, Any]
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _MAX_IMAGE = 5 * 1024 * 1024
-"""Characters of base64 in one image."""
+"""Maximum characters of base64 in one image."""
 _MAX_TITLE = 500
 _SILENT_FAILURE = "the tool failed and did not say why"
 
 
 def anthropic_content(result: ToolResult) -> list[Json]:
-    """Return what a `tool_result` block holds of a result; empty for one that says nothing.
+    """Return a result as the content of a `tool_result` block; empty for a result without content.
 
-    `is_error` is the caller's to set; the API takes nothing but text, and some of it, where it is.
+    The caller sets `is_error`; the API then accepts text only, and requires some.
     """
     if result.is_error:
         text = result.text
@@ -37,7 +37,7 @@ def anthropic_content(result: ToolResult) -> list[Json]:
 
 
 def anthropic_parts(blocks: Iterable[ContentBlock]) -> list[Json]:
-    """Return blocks as the API takes them: text, images and documents as such, notes for others, no blank text."""
+    """Return blocks in the API's form: text, images and documents as such, notes for others, no blank text."""
     return [wire for block in blocks if (wire := _part(block)) is not None]
 
 
@@ -72,7 +72,7 @@ def _file(block: EmbeddedResource, blob: str) -> Json | None:
 
 
 def _image(block: ImageContent) -> Json | None:
-    """Return an image under the type that its bytes tell, since the API compares; None for one it does not take."""
+    """Return an image under the type that its bytes show, since the API compares; None for an unsupported one."""
     data = _decoded(block) if len(block.data) <= _MAX_IMAGE else None
     kind = sniff(data) if data is not None else None
     if kind not in _IMAGES:

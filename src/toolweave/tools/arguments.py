@@ -1,4 +1,4 @@
-"""Arguments of tool calls between a model's text and JSON values; ids that every provider takes. Pure."""
+"""Arguments of tool calls between a model's text and JSON values; call ids that every provider accepts. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
     """Return the arguments in a model's text, and the text itself when it is no JSON object.
 
-    No text is no arguments: some servers send `""` or `null` for a tool without parameters. A string that holds the
-    object, which some models write, is read as the object.
+    An empty text means no arguments: some providers send `""` or `null` for a tool without parameters. A string that
+    holds the object, which some models write, is parsed as the object.
     """
     if not text.strip():
         return {}, None
@@ -37,7 +37,7 @@ def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON text, never as Python's (requirement D17)."""
+    """Return a value as JSON text, never as Python's."""
     return encode(value).decode()
 
 
@@ -59,14 +59,14 @@ def fresh_id() -> str:
 
 
 def wire_id(call_id: str) -> str:
-    """Return a call's id as every provider takes it; the same id gives the same one for the call and its answer."""
+    """Return a call's id in a form that every provider accepts; deterministic, for the call and its answer."""
     if _LEGAL_ID.fullmatch(call_id):
         return call_id
     return f"call_{sha256(call_id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
 
 def alphanumeric_id(call_id: str, length: int) -> str:
-    """Return a call's id as so many letters and digits; the same id gives the same one, and one that is so stays."""
+    """Return a call's id as `length` letters and digits; deterministic, and unchanged if it has that form."""
     if len(call_id) == length and call_id.isascii() and call_id.isalnum():
         return call_id
     number = int.from_bytes(sha256(call_id.encode("utf-8", "surrogatepass")).digest())

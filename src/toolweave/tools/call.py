@@ -1,6 +1,6 @@
-"""One tool call on its way down: what is called, with what, and the caller's wishes.
+"""Tool calls: the call and its context (timeout, progress, metadata, the client that can be asked).
 
-Knows nothing of who executes it.
+Independent of the toolset that runs it.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ __all__ = [
 FormT = TypeVar("FormT")
 
 IDEMPOTENCY_KEY = "io.toolweave/idempotency-key"
-"""The member of a call's `meta` that is the same when the call is made again, and never for another call: a text."""
+"""The member of a call's `meta` for its idempotency key: a string, the same when the call is repeated, else unique."""
 RESUMABLE = "io.toolweave/resumable"
-"""The member of a definition's `meta` that says: a call made again with its idempotency key goes on, and is not done
+"""The member of a definition's `meta` that declares: a call repeated with its idempotency key resumes, and is not done
 twice."""
 
 
@@ -63,12 +63,12 @@ class Progress:
 
 
 ProgressCallback: TypeAlias = Callable[[Progress], Awaitable[None] | None]
-"""Called for every progress notification, in order; sync or async. What it raises is logged, never fatal."""
+"""Called for every progress notification, in order; sync or async. Its exceptions are logged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False)
 class ToolCall:
-    """The call itself: an exposed name and one arguments object (requirement D16).
+    """The call itself: an exposed name and one arguments object.
 
     Attributes:
         id: The caller's id of this call, such as an LLM's `tool_call_id`, or None.
@@ -106,15 +106,15 @@ def plain_call(name: str, arguments: Mapping[str, Any]) -> ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False)
 class CallContext:
-    """What surrounds one call; handlers receive it by declaring a `CallContext` parameter.
+    """The context of one call; handlers receive it by declaring a `CallContext` parameter.
 
     Attributes:
-        timeout: Seconds without a sign of life before the call is given up; progress resets it.
-            None takes the toolset's default.
+        timeout: Seconds without progress before the call times out; progress resets it.
+            None uses the toolset's default.
         on_progress: Receives progress notifications, or None.
         meta: Members for the request's `_meta`.
-        state: Dependencies for handlers, by name (requirement R95, C29).
-        caller: The way to the client on whose behalf the call runs, or None where there is nobody to ask.
+        state: Dependencies for handlers, by name.
+        caller: The client on whose behalf the call runs, or None where no client can be asked.
     """
 
     timeout: float | None = None
@@ -147,16 +147,16 @@ class CallContext:
             await outcome
 
     async def percent(self, percent: float, message: str | None = None) -> None:
-        """Report progress from 0 to 100; `ProgressReporter` does it for functions that know no context."""
+        """Report progress from 0 to 100; `ProgressReporter` does it for functions without a context."""
         await self.progress(percent, 100, message)
 
     async def log(self, level: LogLevel, data: Any, *, logger: str | None = None) -> None:
-        """Send the client a log message; does nothing when it wants none of this severity.
+        """Send the client a log message; does nothing when it does not want this level.
 
         Args:
             level: A severity of RFC 5424.
             data: A text or any other JSON value; no secrets, the client shows it to people.
-            logger: Who says it.
+            logger: The name of the logger.
 
         Raises:
             ValueError: There is no such severity.
@@ -168,14 +168,14 @@ class CallContext:
     async def release_stream(self) -> None:
         """Close the stream on which the answer would come; the client comes back for it later.
 
-        Saves a connection while a slow handler has nothing to say. Does nothing where a client cannot come back:
-        only handshake-era HTTP sessions can (2025-11-25, SSE polling).
+        Saves a connection while a slow handler has nothing to send. Does nothing where a client cannot resume:
+        only legacy HTTP sessions can (2025-11-25, SSE polling).
         """
         if self.caller is not None:
             await self.caller.release()
 
     def can(self, what: Askable) -> bool:
-        """Whether the client declared that it answers such questions; False where there is nobody to ask."""
+        """Whether the client declared the capability for such questions; False where no client can be asked."""
         needs = ABILITIES[what]
         return self.caller is not None and can_answer(needs, self.caller.capabilities)
 
@@ -190,11 +190,11 @@ class CallContext:
     ) -> Any:
         """Ask the user to fill in a form, and wait for the answer.
 
-        With a client of a stateless revision (2026-07-28) the handler ends here and runs again from its start when
+        With a client of a modern revision (2026-07-28) the handler ends here and runs again from its start when
         the answer is there, so do nothing before a question that must not be done twice.
 
         Args:
-            message: What the user is asked.
+            message: The question to the user.
             schema: The form: a JSON Schema of flat fields, or a pydantic model or dataclass, of which the answer's
                 `value` is then an instance; None only asks for consent.
             key: Names the question when the handler runs again; needed only where its text changes between runs.
@@ -207,7 +207,7 @@ class CallContext:
         return (await self._ask(Elicitation(message, schema, key=key)))[0]
 
     async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> ElicitationResult:
-        """Ask the user to visit a page, for what must not pass through the client; says whether the user agreed.
+        """Ask the user to visit a page, for input that must not pass through the client; return the decision.
 
         Raises:
             RequestError: The client declared no pages; `can("elicitation.url")` tells.
@@ -224,7 +224,7 @@ class CallContext:
         temperature: float | None = None,
         key: str | None = None,
     ) -> SamplingResult:
-        """Ask the client's language model, and wait for what it says; `ask` with a `Sampling` has every option.
+        """Ask the client's language model and wait for its answer; `ask` with a `Sampling` has every option.
 
         Raises:
             RequestError: The client declared no sampling; `can("sampling")` tells.
@@ -285,11 +285,11 @@ def plain_context(meta: Mapping[str, Any], state: Mapping[str, Any], caller: Cal
 
 
 NO_CONTEXT = CallContext()
-"""The context of a caller without wishes; shared, because a context is immutable and calls are many."""
+"""The default context; shared, because a context is immutable and calls are many."""
 
 
 class ProgressReporter:
-    """Reports progress in percent (requirement R99), for code that is given no context.
+    """Reports progress in percent, for code that is given no context.
 
     Args:
         ctx: The context of the call that is reported on.
@@ -302,12 +302,12 @@ class ProgressReporter:
         return "<ProgressReporter of a call>"
 
     async def report(self, percent: float, message: str | None = None, data: object = None) -> None:
-        """Report how much is done; sent as MCP has it, with a total of 100 (C13).
+        """Report the progress; sent in MCP's form, with a total of 100.
 
         Args:
             percent: From 0 to 100.
             message: A line for people.
-            data: Has no place in MCP's notification and is dropped.
+            data: Dropped: MCP's notification has no member for it.
 
         Raises:
             ValueError: `percent` is not in its range.

@@ -39,10 +39,10 @@ def form_of(schema: Mapping[str, Any] | type | None) -> _Json:
 
 
 def read_form(schema: Mapping[str, Any] | type | None, content: Mapping[str, Any]) -> Any:
-    """Return what was filled in: an instance of the model that was asked with, else the content as it came.
+    """Return the values of a filled-in form: an instance of the form's model, else the content as received.
 
     Raises:
-        ToolError: It does not fit the form; says where.
+        ToolError: It does not match the form; the message says where.
     """
     if isinstance(schema, type):
         return _read_model(schema, content)
@@ -91,7 +91,7 @@ def _nullable(field: Mapping[str, Any]) -> bool:
 
 
 def _field(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> _Json:
-    """Return a model's field in the words that forms have: no references, no null, no constants."""
+    """Return a model's field in the restricted schema of forms: no references, no null, no constants."""
     found: _Json = dict(schema)
     if _nullable(found):
         some = [option for option in found.pop("anyOf") if option != {"type": "null"}]

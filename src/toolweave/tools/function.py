@@ -37,7 +37,7 @@ _OPAQUE: tuple[type, ...] = (ToolResult, File, *get_args(ContentBlock))
 
 
 class FunctionTool(Tool, Generic[P, R]):
-    """A tool that runs a Python function, and stays that function for whoever calls it directly.
+    """A tool that runs a Python function; calling it directly calls the function.
 
     Attributes:
         function: The function as it was given.
@@ -65,7 +65,7 @@ class FunctionTool(Tool, Generic[P, R]):
 
     @property
     def unbound(self) -> bool:
-        """Whether it is a method that still wants its object."""
+        """Whether it is an unbound method."""
         return self._signature.unbound and not inspect.ismethod(self.function)
 
     def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[..., R]:
@@ -132,11 +132,11 @@ def tool(  # noqa: PLR0913  # keyword-only, each with a default of its own
         function: A function, method, `functools.partial` or object with `__call__`.
         name: The tool's name; the function's by default.
         title: A name for people.
-        description: What it does; the docstring without its sections on parameters by default.
+        description: Its description for models; the docstring without its sections on parameters by default.
         annotations: Behaviour hints, such as `{"readOnlyHint": True}`.
         icons: Icon objects of the MCP specification.
         input_schema: JSON Schema of the arguments, taken as it is; the function then takes one parameter beside a
-            `CallContext`, the arguments as a mapping (requirement R97).
+            `CallContext`, the arguments as a mapping.
         output_schema: JSON Schema of the structured content; by default derived from a return
             annotation that is a model, a dataclass, a TypedDict or a dict.
         meta: The definition's `_meta`.
@@ -144,7 +144,7 @@ def tool(  # noqa: PLR0913  # keyword-only, each with a default of its own
             other tools have threads of their own.
 
     Raises:
-        SchemaError: Naming the function and the parameter that has no place in a JSON object.
+        SchemaError: Naming the function and the parameter that cannot be a member of a JSON object.
         ValueError: `threads` is less than 1, or given for an `async` function, which runs in none.
     """
     if function is None:
@@ -190,10 +190,10 @@ def is_derived(item: Tool) -> bool:
 
 
 def check_schemas(spec: ToolSpec) -> tuple[Validator, Validator | None]:
-    """Compile the schemas of a tool of ours: of its arguments, and of its output if it has one.
+    """Compile the schemas of a local tool: of its arguments and, if it has one, of its output.
 
     Raises:
-        SchemaError: One is no schema; names the tool, the schema and the JSON pointer (requirements R89, R96).
+        SchemaError: A schema is invalid; names the tool, the schema and the JSON pointer.
     """
     if spec.input_schema.get("type") != "object":
         raise SchemaError(f"tool {spec.name!r}: inputSchema must have type 'object' at its root", pointer="/type")
@@ -209,7 +209,7 @@ def _compiled(spec: ToolSpec, what: str, schema: Mapping[str, Any] | bool) -> Va
 
 
 def is_unbound(item: Tool) -> bool:
-    """Whether a tool is a method that still wants its object."""
+    """Whether a tool is an unbound method."""
     return isinstance(item, FunctionTool) and item.unbound
 
 
@@ -252,7 +252,7 @@ class _FunctionToolset(BaseToolset):
         return await self._runner.run(self._function, kwargs, abandon=ctx.timeout is not None)
 
     async def _run_bounded(self, kwargs: dict[str, Any], ctx: CallContext) -> Any:
-        """Run with `ctx.timeout` as the longest silence; a thread that passes it is left behind."""
+        """Run with `ctx.timeout` as the longest time without progress; a thread that exceeds it is abandoned."""
         import anyio  # see _run
 
         timeout = ctx.timeout or 0.0

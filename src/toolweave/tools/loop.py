@@ -1,7 +1,7 @@
-"""The event loop that something belongs to: what others ask of it is done there, whichever loop they ask from.
+"""The event loop that an object belongs to: its work runs there, whichever loop it is called from.
 
-Frameworks call tools from threads with a loop of their own, while what an answer wakes belongs to one loop. asyncio
-alone; knows nothing of what is done.
+Frameworks call tools from threads with a loop of their own, while a connection's futures belong to one loop. asyncio
+only.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ def running_loop(what: str = "Toolweave") -> asyncio.AbstractEventLoop:
     """Return the running event loop.
 
     Args:
-        what: What needs it, for errors: a function's name.
+        what: The name of the function that needs it, for errors.
 
     Raises:
-        RuntimeError: There is none of asyncio here.
+        RuntimeError: No asyncio event loop is running.
     """
     try:
         return asyncio.get_running_loop()
@@ -37,10 +37,10 @@ def running_loop(what: str = "Toolweave") -> asyncio.AbstractEventLoop:
 
 
 class Home:
-    """An event loop to come back to.
+    """The event loop of an object, on which its work runs.
 
     Args:
-        name: Whose it is, for errors: a server's name.
+        name: The owner's name, for errors: a server's.
     """
 
     __slots__ = ("_loop", "_name", "_thread")
@@ -51,7 +51,7 @@ class Home:
         self._thread = 0
 
     def settle(self) -> asyncio.AbstractEventLoop:
-        """Make the running loop the home.
+        """Belong to the running loop from now on.
 
         Raises:
             RuntimeError: No asyncio loop is running.
@@ -61,19 +61,19 @@ class Home:
         return self._loop
 
     def leave(self) -> None:
-        """Belong to no loop any more; the next to settle may be any."""
+        """Belong to no loop any more; the next `settle` may be on any."""
         self._loop, self._thread = None, 0
 
     @property
     def ended(self) -> bool:
-        """Whether the loop was closed, so that nothing of it can go on."""
+        """Whether the loop is closed, so that nothing can run on it."""
         return self._loop is not None and self._loop.is_closed()
 
     def run(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """Return what does `work` at home, or right here where there is no home.
+        """Return a coroutine that runs `work` on the owning loop, or on the current one where there is none.
 
         Raises:
-            WrongLoopError: The home is another loop, and nothing runs in it now.
+            WrongLoopError: The owning loop is another one, and is not running.
         """
         loop = self._loop
         if loop is None:
@@ -101,5 +101,5 @@ class Home:
 
 
 def described(loop: asyncio.AbstractEventLoop) -> str:
-    """Return what tells an event loop from others, for errors."""
+    """Return a description of an event loop, for errors."""
     return f"<{type(loop).__name__} at {id(loop):#x}>"

@@ -3,8 +3,8 @@
 The form is the specification's; it stands here and not in `protocol`, which knows content blocks but no tools. What
 came from a server goes out as it came, but for what only that hop may say.
 
-`isError` and text are all that MCP has for an error of a tool. A server of ours adds `_meta["io.toolweave/error"]`,
-an object with `kind`, `code`, and, where they say something, `retryable` and `data`; a client of ours reads it back.
+`isError` and text are all that MCP has for an error of a tool. Our server adds `_meta["io.toolweave/error"]`, an object
+with `kind`, `code`, and, where they are known, `retryable` and `data`; our client reads it back.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def tool_result(raw: Mapping[str, Any], *, server: str) -> ToolResult:
 def call_result(result: ToolResult, *, modern: bool, typed: bool = False) -> _Json:
     """Return the members of a result of `tools/call`.
 
-    Structured content goes out when the tool declares an output schema (`typed`), or when it is an object.
+    Structured content is sent when the tool declares an output schema (`typed`), or when it is an object.
     """
     raw = result.raw
     made: _Json
@@ -186,7 +186,7 @@ _CODES = {
 }
 _MAX_CODE_CHARS = 200
 _CLAIMED = frozenset(ErrorKind) - {ErrorKind.NOT_SENT, ErrorKind.CLOSED, ErrorKind.AUTH_REQUIRED}
-"""The kinds that a server can say of its own call; the others are about the way to it, which only its client knows."""
+"""The kinds that a server can report of a call; the others are transport errors, which only its client knows."""
 
 
 def _error_json(error: ToolError) -> _Json:
@@ -203,9 +203,9 @@ def _error_json(error: ToolError) -> _Json:
 
 
 def _read_error(meta: Mapping[str, Any], message: str) -> ToolError:
-    """Return the error of a result that came from a server, with what its `_meta` says of it.
+    """Return the error of a server's result, with the details of its `_meta`.
 
-    All of it is the server's claim: nothing is sent again because of it, and what is malformed is passed over.
+    All of it is the server's claim: no retry depends on it, and malformed members are ignored.
     """
     member = meta.get(ERROR_META)
     if not isinstance(member, dict):

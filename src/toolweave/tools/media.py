@@ -1,6 +1,6 @@
-"""Bytes, files and images that a function returns: what kind they are, and their content.
+"""Bytes, files and images that a function returns: their media types and their content.
 
-Knows no content block; `result.py` makes one of a `Payload`. Imports no imaging library: who returns an image has one.
+`result.py` makes content blocks of them. Imports no imaging library: a function that returns an image has one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["File", "Payload", "is_binary", "payload", "sniff"]
 
 BINARY = "application/octet-stream"
 LARGEST = 32 * 1024 * 1024
-"""Bytes of a file that a result carries; a larger one is linked to."""
+"""Maximum bytes of a file in a result."""
 
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -47,12 +47,12 @@ _PNG_MODE_OF = {"I": "I;16", "F": "L", "La": "LA", "PA": "RGBA", "RGBa": "RGBA"}
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file to return from a tool, a resource or a prompt, where its bytes or its path do not say enough.
+    """A file to return from a tool, a resource or a prompt, with a media type or URI of your own.
 
     Attributes:
         source: The content, or the path of a file that is read when the result is made.
-        mime_type: What it is; by default what the file's name or its first bytes say.
-        uri: What an embedded resource is called; the file's URI by default, for bytes one made of their digest.
+        mime_type: Its media type; by default derived from the file's name or its first bytes.
+        uri: The URI of the embedded resource; the file's URI by default, for bytes one made of their digest.
     """
 
     source: bytes | str | os.PathLike[str]
@@ -63,7 +63,7 @@ class File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payload:
-    """Content with its type, and the URI of where it is from if it is from somewhere."""
+    """Content with its media type, and its URI if it has one."""
 
     data: bytes
     mime_type: str
@@ -71,7 +71,7 @@ class Payload:
 
     @property
     def text(self) -> str | None:
-        """The content as text, when its type is one of text and it is UTF-8; else None."""
+        """The content as text, if its media type is textual and it is UTF-8; else None."""
         if not _is_textual(self.mime_type):
             return None
         try:
@@ -81,12 +81,12 @@ class Payload:
 
     @property
     def base64(self) -> str:
-        """The content as it travels."""
+        """The content in base64."""
         return b64encode(self.data).decode("ascii")
 
     @property
     def name(self) -> str:
-        """The URI, or one that names the bytes by themselves (RFC 6920)."""
+        """The URI, or one made of the digest of the bytes (RFC 6920)."""
         if self.uri is not None:
             return self.uri
         import hashlib  # bytes are rarely without a place and of no kind
@@ -96,7 +96,7 @@ class Payload:
 
 
 def is_binary(value: object) -> bool:
-    """Whether a value is content by itself, also in a list: bytes, a `File`, an image of PIL's."""
+    """Whether a value is content, also as an item of a list: bytes, a `File`, an image of PIL's."""
     return isinstance(value, (*_RAW, File)) or _is_image(value)
 
 
@@ -119,7 +119,7 @@ def payload(value: Any) -> Payload | None:
 
 
 def sniff(data: bytes) -> str | None:
-    """Return the type that the first bytes tell, or None."""
+    """Return the media type that the first bytes show, or None."""
     for magic, mime_type in _MAGIC:
         if data.startswith(magic):
             return mime_type

@@ -1,7 +1,7 @@
-"""Names of tools: exposed ones, the aliases they are found by, and the ones that every LLM API accepts.
+"""Names of tools: exposed names, aliases, and names that every LLM API accepts.
 
-Pure values and functions of names. A tool's identity is the pair (server, original name); no name here depends on
-the order in which tools came (requirement C1).
+Pure values and functions of names. A tool's identity is the pair (server, original name); no name depends on
+the order in which tools came.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ __all__ = [
 ]
 
 MAX_WIRE_NAME = 64
-"""Characters in a tool name that OpenAI, Anthropic, Gemini and Bedrock all accept."""
+"""Maximum length of a tool name that OpenAI, Anthropic, Gemini and Bedrock all accept."""
 
 _LONGEST_SHOWN = 200
 _ONE_BY_ONE = 16
-"""Up to which number names that are taken are looked at one after the other."""
+"""Numeric suffixes up to this one are tried one after the other."""
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 _FIRST = re.compile(r"[A-Za-z_]")
 
 
 class ToolName(NamedTuple):
-    """A tool's identity and the name it is exposed by."""
+    """A tool's identity and its exposed name."""
 
     server: str | None
     tool: str
@@ -47,21 +47,21 @@ class ToolName(NamedTuple):
 
 
 def expose(server: str, tool: str, prefix: str | None = None) -> str:
-    """Return the exposed name of a server's tool: `server_tool` (requirements R38, R40).
+    """Return the exposed name of a server's tool: `server_tool`.
 
-    A `prefix` is put before the tool's name as it is (requirement R39): `"fs_"` gives
+    A `prefix` is put before the tool's name as it is: `"fs_"` gives
     `fs_read_file`, `""` the bare name.
     """
     return f"{server}_{tool}" if prefix is None else f"{prefix}{tool}"
 
 
 def aliases(server: str, tool: str) -> tuple[str, str]:
-    """Return the names a server's tool is also found by: `server:tool` and `server/tool`."""
+    """Return the aliases of a server's tool: `server:tool` and `server/tool`."""
     return f"{server}:{tool}", f"{server}/{tool}"
 
 
 def selected(name: str, *, include: Collection[str], exclude: Collection[str], server: str | None = None) -> bool:
-    """Return whether a tool passes a filter of original names (requirement R31).
+    """Return whether a tool passes a filter of original names.
 
     `include` is a whitelist and wins over `exclude`; an empty list filters nothing. Both may also
     name the tool as `server:tool` or `server/tool`.
@@ -75,7 +75,7 @@ def selected(name: str, *, include: Collection[str], exclude: Collection[str], s
 def free_name(name: str, server: str | None, taken: Container[str]) -> str:
     """Return `name`, or the nearest name to it that is not taken: `server_name`, then `name_2`, `name_3`, ...
 
-    Of many that are taken only a few are looked at, so a gap between high numbers may be passed over.
+    Of many taken names only a few are tried, so a gap between high numbers may be missed.
     """
     if name not in taken:
         return name
@@ -95,15 +95,15 @@ def free_name(name: str, server: str | None, taken: Container[str]) -> str:
 
 
 class GivenNames:
-    """Names that stay with whoever was given them first, for as long as this lives.
+    """Stable assignment of names: a name stays with its first holder for the lifetime of this object.
 
-    Whoever comes later and wants a name that is taken gets another one, and gets that one again whenever it comes back:
-    names never change hands, neither while their holder is gone nor when the order changes. A holder is a pair of a
-    source, such as a server's key, and a name within it.
+    A later holder that wants a taken name gets another one, and gets that one again whenever it comes back: names never
+    move, neither while their holder is gone nor when the order changes. A holder is a pair of a source, such as a
+    server's key, and a name within it.
 
     Args:
-        most_gone: Names that each source keeps for what it no longer offers; the oldest of more than these are free
-            again, so that a source that offers other names all the time does not fill the memory.
+        most_gone: Names that each source keeps for tools it no longer offers; the oldest beyond these become free, so
+            that a source that changes its names all the time does not fill the memory.
     """
 
     __slots__ = ("_by_source", "_holders", "_most_gone", "_others")
@@ -115,11 +115,11 @@ class GivenNames:
         self._others: dict[tuple[Hashable, str, str], str] = {}
 
     def holder(self, name: str) -> tuple[Hashable, str] | None:
-        """Return the source and the inner name that a name was given to, or None."""
+        """Return the holder of a name, a source and an inner name, or None."""
         return self._holders.get(name)
 
     def give(self, who: tuple[Hashable, str], wanted: str, server: str | None) -> str:
-        """Return the name of a holder that wants `wanted`; `server` is put before it where it is taken."""
+        """Return the name of a holder that wants `wanted`; where that is taken, it is prefixed by `server`."""
         name = self._others.get((*who, wanted), wanted) if self._others else wanted
         if self._holders.setdefault(name, who) != who:
             name = self._others[*who, wanted] = free_name(wanted, server, self._holders)
@@ -128,7 +128,7 @@ class GivenNames:
         return name
 
     def forget(self, source: Hashable, present: Collection[str]) -> None:
-        """Free the oldest names of what a source no longer offers, if there are more than are kept."""
+        """Free the oldest names that a source no longer offers, if there are more than it may keep."""
         names = self._by_source.get(source, {})
         if len(names) <= len(present) + self._most_gone:
             return
@@ -140,7 +140,7 @@ class GivenNames:
 
 
 def unknown_tool(name: str, known: Iterable[str]) -> str:
-    """Return the sentence for a name that no tool has, with the nearest names that some have."""
+    """Return the error text for an unknown tool name, with the most similar known names."""
     names = list(known)
     near = nearest(name, names, cutoff=0.5)
     name = shortened(name, _LONGEST_SHOWN)
@@ -153,9 +153,9 @@ def unknown_tool(name: str, known: Iterable[str]) -> str:
 
 
 class NameMap:
-    """Names for one request to an LLM: legal everywhere, one-to-one, reversible (requirement C1).
+    """Names for one request to an LLM: legal everywhere, one-to-one, reversible.
 
-    A name that is legal stays. An illegal one is sanitized; it gets a suffix of eight hex digits of
+    A legal name is unchanged. An illegal one is sanitized; it gets a suffix of eight hex digits of
     the SHA-256 of its identity when it would collide, and always when it must be cut. The result
     depends on the set of tools alone, so it survives restarts and any order of servers.
 
@@ -176,7 +176,7 @@ class NameMap:
     def wire(self, exposed: str) -> str:
         """Return the wire name of an exposed name.
 
-        A name that is not in the map, such as one from an old conversation, is made legal by itself.
+        A name that is not in the map, such as one from an old conversation, is sanitized alone.
         """
         known = self.wire_names.get(exposed)
         if known is not None:
@@ -187,7 +187,7 @@ class NameMap:
         return _with_digest(legal, ToolName(None, exposed, exposed), 8)
 
     def exposed(self, wire: str) -> str | None:
-        """Return the exposed name behind a wire name, or None; an exposed name stands for itself."""
+        """Return the exposed name of a wire name, or None; an exposed name is returned as it is."""
         known = self._exposed.get(wire)
         if known is None and wire in self.wire_names:
             return wire

@@ -1,7 +1,4 @@
-"""Tools and results as HTML for notebooks. All that a server wrote is escaped; nothing of it is executed or fetched.
-
-Knows values only.
-"""
+"""Tools and results as HTML for notebooks. All text of a server is escaped; nothing of it is executed or fetched."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ __all__ = ["result_html", "tool_html", "tools_html"]
 
 _MAX_TEXT = 20_000
 _MAX_IMAGE = 5_000_000
-"""Characters of base64 that are shown as a picture."""
+"""Maximum characters of base64 that are shown as a picture."""
 _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
@@ -45,7 +42,7 @@ def tool_html(spec: ToolSpec) -> str:
 
 
 def result_html(content: Sequence[ContentBlock], structured_content: Any, error: ToolError | None) -> str:
-    """Return the parts of a result: text as it is, pictures as pictures, structured content where there is no block."""
+    """Return a result: text as it is, pictures as pictures, structured content where there is no block."""
     style = "" if error is None else ' style="color: #b00020"'
     head = "" if error is None else f"<b>{_text(error.kind.value)}</b>"
     if content:
@@ -58,7 +55,7 @@ def result_html(content: Sequence[ContentBlock], structured_content: Any, error:
 
 
 def _picture(block: ContentBlock) -> str | None:
-    """Return a block as a picture, when it is one of a kind that shows nothing but pixels."""
+    """Return a block as a picture, if it is of a raster format; else None."""
     if not isinstance(block, ImageContent) or block.mime_type not in _PICTURES or len(block.data) > _MAX_IMAGE:
         return None
     try:

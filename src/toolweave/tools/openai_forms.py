@@ -1,6 +1,6 @@
 """Blocks and results in the form of OpenAI's Responses and Chat APIs: text, images, files, notes for the rest. Pure.
 
-What an API does not take becomes a visible note, never silence (requirement C17), and never fails the whole request.
+Content that an API does not accept becomes a visible note, and never fails the whole request.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _IMAGES = SHOWN - {PDF}
 def responses_content(result: ToolResult) -> str | list[Json]:
     """Return a result as the `output` of a `function_call_output`: a string when it is text alone.
 
-    There is no flag for errors, so the text of an error result says that it is one (requirement D18).
+    There is no flag for errors, so the text of an error result says that it is one.
     """
     parts = responses_parts(result.content)
     if all(part["type"] == "input_text" for part in parts):
@@ -36,7 +36,7 @@ def responses_content(result: ToolResult) -> str | list[Json]:
 
 
 def chat_text(result: ToolResult) -> str:
-    """Return a result as the `content` of a tool message of the Chat API, which takes text alone; never blank."""
+    """Return a result as the `content` of a tool message of the Chat API, which accepts text only; never blank."""
     text = clean(result.text)
     if not result.is_error:
         return text if text.strip() else _NO_OUTPUT

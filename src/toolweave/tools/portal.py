@@ -1,7 +1,7 @@
-"""A thread with an event loop, for plain code: what is async is done there while the calling thread waits.
+"""A thread with an event loop, for synchronous code: async work runs there while the calling thread waits.
 
-There is one for the whole process, begun at the first use, so that connections, hubs and agents of plain code meet in
-one loop, whichever threads use them. Knows nothing of what is done in it.
+There is one for the whole process, started at the first use, so that connections, hubs and agents of synchronous code
+share one loop, whichever threads use them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["PORTAL", "Closeable", "Portal"]
 T = TypeVar("T")
 
 _CLOSE_SECONDS = 20.0
-"""How long everything that is open may take to close when the interpreter exits."""
+"""Seconds that everything open may take to close when the interpreter exits."""
 _STOP_SECONDS = 5.0
 _THREAD = "toolweave-sync"
 _of_parents: list[object] = []
 
 
 class Closeable(Protocol):
-    """What is closed in the loop."""
+    """An object that is closed in the loop."""
 
     async def close(self) -> None:
         """Close it; idempotent."""
@@ -38,14 +38,14 @@ class Closeable(Protocol):
 
 
 class Portal:
-    """The way of plain code into an event loop of another thread; any number of threads may use it at once."""
+    """Runs async work of synchronous code on the event loop of another thread; thread-safe."""
 
     def __init__(self) -> None:
         self._forget()
         os.register_at_fork(after_in_child=self._forget)
 
     def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do `work` in the loop and return what comes of it; the calling thread waits.
+        """Run `work` in the loop and return its result; the calling thread waits.
 
         When the thread is interrupted meanwhile, as by Ctrl-C, the work is cancelled.
 
@@ -66,7 +66,7 @@ class Portal:
             raise
 
     def iterate(self, stream: AsyncIterator[T]) -> Generator[T, None, None]:
-        """Yield what an async iterator yields; leaving early ends it where it can be ended."""
+        """Yield the items of an async iterator; leaving early closes it, if it can be closed."""
         try:
             while True:
                 try:
@@ -83,11 +83,11 @@ class Portal:
         return self._started().wrap_async_context_manager(entered)
 
     def hold(self, opened: Closeable) -> None:
-        """Close something when the interpreter exits, unless it was released before."""
+        """Close an object when the interpreter exits, unless it was released before."""
         self._open[id(opened)] = opened
 
     def release(self, closed: Closeable) -> None:
-        """Take note that something is closed."""
+        """Note that an object is closed."""
         self._open.pop(id(closed), None)
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ class Portal:
             return self._portal
 
     def _forget(self) -> None:
-        """Begin anew, in a process that has no thread of it: the first, and each that was forked."""
+        """Reset, in a process without its thread: the first one, and each forked one."""
         _of_parents.append(getattr(self, "_running", None))  # collected, it would wait for a thread that is not there
         self._lock = threading.Lock()
         self._forget_all()
@@ -141,4 +141,4 @@ async def _closed(opened: list[Closeable]) -> None:
 
 
 PORTAL = Portal()
-"""The one of this process."""
+"""The portal of this process."""

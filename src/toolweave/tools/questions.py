@@ -46,10 +46,10 @@ class Elicitation:
     """A question to the user: a form, or a page to visit.
 
     Attributes:
-        message: What the user is asked or told.
+        message: The text for the user.
         schema: The form: a JSON Schema of flat fields, a pydantic model or a dataclass; None has no fields.
         url: The page to visit instead; what is entered there never passes through the client.
-        key: Names the question across rounds; by default it is found again by what it says.
+        key: Identifies the question across rounds; by default a digest of its content.
     """
 
     method: ClassVar[str] = methods.ELICITATION_CREATE
@@ -60,7 +60,7 @@ class Elicitation:
     key: str | None = None
 
     def needs(self) -> Mapping[str, Any]:
-        """Return the client capabilities without which it must not be asked."""
+        """Return the client capabilities that it requires."""
         return ABILITIES["elicitation" if self.url is None else "elicitation.url"]
 
     def params(self, *, modern: bool) -> _Json:
@@ -77,7 +77,7 @@ class Elicitation:
         """Return the client's answer.
 
         Raises:
-            ToolError: It is no answer to this question.
+            ToolError: It is no valid answer to this question.
         """
         result = _read(lambda value: read_elicitation_result(value, form=self.url is None), answer)
         if result.content is None:
@@ -93,11 +93,11 @@ class Sampling:
 
     Attributes:
         messages: A text, a message, or the conversation so far; a bare text is the user's.
-        max_tokens: The most tokens to make.
+        max_tokens: The maximum of tokens to generate.
         tools: Tools that the model may use; the client must have `sampling.tools`.
         tool_choice: `"auto"`, `"required"` or `"none"`; only with tools.
         more: Other members of the request as the specification writes them, such as `modelPreferences`.
-        key: Names the question across rounds; by default it is found again by what it says.
+        key: Identifies the question across rounds; by default a digest of its content.
     """
 
     method: ClassVar[str] = methods.SAMPLING_CREATE_MESSAGE
@@ -113,7 +113,7 @@ class Sampling:
     key: str | None = None
 
     def needs(self) -> Mapping[str, Any]:
-        """Return the client capabilities without which it must not be asked."""
+        """Return the client capabilities that it requires."""
         if self.tools or self.tool_choice is not None:
             return ABILITIES["sampling.tools"]
         return ABILITIES["sampling" if self.more.get("includeContext", "none") == "none" else "sampling.context"]
@@ -136,21 +136,21 @@ class Sampling:
         """Return the client's answer.
 
         Raises:
-            ToolError: It is no answer to this question.
+            ToolError: It is no valid answer to this question.
         """
         return _read(read_sampling_result, answer)
 
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """The question which directories the server may work on."""
+    """The question for the directories that the server may work on."""
 
     method: ClassVar[str] = methods.ROOTS_LIST
     _: KW_ONLY
     key: str | None = None
 
     def needs(self) -> Mapping[str, Any]:
-        """Return the client capabilities without which it must not be asked."""
+        """Return the client capabilities that it requires."""
         return ABILITIES["roots"]
 
     def params(self, *, modern: bool) -> _Json:
@@ -161,30 +161,30 @@ class Roots:
         """Return the client's answer.
 
         Raises:
-            ToolError: It is no answer to this question.
+            ToolError: It is no valid answer to this question.
         """
         return _read(read_roots, answer)
 
 
 Question: TypeAlias = Elicitation | Sampling | Roots
-"""Anything that a handler may ask its client."""
+"""Any question of a handler to its client."""
 
 
 class Caller(Protocol):
-    """The way from a handler to the client that called it; who makes it decides how questions travel."""
+    """Sends requests of a handler to the client that called it; each transport and era has its own."""
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the client declared that it can do, as it came."""
+        """The client's declared capabilities, as received."""
         ...
 
     @property
     def client_key(self) -> str | None:
-        """Tells this client's requests from those of others, as far as anything can; None where nothing can."""
+        """Identifies this client among all others; None where nothing does."""
         ...
 
     async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
-        """Put questions to the client; return what each one's `read` makes of its answer, in their order.
+        """Put questions to the client; return the parsed answer of each, in their order.
 
         Raises:
             RequestError: The client did not declare what a question needs.
@@ -197,14 +197,14 @@ class Caller(Protocol):
         ...
 
     async def release(self) -> None:
-        """Close the stream on which the answer would come, where the client can come back for it."""
+        """Close the stream of the response, where the client can resume it."""
         ...
 
 
 def question_of(method: str, params: Mapping[str, Any]) -> Question:
-    """Return the question behind a request in the form of a stateless revision, as `params(modern=True)` made it.
+    """Return the question behind a request in the form of a modern revision, as `params(modern=True)` made it.
 
-    Of a form that was made of a model the schema is left: answers are checked by that.
+    A form made of a model becomes its schema: answers are checked against that.
     """
     match method:
         case methods.ELICITATION_CREATE:
@@ -216,11 +216,11 @@ def question_of(method: str, params: Mapping[str, Any]) -> Question:
 
 
 class Keys:
-    """Names the questions of one run of a handler.
+    """Assigns keys to the questions of one run of a handler.
 
-    A question's key is its own, else one made of what it says: so a handler that runs again finds its answers
+    A question's key is its own, else a digest of its content: so a handler that runs again finds its answers
     whatever it asked in between, and an answer never counts for another question. The same question asked
-    again in one run is another question.
+    again in one run gets another key.
     """
 
     def __init__(self) -> None:

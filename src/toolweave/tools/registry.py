@@ -1,6 +1,6 @@
-"""A toolset that grows and shrinks in code: functions and tools under names of its own.
+"""A mutable toolset: functions and tools that are added and removed at run time.
 
-Knows nothing of where a tool runs; toolsets as a whole are joined by `combined`.
+Whole toolsets are joined by `combined`.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ __all__ = ["Alias", "OnConflict", "ToolRegistry", "no_tools"]
 _log = logging.getLogger("toolweave.tools")
 
 OnConflict: TypeAlias = Literal["error", "skip", "rename", "replace"]
-"""What happens to a tool whose name is taken (requirement C20)."""
+"""The policy for a tool whose name is taken."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Alias:
-    """Another name of a tool (requirement R102).
+    """Another name of a tool.
 
     Attributes:
         name: The other name.
         target: The name it stands for.
-        deprecated: What to say to whoever still uses it, or None when both names are fine.
+        deprecated: The warning for its users, or None when both names are fine.
         sunset: The day it goes away, or None.
         uses: Calls made by this name.
     """
@@ -52,10 +52,10 @@ class Alias:
 class ToolRegistry(BaseToolset):
     """A `Toolset` of functions and tools that are added and removed at run time.
 
-    Entering it enters nothing: a connection's tools belong to whoever opened the connection.
+    Entering it opens nothing: a connection is opened and closed by its owner.
     """
 
-    knows_aliases = True  # it counts how often an old name is used (requirement R102)
+    knows_aliases = True  # it counts how often an old name is used
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = (), *, on_conflict: OnConflict = "error") -> None:
         self._on_conflict: OnConflict = on_conflict
@@ -74,12 +74,12 @@ class ToolRegistry(BaseToolset):
 
         Args:
             item: A `Tool`, or a function that becomes one as with `@tool`.
-            on_conflict: What happens when the name is taken; the registry's way by default.
+            on_conflict: The policy when the name is taken; the registry's by default.
 
         Raises:
             DuplicateToolError: The name is taken and `on_conflict` is `"error"`.
             SchemaError: The function's signature cannot be described, it is a method without its object, or a schema
-                that its author gave is none: names the tool, the schema and the JSON pointer (requirement R96).
+                that its author gave is none: names the tool, the schema and the JSON pointer.
             TypeError: The item is neither; a whole toolset is joined with `combined(registry, toolset)`.
         """
         return self._insert(item, on_conflict or self._on_conflict)
@@ -117,13 +117,13 @@ class ToolRegistry(BaseToolset):
     def alias(
         self, name: str, target: str, *, deprecated: str | bool | None = None, sunset: date | None = None
     ) -> Alias:
-        """Let a tool be found by another name too (requirement R102).
+        """Add another name of a tool.
 
         Args:
             name: The other name.
             target: The tool's name.
-            deprecated: Log a warning at the first use; a text says what to do instead.
-            sunset: The day the other name goes away, told in that warning.
+            deprecated: Log a warning at the first use; a text is added to it.
+            sunset: The day the other name goes away, for that warning.
 
         Raises:
             DuplicateToolError: The other name is taken.
@@ -158,7 +158,7 @@ class ToolRegistry(BaseToolset):
             call = replace(call, name=tool.spec.name)
         try:
             return await tool.toolset.call(call, ctx)
-        except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns (C2)
+        except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns
             return ToolResult.failure(as_tool_error(exc))
 
     def snapshot(self) -> ToolSnapshot:
@@ -213,7 +213,7 @@ class ToolRegistry(BaseToolset):
     def _publish(
         self, *, added: tuple[str, ...] = (), removed: tuple[str, ...] = (), changed: tuple[str, ...] = ()
     ) -> None:
-        """Tell of a change; it costs the same however many tools there are, until somebody asks for the snapshot."""
+        """Publish a change, in constant time; the snapshot is built when it is next requested."""
         self._version += 1
         self._snapshot = None
         self._listeners.emit(ToolsChanged(added=added, removed=removed, changed=changed, version=self._version))
@@ -226,7 +226,7 @@ class ToolRegistry(BaseToolset):
             yield self._aliased(spec, (*spec.aliases, *also[name])) if name in also else spec
 
     def _aliased(self, spec: ToolSpec, aliases: tuple[str, ...]) -> ToolSpec:
-        """Return a definition with its aliases, the same object as long as both are the same: others keep it."""
+        """Return a definition with its aliases; the same object while both are unchanged, because others cache it."""
         known = self._with_aliases.get(spec.name)
         if known is None or known[0] is not spec or known[1].aliases != aliases:
             known = self._with_aliases[spec.name] = (spec, replace(spec, aliases=aliases))
@@ -240,7 +240,7 @@ class ToolRegistry(BaseToolset):
 
 
 def no_tools(item: object, wanted: str) -> TypeError:
-    """Return the error for what offers no tools, such as a connection that nobody has awaited."""
+    """Return the error for an object that offers no tools, such as a connection that was not awaited."""
     if hasattr(item, "__await__"):
         return TypeError(f"{item!r} offers no tools yet; give what awaiting it returns")
     return TypeError(f"an object of type {type(item).__name__} offers no tools; give {wanted}")

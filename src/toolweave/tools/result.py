@@ -1,6 +1,6 @@
-"""Results of tools: content blocks, structured content, an error; and their text for those who want text.
+"""Results of tools: content blocks, structured content, errors, and their text form.
 
-Nothing is dropped silently: what is no text becomes a visible note in `text` and stays whole in `content`.
+Nothing is dropped silently: a block that is no text becomes a visible note in `text` and stays whole in `content`.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ __all__ = ["ToolResult", "invalid_input", "plain_result", "typed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False)
 class ToolResult:
-    """The whole answer of one tool call.
+    """The result of one tool call.
 
     Attributes:
         content: Typed blocks in the server's order.
         structured_content: Any JSON value, or None.
-        is_error: The tool, the server or the way to it failed; `error` says how.
+        is_error: The tool, the server or the transport failed; `error` has the details.
         error: Set exactly when `is_error` is.
         meta: The result's `_meta`.
-        raw: The result as it came, unknown members and nulls included; None for results made here.
-        load: Turns structured content into the tool's own type, for `data`; None where no type is known.
+        raw: The result as received, unknown members and nulls included; None for local results.
+        load: Converts structured content to the tool's own type, for `data`; None where no type is known.
     """
 
     content: tuple[ContentBlock, ...] = ()
@@ -72,9 +72,9 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """The result as text: blocks joined by newlines, notes for what is no text (requirements R53, R55).
+        """The result as text: blocks joined by newlines, notes for blocks without text.
 
-        Structured content stands in, as JSON, when there are no blocks (requirement C17).
+        Without blocks it is the structured content as JSON.
         """
         if self.content:
             return "\n".join(block.render() for block in self.content)
@@ -86,9 +86,9 @@ class ToolResult:
     def data(self) -> Any:
         """The result as a value for programs.
 
-        The structured content as the tool's own type: what a local function's return annotation says, or a pydantic
-        model of a server's output schema. Structured content as it is where neither says a type, the result is an
-        error or the content does not fit; the text where there is no structured content.
+        The structured content as the tool's own type: that of a local function's return annotation, or a pydantic
+        model of a server's output schema. The plain structured content where there is no such type, the result is an
+        error or the content does not match; the text where there is no structured content.
         """
         if self.structured_content is None:
             return self.text
@@ -115,19 +115,19 @@ class ToolResult:
 
     @classmethod
     def failure(cls, error: ToolError | str, *, kind: ErrorKind | None = None) -> ToolResult:
-        """Make an error result whose text is the error's message (requirement R68)."""
+        """Make an error result whose text is the error's message."""
         if isinstance(error, str):
             error = ToolError(error, kind=kind or ErrorKind.EXECUTION_FAILED)
         return cls(content=(TextContent(text=error.message),), is_error=True, error=error)
 
     @classmethod
     def of(cls, value: Any, *, fallback: Callable[[Any], Any] = str) -> ToolResult:
-        """Make a result from what a function returned (requirements R54, R84, C16, C18).
+        """Make a result from what a function returned.
 
         A `ToolResult` passes through, a string is one text block, None is `"null"`. Blocks, bytes, images, a `File`
         and the `Path` of a file become blocks by their type, and so do the items of a list that has one of these
         (a path in a list stays a path). Every other value becomes structured content with its JSON as text.
-        `fallback` turns what JSON does not know into what it does.
+        `fallback` converts values that JSON cannot represent.
 
         Raises:
             OSError: A file cannot be read.
@@ -145,9 +145,9 @@ class ToolResult:
 
     @classmethod
     def of_json(cls, data: Any) -> ToolResult:
-        """Make a result from a JSON value: structured content, and its JSON as text for those who read text.
+        """Make a result from a JSON value: structured content, and its JSON as text.
 
-        NaN and infinities, for which JSON has no word, become null.
+        NaN and infinities, which JSON cannot represent, become null.
         """
         try:
             text = json.dumps(data, ensure_ascii=False, allow_nan=False)
@@ -197,13 +197,13 @@ def plain_result(
 
 
 def typed(result: ToolResult, load: Callable[[Any], Any] | None) -> ToolResult:
-    """Set what makes `data` of a result, in place: for whoever has just made it, before anyone else sees it."""
+    """Set the converter for `data` of a result, in place; only for a new result that is not shared yet."""
     _set_load(result, load)
     return result
 
 
 def invalid_input(tool: str, problems: Sequence[Problem]) -> ToolResult:
-    """Make the result for arguments that do not fit a tool's schema, for the model to fix (requirement C10)."""
+    """Make the error result for arguments that violate a tool's schema, for the model to fix."""
     text = describe(problems)
     data = {"problems": [{"path": problem.path, "message": problem.message} for problem in problems]}
     message = f"invalid arguments for tool {tool!r}:{chr(10) if len(problems) > 1 else ' '}{text}"
@@ -211,7 +211,7 @@ def invalid_input(tool: str, problems: Sequence[Problem]) -> ToolResult:
 
 
 def _blocks(value: Any, fallback: Callable[[Any], Any]) -> tuple[ContentBlock, ...] | None:
-    """Return the blocks of a value that is content by itself, or of a list with some; None for mere data."""
+    """Return the blocks of a value that is content, or of a list with such values; None for any other value."""
     if isinstance(value, Block):
         return (cast("ContentBlock", value),)
     if isinstance(value, (list, tuple)):

@@ -1,7 +1,7 @@
-"""Runs functions of developers: async ones in the event loop, plain ones in worker threads, none of them too many.
+"""Runs user functions: async ones in the event loop, plain ones in a bounded number of worker threads.
 
-What ends programs (`sys.exit()`, which argparse and click call, `KeyboardInterrupt`, `GeneratorExit`) ends the call
-alone. Knows no tool, no server and no result.
+Exceptions that end programs (`SystemExit`, which argparse and click raise, `KeyboardInterrupt`, `GeneratorExit`) end
+the call alone.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 __all__ = ["THREADS", "Runner"]
 
 THREADS = 40
-"""How many threads one function may have at once, unless it says so itself; what anyio and Starlette give to all."""
+"""Default maximum of threads of one function; the limit that anyio and Starlette have for all functions together."""
 
 
 class Runner:
-    """Runs one function, as often at the same time as it is asked to.
+    """Runs one function, with bounded concurrency if it is a plain one.
 
     Each function has threads of its own: while all of one are busy, further calls of that function wait, and every
     other function runs.
 
     Args:
-        what: What errors call it, such as `tool 'add'`.
-        is_async: Whether the function is one of `async def`, which takes no thread.
+        what: Its name in errors, such as `tool 'add'`.
+        is_async: Whether the function is one of `async def`, which needs no thread.
         threads: How many calls of a plain function may run at the same time, in each event loop.
     """
 
@@ -49,13 +49,13 @@ class Runner:
         """Call the function with keyword arguments and return what it returns.
 
         Args:
-            function: What to call.
-            arguments: By name.
-            abandon: A cancelled call leaves its thread behind instead of waiting for it.
+            function: The function.
+            arguments: Its keyword arguments.
+            abandon: Whether a cancelled call abandons its thread instead of waiting for it.
 
         Raises:
-            ToolError: It raised what is no `Exception`, or was cancelled although its caller was not.
-            Exception: What it raised.
+            ToolError: It raised a `BaseException` that is no `Exception`, or was cancelled although its caller was not.
+            Exception: The exception that it raised.
         """
         try:
             if self._is_async:
@@ -82,7 +82,7 @@ class Runner:
         return turns
 
     def _contained(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-        """Call a function in a worker thread, where whatever is raised is its own, but for a cancellation.
+        """Call a function in a worker thread, where every exception but a cancellation is its own.
 
         `GeneratorExit` in particular must not leave the thread: thrown into a coroutine that waits, it closes it.
         """

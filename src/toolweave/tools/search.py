@@ -1,7 +1,6 @@
-"""Finding tools by words: BM25 over names, descriptions and parameters of a snapshot.
+"""Full-text search of tools: BM25 over names, descriptions and parameters of a snapshot.
 
-Pure and deterministic: the same snapshot and query give the same answer on every machine. Knows no model; what a
-model sees of this is `agent.deferred`'s affair.
+Pure and deterministic: the same snapshot and query give the same answer on every machine.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ __all__ = ["ToolIndex", "ToolMatch", "words"]
 
 _K1 = 1.2
 _B = 0.5
-"""How much a long definition is held against a tool: less than in prose, since length here is mostly parameters."""
+"""BM25's length normalization `b`: less than for prose, since a long definition mostly has many parameters."""
 _NAME, _TITLE, _SERVER, _DESCRIPTION, _PARAMETER, _PARAMETER_TEXT = 3.0, 2.0, 1.0, 1.0, 1.0, 0.4
 _PREFIX = 0.4
-"""What a word counts that only begins with the query's: `repo` for `repository`."""
+"""The weight of a prefix match: `repo` for `repository`."""
 _LONGEST_TEXT = 4000
 _MOST_PARAMETERS = 300
 
@@ -34,7 +33,7 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]+"
 )
-"""Scripts whose words no space divides, and Hangul, whose words have endings."""
+"""Scripts without spaces between words, and Hangul, whose words have endings."""
 _COMMON = frozenset(
     _WORD.findall(
         "a an and any are as at be by can do for from has have i if in into is it its me my of on or our should so "
@@ -45,14 +44,14 @@ _COMMON = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolMatch:
-    """A tool that was found; the higher the score, the better it fits this query."""
+    """A search result; the higher the score, the better the tool matches the query."""
 
     tool: ToolSpec
     score: float
 
 
 class _Document(NamedTuple):
-    """The words of one tool, each with how much it counts, and how much they count together."""
+    """The words of one tool with their weights, and the sum of these."""
 
     spec: ToolSpec
     weights: Mapping[str, float]
@@ -60,9 +59,9 @@ class _Document(NamedTuple):
 
 
 class ToolIndex:
-    """The words of a snapshot's tools.
+    """A search index over a snapshot's tools.
 
-    `update` reads again only what changed, so following a toolset of thousands costs what its changes cost.
+    `update` indexes only changed definitions, so that it costs in proportion to the changes.
     """
 
     __slots__ = ("_documents", "_order", "_postings", "_snapshot", "_total")
@@ -77,7 +76,7 @@ class ToolIndex:
             self.update(snapshot)
 
     def update(self, snapshot: ToolSnapshot) -> None:
-        """Follow the toolset to this snapshot."""
+        """Update the index to this snapshot."""
         if snapshot is self._snapshot:
             return
         for name, document in list(self._documents.items()):
@@ -92,9 +91,9 @@ class ToolIndex:
         self._snapshot = snapshot
 
     def search(self, query: str, limit: int = 5) -> list[ToolMatch]:
-        """Return the tools that fit the query best, best first; of equals the one that is offered first.
+        """Return the tools that match the query best, best first; equals in the order of the snapshot.
 
-        A name or an alias of a tool, as it is, finds that tool first of all.
+        A query that is the exact name or alias of a tool finds that tool first.
         """
         exact = self._snapshot.find(query.strip())
         scores = self._scores(words(query))
@@ -143,7 +142,7 @@ class ToolIndex:
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text in its order, as they are compared: folded, identifiers in parts, endings cut.
+    """Return the normalized words of a text in order: case-folded, identifiers split, endings stemmed.
 
     `createPullRequest` and `create_pull_request` give the same parts; text in a script without spaces gives its
     characters and its pairs of characters.
@@ -178,7 +177,7 @@ def _folded(word: str) -> str:
 
 
 def _stem(word: str) -> str:
-    """Cut the commonest English endings: a plural finds its singular, and `creating` finds `create`."""
+    """Remove the commonest English endings: a plural matches its singular, and `creating` matches `create`."""
     if len(word) > 4 and word.endswith("ies"):
         return word[:-3] + "y"
     if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
@@ -201,7 +200,7 @@ def _texts(spec: ToolSpec) -> Iterator[tuple[str, float]]:
 
 
 def _parameters(schema: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return names and descriptions of the parameters, nested ones too, those of a hostile schema up to a bound."""
+    """Return names and descriptions of the parameters, nested ones included, up to a maximum number."""
     found: list[tuple[str, str]] = []
     waiting: list[Any] = [schema]
     while waiting and len(found) < _MOST_PARAMETERS:

@@ -1,4 +1,4 @@
-"""Blocks as a language model is shown them: text, or media whose type its bytes confirm. Pure; knows no API.
+"""Content blocks for language models: text, or media whose type its bytes confirm. Pure; independent of APIs.
 
 One block that an API refuses fails the whole request, now and with every later turn of the conversation. So nothing
 here trusts a server: base64 is decoded, a type is read from the first bytes, text is valid Unicode and never blank.
@@ -19,13 +19,13 @@ __all__ = ["PDF", "SHOWN", "SOUNDS", "Media", "clean", "shown"]
 
 PDF = "application/pdf"
 SHOWN = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp", PDF})
-"""What the APIs of the large providers take in a message."""
+"""The media types that the APIs of the large providers accept in a message."""
 SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
-"""What some of them hear, with the names they have for it."""
+"""The audio types that some of them accept, with their names for them."""
 
 
 class Media(NamedTuple):
-    """What is no text and can be shown as itself; `data` is sound base64."""
+    """Media that a model can be sent; `data` is valid base64."""
 
     mime_type: str
     data: str
@@ -33,7 +33,7 @@ class Media(NamedTuple):
 
     @property
     def url(self) -> str:
-        """The whole of it as a `data:` URL."""
+        """The media as a `data:` URL."""
         return f"data:{self.mime_type};base64,{self.data}"
 
     def decode(self) -> bytes:
@@ -42,7 +42,7 @@ class Media(NamedTuple):
 
 
 def shown(blocks: Iterable[ContentBlock], taken: Container[str] = SHOWN) -> Iterator[str | Media]:
-    """Yield each block as media of a type that is taken, else as its text or the note that stands for it (C17)."""
+    """Yield each block as media of an accepted type, else as its text or a note."""
     for block in blocks:
         media = _media(block)
         if media is not None and media.mime_type in taken:
@@ -52,7 +52,7 @@ def shown(blocks: Iterable[ContentBlock], taken: Container[str] = SHOWN) -> Iter
 
 
 def clean(text: str) -> str:
-    """Return the text without halves of surrogate pairs, which no request can carry."""
+    """Return the text without lone surrogates, which no request can encode."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -76,7 +76,7 @@ def _media(block: ContentBlock) -> Media | None:
 def _checked(
     block: ImageContent | AudioContent | EmbeddedResource, data: str, declared: str, name: str
 ) -> Media | None:
-    """Return the media under the type that its bytes tell; None for what is not what an API would take it for."""
+    """Return the media under the type that its bytes show; None if they are not of a supported type."""
     try:
         content = block.decode()
     except ValueError:  # what a server calls base64 may be none

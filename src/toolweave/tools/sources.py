@@ -1,4 +1,4 @@
-"""The one place that turns whatever offers tools into a `Toolset`."""
+"""Conversion of tools, functions and sequences of them to a `Toolset`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from toolweave.tools.wrappers import combined
 __all__ = ["ToolSource", "as_toolset", "with_registry"]
 
 ToolSource: TypeAlias = "Toolset | Tool | Callable[..., Any] | Iterable[Toolset | Tool | Callable[..., Any]]"
-"""What `as_toolset` takes."""
+"""The values that `as_toolset` accepts."""
 
 
 def as_toolset(source: ToolSource) -> Toolset:
     """Return a toolset for a toolset, a tool, a function, or a sequence of any of them.
 
     In a sequence, tools and functions come before whole toolsets. A server's tool whose name is
-    taken is renamed; nothing that a server sends can raise here (requirement C20).
+    taken is renamed; nothing that a server sends can raise here.
 
     Raises:
         DuplicateToolError: Two local tools have one name.
@@ -37,9 +37,9 @@ def as_toolset(source: ToolSource) -> Toolset:
 
 
 def with_registry(source: ToolSource) -> tuple[ToolRegistry, Toolset]:
-    """Return a new registry for tools that come and go, and the whole that it is part of.
+    """Return a new registry for tools that are added later, and the toolset that it is part of.
 
-    Functions and tools go into it, toolsets beside it: a registry that is given is read and followed, never written to.
+    Functions and tools go into the registry, toolsets beside it: a given registry is followed, but never written to.
 
     Raises:
         DuplicateToolError, SchemaError, TypeError: As `as_toolset`.

@@ -1,6 +1,6 @@
 """Definitions of tools.
 
-Knows nothing of MCP connections, models or servers; `raw` carries whatever the producer had.
+Independent of MCP connections, models and servers; `raw` holds the producer's own definition.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ def _no_parameters() -> dict[str, Any]:
 class ToolSpec:
     """One tool's definition: the value every producer offers and every consumer reads.
 
-    The schemas are the server's own JSON values, unchanged (DESIGN decision 6, requirement R47).
+    The schemas are the server's own JSON values, unchanged.
 
     Attributes:
         name: The exposed name, unique in its snapshot.
-        original_name: The name the producer knows the tool by; always what is sent (requirement R41).
+        original_name: The producer's own name of the tool, which is always the one sent.
         server: The key of the MCP server, or None for local tools.
-        description: `""` when the producer gave none (requirement R29).
+        description: `""` when the producer gave none.
         input_schema: JSON Schema 2020-12 of the arguments object.
         output_schema: JSON Schema of `structured_content`, or None.
         annotations: Behaviour hints (`readOnlyHint`, ...) as they came; untrusted. None when absent.
         icons: Icon objects as they came.
         meta: The definition's `_meta`.
-        aliases: Other names the tool is found by, such as `server:tool` (requirement C1).
-        raw: The whole definition as it came; unknown members survive here.
+        aliases: Other names of the tool, such as `server:tool`.
+        raw: The whole definition as received, unknown members included.
     """
 
     name: str
@@ -87,7 +87,7 @@ class ToolSpec:
 
     @property
     def sequential(self) -> bool:
-        """Whether it says that its calls run one at a time, in its annotations or its `_meta` (requirement C28)."""
+        """Whether its annotations or its `_meta` declare that its calls run one at a time."""
         return self.hint("sequential") is True or self.meta.get("sequential") is True
 
 

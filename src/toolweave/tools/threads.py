@@ -1,10 +1,10 @@
-"""Worker threads of one event loop: calls go to them and their outcomes come back, many at once where there are many.
+"""Worker threads of one event loop, with calls and outcomes passed in batches.
 
 A hand-over between threads costs several times what a short function does. Functions whose last call was short are
 therefore run one after the other by one thread, which wakes the event loop once for all of them; when one of them
 takes longer after all, the calls behind it get threads of their own. Any other call gets a thread at once.
 
-Knows no tool and nothing of what is called. `anyio.from_thread` works in these threads as in anyio's own.
+`anyio.from_thread` works in these threads as in anyio's own.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ except ImportError:  # an anyio that keeps them elsewhere: functions run all the
 __all__ = ["Threads", "Turns"]
 
 _SHORT = 0.0001
-"""Seconds: a function that took less is run behind others in the same thread."""
+"""Seconds below which a function counts as short, and shares a thread with others."""
 _GLANCE = 0.0002
 """Seconds that the event loop waits for short calls at most, before it does something else."""
 _PATIENCE = 0.002
 """Seconds after which calls that wait behind one that takes long get threads of their own."""
 _IDLE_CHECKS = 10
 _CHECK_SECONDS = 1.0
-"""An idle thread ends after `_IDLE_CHECKS` times as long; each time it looks whether its event loop still is."""
+"""An idle thread ends after `_IDLE_CHECKS` of these intervals; after each it checks that its event loop exists."""
 
 
 class Turns:
-    """How many calls of one function may run at the same time in one event loop; the others wait in line.
+    """A semaphore: the calls of one function that may run at the same time in one event loop; others queue.
 
     Args:
-        most: How many.
+        most: The maximum.
 
     Attributes:
         short: Whether the last call took little time.
@@ -63,7 +63,7 @@ class Turns:
         self.short = False
 
     async def take(self) -> None:
-        """Wait for a turn, which `leave` gives back."""
+        """Acquire a slot, to be released by `leave`."""
         if self._free > 0:
             self._free -= 1
             return
@@ -77,7 +77,7 @@ class Turns:
             raise
 
     def leave(self) -> None:
-        """Give a turn to the next in line."""
+        """Release a slot to the next in the queue."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -87,7 +87,7 @@ class Turns:
 
 
 class _Job:
-    """One call. Whoever made it waits for `future`, which a cancelled wait replaces."""
+    """One call. Its caller waits for `future`, which is replaced when the wait is cancelled."""
 
     __slots__ = ("call", "context", "dropped", "ended", "error", "future", "scope", "turns", "value")
 
@@ -119,7 +119,7 @@ class _Job:
             self.turns.short = perf_counter() - began < _SHORT
 
     def end(self) -> None:
-        """Tell who waits, in the event loop."""
+        """Settle the caller's future, in the event loop."""
         self.ended = True
         if self.future.done():
             return
@@ -135,7 +135,7 @@ class _Job:
 
 
 def _enter(context: Context, scope: anyio.CancelScope) -> None:
-    """Let `anyio.from_thread` know whose call this thread does, and sniffio that no event loop runs in it."""
+    """Make `anyio.from_thread` know the caller of this thread, and sniffio that no event loop runs in it."""
     if threadlocals is not None:
         threadlocals.current_cancel_scope = scope
     if set_current_async_library is not None:
@@ -143,16 +143,16 @@ def _enter(context: Context, scope: anyio.CancelScope) -> None:
 
 
 def _claimed(loop: asyncio.AbstractEventLoop) -> AbstractContextManager[object]:
-    """Return what makes this thread one that `anyio.from_thread` calls the event loop from."""
+    """Return a context manager in which `anyio.from_thread` of this thread reaches the event loop."""
     if claim_worker_thread is None or get_async_backend is None:
         return nullcontext()
     return claim_worker_thread(get_async_backend("asyncio"), loop)
 
 
 class Threads:
-    """The worker threads of the running event loop; found by `here`.
+    """The worker threads of the running event loop, returned by `here`.
 
-    They are started when they are needed, end when they were idle for long, and at the latest with the event loop.
+    They are started on demand and end after a long idle time, at the latest with the event loop.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -187,12 +187,12 @@ class Threads:
         """Run a call in a thread and return what it returns.
 
         Args:
-            call: What to call.
-            turns: Those of the function.
-            abandon: A cancelled call leaves its thread behind instead of waiting for it.
+            call: The function to call.
+            turns: The semaphore of the function.
+            abandon: Whether a cancelled call abandons its thread instead of waiting for it.
 
         Raises:
-            BaseException: What it raised.
+            BaseException: The exception that it raised.
         """
         await checkpoint_if_cancelled()
         await turns.take()
@@ -215,11 +215,11 @@ class Threads:
             job = None  # which holds an exception whose traceback holds this frame
 
     def keep(self, job: _Job) -> None:
-        """Remember a call that has ended for the next `wake`; from a worker thread."""
+        """Queue an ended call for the next `wake`; from a worker thread."""
         self._done.append(job)
 
     def settle(self) -> None:
-        """Let the event loop look at what has ended, now that no short call is left; from a worker thread."""
+        """Let the event loop settle the ended calls, now that no short call is left; from a worker thread."""
         try:
             self._watching.pop()
         except IndexError:
@@ -228,7 +228,7 @@ class Threads:
             self._seen_off.release()
 
     def wake(self) -> None:
-        """Let the event loop look at what has ended; from a worker thread."""
+        """Let the event loop settle the ended calls; from a worker thread."""
         if self._done and not self._announced:
             self._announced = True
             try:
@@ -247,7 +247,7 @@ class Threads:
             self.loop.call_soon(self._flush)  # behind what is ready now, which may bring more calls
 
     def _flush(self) -> None:
-        """Let one thread do all short calls."""
+        """Let one thread run all short calls."""
         self._flushing = False
         if self.drainer is None and self.short:
             self._watching.append(None)
@@ -273,9 +273,9 @@ class Threads:
             job.end()
 
     def _ended_soon(self) -> bool:
-        """Wait a moment for all short calls; it takes less than to be woken by the event loop.
+        """Block the event loop for a moment until all short calls have ended: cheaper than a wake-up from the thread.
 
-        The thread has the interpreter for itself meanwhile. The moment is so short that nothing else is late.
+        The thread has the interpreter to itself meanwhile. The moment is so short that nothing else is delayed.
         """
         if self._seen_off.acquire(timeout=_GLANCE):
             return True
@@ -287,7 +287,7 @@ class Threads:
         return False
 
     def _look(self) -> None:
-        """Find calls that wait behind a long one, and give them threads."""
+        """Give threads to calls that wait behind a long one."""
         self._looking = None
         self._deliver()
         if self.begun == self._seen:
@@ -298,7 +298,7 @@ class Threads:
             self._looking = self.loop.call_later(_PATIENCE, self._look)
 
     def _spread(self) -> None:
-        """Give each short call that is left a thread of its own."""
+        """Give each remaining short call a thread of its own."""
         for _ in range(len(self.short)):
             try:
                 job = self.short.popleft()
@@ -333,7 +333,7 @@ class Threads:
             done.popleft().end()
 
     def end(self) -> None:
-        """Let all threads end when they are done."""
+        """Let all threads end after their current calls."""
         self.over = True
         self.forget()
         if self._looking is not None:
@@ -342,11 +342,11 @@ class Threads:
             self.idle.pop().woken.release()
 
     def forget(self) -> None:
-        """Be found no more."""
+        """Remove these threads from the registry of event loops."""
         _of_loop.pop(self.loop, None)
 
     async def _until_the_end(self) -> AsyncGenerator[None]:
-        """Be one of the event loop's generators: those are closed before it is."""
+        """An async generator of the event loop, which closes it before it closes itself: that ends the threads."""
         try:
             yield
         finally:
@@ -370,10 +370,10 @@ async def _outcome(job: _Job) -> Any:
 
 
 class _Worker(threading.Thread):
-    """One thread: idle in the list of all, or with a call, or with all short ones.
+    """One thread: idle, or running one call, or all short calls.
 
     Attributes:
-        job: What it does when it is woken; None for all short calls, or for the end.
+        job: Its call when it is woken; None for all short calls, or for the end.
         woken: Locked while it is idle.
     """
 
@@ -385,7 +385,7 @@ class _Worker(threading.Thread):
         self._threads = threads
 
     def run(self) -> None:
-        """Work until there is nothing more to do for long."""
+        """Run calls until it is idle for too long."""
         threads = self._threads
         with _claimed(threads.loop):
             while True:
@@ -423,7 +423,7 @@ class _Worker(threading.Thread):
             del job
 
     def _waits(self, threads: Threads) -> bool:
-        """Wait for something to do; False when nothing comes."""
+        """Wait for a call; return False when none comes in time."""
         if not threads.over:
             for _ in range(_IDLE_CHECKS):
                 if self.woken.acquire(timeout=_CHECK_SECONDS):

@@ -1,6 +1,6 @@
-"""The one idea: everything that offers tools is a `Toolset`, everything that uses tools takes one.
+"""The contract of this package: every producer of tools is a `Toolset`, every consumer takes one.
 
-This room's contract; knows no producer and no consumer.
+Independent of producers and consumers.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ToolSnapshot(Sequence[ToolSpec]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolsChanged:
-    """The tools of a toolset changed (requirement C9).
+    """The tools of a toolset changed.
 
     Attributes:
         added: Exposed names that are new.
@@ -119,17 +119,17 @@ class ToolsChanged:
 
 @runtime_checkable
 class Toolset(Protocol):
-    """What offers tools: functions, one MCP connection, a hub of many, an agent (DESIGN, "The one idea").
+    """A producer of tools: functions, one MCP connection, a hub of many, an agent.
 
     Entering is re-entrant by count: the last to leave closes.
     """
 
     def snapshot(self) -> ToolSnapshot:
-        """Return what is offered now: immutable, ordered and cheap to ask for."""
+        """Return the tools offered now: immutable, ordered and cheap."""
         ...
 
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
-        """Run one tool; tool and transport faults come back as error results, cancellation propagates."""
+        """Run one tool; faults of the tool and the transport are error results, cancellation propagates."""
         ...
 
     def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
@@ -144,7 +144,7 @@ class Toolset(Protocol):
 
 
 class Listeners:
-    """The subscribers of one toolset; a listener that raises is logged and costs nobody else the event."""
+    """The listeners of one toolset; an exception of one is logged and does not affect the others."""
 
     __slots__ = ("_listeners",)
 
@@ -152,7 +152,7 @@ class Listeners:
         self._listeners: list[Callable[[ToolsChanged], None]] = []
 
     def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
-        """Add a listener and return what removes it."""
+        """Add a listener and return its unsubscribe."""
         self._listeners.append(listener)
 
         def unsubscribe() -> None:
@@ -162,7 +162,7 @@ class Listeners:
         return unsubscribe
 
     def emit(self, change: ToolsChanged) -> None:
-        """Tell every listener of a change; an empty change is told to nobody."""
+        """Notify every listener of a change, unless it is empty."""
         if not change:
             return
         for listener in tuple(self._listeners):
@@ -177,7 +177,7 @@ class Listeners:
 class Tool:
     """A tool that can be called: a `ToolSpec` and the `Toolset` it came from.
 
-    Indistinguishable for a consumer whether a function or a server stands behind it (requirement R48).
+    The same for a consumer, whether a function or a server runs it.
     """
 
     __slots__ = ("spec", "toolset")
@@ -198,7 +198,7 @@ class Tool:
 
     @property
     def original_name(self) -> str:
-        """The name the producer knows the tool by."""
+        """The producer's own name of the tool."""
         return self.spec.original_name
 
     @property
@@ -208,7 +208,7 @@ class Tool:
 
     @property
     def description(self) -> str:
-        """What the tool does, for a model; `""` when unknown."""
+        """The tool's description for a model; `""` when unknown."""
         return self.spec.description
 
     @property
@@ -218,7 +218,7 @@ class Tool:
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """The same as `input_schema`, under the name LLM APIs use (requirement R50)."""
+        """The same as `input_schema`, under the name LLM APIs use."""
         return self.spec.input_schema
 
     @property
@@ -238,15 +238,15 @@ class Tool:
 
     @property
     def raw(self) -> Mapping[str, Any]:
-        """The whole definition as it came."""
+        """The whole definition as received."""
         return self.spec.raw
 
     async def execute(self, arguments: Mapping[str, Any] | None = None, ctx: CallContext | None = None) -> ToolResult:
-        """Run the tool and return its result; tool and transport faults come back as error results.
+        """Run the tool and return its result; faults of the tool and the transport are error results.
 
-        Arguments travel as one mapping, so a parameter may have any name (requirement D16).
-        Only cancellation and programming errors such as a non-mapping argument propagate. A tool that is gone is not
-        found, also where another one has its name by now.
+        The arguments are one mapping, so a parameter may have any name.
+        Only cancellation and programming errors such as a non-mapping argument propagate. A removed tool is not found,
+        even if another one has its name by now.
         """
         call = plain_call(self.spec.name, {} if arguments is None else arguments)
         try:
@@ -254,7 +254,7 @@ class Tool:
             if now is not None and now is not self.spec and not self._is(now):
                 return ToolResult.failure(f"{self!r} is gone; {now.name!r} is another tool", kind=ErrorKind.NOT_FOUND)
             return await self.toolset.call(call, NO_CONTEXT if ctx is None else ctx)
-        except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns (C2)
+        except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns
             return ToolResult.failure(as_tool_error(exc))
 
     async def call(self, arguments: Mapping[str, Any] | None = None, ctx: CallContext | None = None) -> ToolResult:
@@ -266,7 +266,7 @@ class Tool:
         return (await self.execute(arguments, ctx)).raise_for_error(tool=self.name)
 
     def _is(self, spec: ToolSpec) -> bool:
-        """Whether a definition is this tool's, however it changed: it is the same tool of the same server."""
+        """Whether a definition, even if it changed, is that of this tool: the same original name and server."""
         return (spec.server, spec.original_name) == (self.spec.server, self.spec.original_name)
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
-"""Tool definitions as a provider takes them: legal names, lowered schemas, made once for tools that stay the same.
+"""Tool definitions in a provider's form: legal names, lowered schemas, cached for unchanged tools.
 
-A tool that a provider has no way to take is left out with its reason; it costs no other tool its turn (requirements
-C1, R80, DESIGN decisions 5 and 6). Knows no provider: each gives its dialect and the form of its definitions.
+A tool that a provider has no way to take is left out with its reason; it costs no other tool its turn.
+Knows no provider: each gives its dialect and the form of its definitions.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _KEPT_TOOLS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireTool:
-    """One tool on its way into a request.
+    """One tool of a request to a provider.
 
     Attributes:
-        name: The name that the provider knows it by.
-        strict: The provider is to hold the model to the schema.
+        name: Its name for the provider.
+        strict: Whether the provider enforces the schema.
     """
 
     name: str
@@ -45,19 +45,19 @@ class WireTool:
 
 
 Form: TypeAlias = Callable[[WireTool], Mapping[str, Any]]
-"""Puts a tool into the members that a provider wants."""
+"""Returns a tool's definition in a provider's form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireTools:
-    """The tools of a request as one provider takes them.
+    """The tools of a request in one provider's form.
 
     Attributes:
         names: Exposed names to wire names and back.
         definitions: In the order of the tools.
         encoded: The same, each as JSON.
         quarantined: Exposed names of the tools that are left out, each with the reason.
-        changes: Exposed names of the tools whose schema was changed, each with what was.
+        changes: Exposed names of the tools whose schema was changed, each with the changes.
     """
 
     names: NameMap
@@ -68,12 +68,12 @@ class WireTools:
     filled: Mapping[str, Mapping[str, Any]]
 
     def arguments(self, exposed: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return what a model wrote for a tool, without what only strict mode made it write."""
+        """Return a model's arguments for a tool, without the nulls that only strict mode required."""
         schema = self.filled.get(exposed)
         return arguments if schema is None else drop_fillers(arguments, schema)
 
     def call_name(self, wire: str) -> str:
-        """Return the exposed name for the name that a model called; an unknown one stands for itself."""
+        """Return the exposed name of a name that a model called; an unknown one is returned as it is."""
         return self.names.exposed(wire) or wire
 
 
@@ -86,11 +86,11 @@ class _Prepared:
 
 
 class ToolWriter:
-    """Writes tools for one provider, and remembers them by identity: definitions are immutable.
+    """Writes tools for one provider, cached by identity: definitions are immutable.
 
     Attributes:
-        max_description: Characters that a description may have; the rest of a longer one goes in front of the
-            schema's own description. None for no bound.
+        max_description: Maximum characters of a description; the rest of a longer one is put before the schema's own
+            description. None for no bound.
     """
 
     def __init__(
@@ -106,8 +106,8 @@ class ToolWriter:
     def of(self, tools: Sequence[ToolSpec]) -> WireTools:
         """Return the tools for a request.
 
-        Nearly free for a sequence whose definitions are, one by one, those of an earlier one; a changed list
-        costs what changed in it.
+        Nearly free for a sequence of the same definitions as an earlier one; a changed list costs in proportion to
+        its changes.
 
         Raises:
             ValueError: Two tools have one exposed name.

@@ -1,7 +1,7 @@
-"""The base of all toolsets, and toolsets around toolsets: other names, fewer tools, other schemas and results, spans.
+"""The base class of toolsets, and wrappers around toolsets: other names, fewer tools, other schemas and results, spans.
 
-Every toolset of this package is a `BaseToolset`, so that wrappers chain; `Toolset` is all that others need to be. A
-wrapper forwards what it does not change and knows nothing of what it wraps.
+Every toolset of this package is a `BaseToolset`, so that wrappers chain; those of users need to be a `Toolset` only. A
+wrapper forwards whatever it does not change, and is independent of what it wraps.
 """
 
 from __future__ import annotations
@@ -45,21 +45,20 @@ _Run: TypeAlias = Callable[[Toolset, ToolCall, CallContext, ToolSpec], Awaitable
 
 
 class BaseToolset(ABC):
-    """What every toolset of this package is: a `Toolset` that lists its tools, runs them by name, and can be wrapped.
+    """Base class of toolsets: a `Toolset` that lists its tools, runs them by name, and can be wrapped.
 
-    A toolset of your own needs `snapshot` and `call`. By default it never changes, and entering it opens nothing. One
-    that opens something follows the rule of all: entered by count, the last to leave closes, and what was open before
-    stays open.
+    A subclass needs `snapshot` and `call`. By default it never changes, and entering it opens nothing. One that opens
+    something is entered by count: the last exit closes it, and what was open before stays open.
     """
 
     __slots__ = ()
 
     knows_aliases: ClassVar[bool] = False
-    """Whether `call` takes an alias as it is, because it does something of its own with it."""
+    """Whether `call` accepts aliases and resolves them itself."""
 
     @abstractmethod
     def snapshot(self) -> ToolSnapshot:
-        """Return what is offered now; see `Toolset.snapshot`."""
+        """Return the tools offered now; see `Toolset.snapshot`."""
 
     @abstractmethod
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
@@ -85,9 +84,9 @@ class BaseToolset(ABC):
     async def execute(
         self, name: str, arguments: Mapping[str, Any] | None = None, ctx: CallContext | None = None
     ) -> ToolResult:
-        """Run one tool by its name or an alias; tool and transport faults come back as error results.
+        """Run one tool by its name or an alias; faults of the tool and the transport are error results.
 
-        Arguments travel as one mapping, so that a parameter may have any name (requirement D16).
+        The arguments are one mapping, so that a parameter may have any name.
         """
         call = ToolCall(name=name, arguments={} if arguments is None else arguments)
         return await self.call(call, NO_CONTEXT if ctx is None else ctx)
@@ -135,7 +134,7 @@ class WrapperToolset(BaseToolset):
         self._toolsets = toolsets
 
     def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
-        """Call `listener` after every change of what is offered here; see `Toolset.subscribe`."""
+        """Call `listener` after every change of the offered tools; see `Toolset.subscribe`."""
         before = self.snapshot()
 
         def changed(_: ToolsChanged) -> None:
@@ -155,7 +154,7 @@ class WrapperToolset(BaseToolset):
         return unsubscribe
 
     def _feeds(self) -> Iterable[Callable[[Callable[[ToolsChanged], None]], Unsubscribe]]:
-        """Return the `subscribe` methods of everything whose change may change this."""
+        """Return the `subscribe` methods of all objects whose changes may change this toolset."""
         return [toolset.subscribe for toolset in self._toolsets]
 
     async def __aenter__(self) -> Self:
@@ -178,12 +177,12 @@ class WrapperToolset(BaseToolset):
 
 
 def prefixed(toolset: Toolset, prefix: str, separator: str = "_") -> BaseToolset:
-    """Return the toolset with `prefix` and `separator` before every name: `fs` gives `fs_read_file` (R38)."""
+    """Return the toolset with `prefix` and `separator` before every name: `fs` gives `fs_read_file`."""
     return _View(toolset, lambda spec: replace(spec, name=f"{prefix}{separator}{spec.name}"))
 
 
 def renamed(toolset: Toolset, names: Mapping[str, str] | Callable[[ToolSpec], str]) -> BaseToolset:
-    """Return the toolset with other names, by a mapping from exposed names or by a function (R32, R42)."""
+    """Return the toolset with other names, by a mapping from exposed names or by a function."""
     if callable(names):
         return _View(toolset, lambda spec: replace(spec, name=names(spec)))
     return _View(toolset, lambda spec: replace(spec, name=names.get(spec.name, spec.name)))
@@ -198,11 +197,11 @@ def filtered(
     """Return the toolset with some tools only; what is filtered out cannot be called either.
 
     Args:
-        toolset: What is filtered.
-        include: A whitelist that wins over `exclude`; empty is no filter (requirement R31). Names are
+        toolset: The toolset.
+        include: A whitelist that wins over `exclude`; empty is no filter. Names are
             the producers' own, or `server:tool` and `server/tool`.
         exclude: Names of the same forms to leave out.
-        predicate: Keeps what it returns true for, among what the names keep.
+        predicate: Keeps the tools that it returns true for, among those that the names keep.
     """
     wanted, unwanted = frozenset(include), frozenset(exclude)
 
@@ -214,7 +213,7 @@ def filtered(
 
 
 def enhanced(toolset: Toolset, schema: Callable[[ToolSpec], Mapping[str, Any]]) -> BaseToolset:
-    """Return the toolset with the input schemas that `schema` returns; one that raises changes nothing (R112)."""
+    """Return the toolset with the input schemas that `schema` returns; one that raises changes nothing."""
 
     def enhance(spec: ToolSpec) -> ToolSpec:
         try:
@@ -229,7 +228,7 @@ def enhanced(toolset: Toolset, schema: Callable[[ToolSpec], Mapping[str, Any]]) 
 def transformed(
     toolset: Toolset, result: Callable[[ToolResult, ToolSpec], ToolResult | Awaitable[ToolResult]]
 ) -> BaseToolset:
-    """Return the toolset with every result put through `result`, error results too (requirements R54, R112)."""
+    """Return the toolset with every result put through `result`, error results too."""
 
     async def run(toolset: Toolset, call: ToolCall, ctx: CallContext, spec: ToolSpec) -> ToolResult:
         outcome = result(await toolset.call(call, ctx), spec)
@@ -239,7 +238,7 @@ def transformed(
 
 
 def traced(toolset: Toolset, tracer: Tracer | None = None) -> BaseToolset:
-    """Return the toolset with an OpenTelemetry span `tool:run` around every call (requirement R49).
+    """Return the toolset with an OpenTelemetry span `tool:run` around every call.
 
     The span carries `toolweave.server`, `gen_ai.tool.name` and `gen_ai.tool.call.id`; an error
     result sets `error.type` and the span's status. Arguments and results are not recorded.
@@ -266,12 +265,12 @@ def traced(toolset: Toolset, tracer: Tracer | None = None) -> BaseToolset:
 
 
 def combined(*toolsets: Toolset, on_conflict: Literal["rename", "skip", "error"] = "rename") -> BaseToolset:
-    """Return several toolsets as one, in their order; of two tools of one name the first keeps it (C20).
+    """Return several toolsets as one, in their order; of two tools of one name the first keeps it.
 
-    A name that a tool was given stays that tool's, also while it is gone.
+    A tool keeps its name, even while it is gone.
 
     Args:
-        *toolsets: What is joined.
+        *toolsets: The toolsets to join.
         on_conflict: `"rename"` exposes the later one as `server_name` or `name_2`, `"skip"` leaves
             it out, `"error"` raises. Tools that arrive later are renamed rather than raised for.
 
@@ -286,23 +285,23 @@ def combined(*toolsets: Toolset, on_conflict: Literal["rename", "skip", "error"]
 
 
 def joined(toolsets: Mapping[Hashable, Toolset], given: GivenNames) -> BaseToolset:
-    """Return several toolsets as one, for toolsets that come and go: names stay with the pair of a key and a tool.
+    """Return several toolsets as one, for toolsets that come and go: a name stays with a key and a tool of it.
 
     Args:
         toolsets: By keys that stay the same when a toolset is opened anew.
-        given: The names that were given so far; what is named later is added.
+        given: The names assigned so far; later ones are added.
     """
     return _Combined(tuple(toolsets.values()), "rename", given, toolsets)
 
 
 class _Part:
-    """What a wrapper offers of one toolset beneath it.
+    """The definitions that a wrapper offers of one wrapped toolset.
 
     Attributes:
-        seen: The snapshot that this was made of.
-        specs: The definitions offered, by the names they are offered under.
+        seen: The snapshot that they were made of.
+        specs: The offered definitions by their offered names.
         made: The definitions that are not those of `seen` themselves, by the names there.
-        inner: The names in `seen` of what is offered under another name.
+        inner: The names in `seen` of the definitions offered under another name.
     """
 
     __slots__ = ("inner", "made", "seen", "specs")
@@ -314,7 +313,7 @@ class _Part:
         self.inner: dict[str, str] = {}
 
     def known(self, inner: ToolSpec) -> ToolSpec | None:
-        """Return what was made of this very definition, or None."""
+        """Return the definition that was made of this object, or None."""
         if self.seen.by_name.get(inner.name) is not inner:
             return None
         made = self.made.get(inner.name)
@@ -330,9 +329,9 @@ class _Part:
 
 
 class _Joined(WrapperToolset):
-    """What the wrappers of this module share: a cached view of the snapshots beneath, and the forwarding.
+    """Base class of the wrappers of this module: a cached view of the wrapped snapshots, and the forwarding of calls.
 
-    A definition that did not change beneath stays the same object, so a change costs no more than looking for it.
+    An unchanged definition stays the same object, so a change costs no more than finding it.
     """
 
     __slots__ = ("_parts", "_run", "_view")
@@ -347,14 +346,14 @@ class _Joined(WrapperToolset):
 
     @abstractmethod
     def _offered(self, index: int, inner: ToolSpec, known: ToolSpec | None) -> ToolSpec | None:
-        """Return what is offered of a definition of the toolset of this index, or None for nothing.
+        """Return the offered form of a definition of the toolset of this index, or None to hide it.
 
         `known` is what was returned the last time, if the definition has not changed since.
         """
 
     @abstractmethod
     def _forget(self, index: int, present: Collection[str]) -> None:
-        """Take note of all names that a toolset offers."""
+        """Note all names that a toolset offers now."""
 
     def snapshot(self) -> ToolSnapshot:
         parts, view = self._parts, self._view
@@ -391,12 +390,12 @@ class _Joined(WrapperToolset):
         inner = call if call.name == name else replace(call, name=name)
         try:
             return await (toolset.call(inner, ctx) if self._run is None else self._run(toolset, inner, ctx, spec))
-        except Exception as exc:  # boundary: user code, and third-party toolsets that raise (C2)
+        except Exception as exc:  # boundary: user code, and third-party toolsets that raise
             return ToolResult.failure(as_tool_error(exc))
 
 
 class _View(_Joined):
-    """One toolset whose definitions go through `spec` (None hides) and whose calls go through `run`."""
+    """One toolset whose definitions are mapped by `spec` (None hides) and whose calls are made by `run`."""
 
     __slots__ = ("_change", "_given")
 

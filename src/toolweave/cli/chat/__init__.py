@@ -1,4 +1,4 @@
-"""A conversation in a terminal: the model that is chosen, what a run shows, what is typed, and what is kept."""
+"""`toolweave chat`: choice of the model, display of a run, the prompt loop, and stored conversations."""
 
 from __future__ import annotations
 

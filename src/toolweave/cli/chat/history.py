@@ -1,4 +1,4 @@
-"""Conversations that are kept: found again, named, gone on with. Knows the store's conversations, no run."""
+"""Stored conversations: list, name and copy them. Knows the store's conversations, no run."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LAST = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """One that is kept.
+    """A stored conversation.
 
     Attributes:
         session: Its name.
-        messages: How many it has.
-        began: The first words of it.
+        messages: Number of its messages.
+        began: Its first words.
     """
 
     session: str
@@ -43,20 +43,20 @@ class Kept:
         self._conversations = StoreConversations(store, agent)
 
     def new_name(self) -> str:
-        """Return a name that says when it was made."""
+        """Return a new name from the present time."""
         return time.strftime("%Y-%m-%d-%H%M%S")
 
     async def all(self) -> list[Conversation]:
-        """Return what is kept."""
+        """Return the stored conversations."""
         prefix = conversation_key(self._agent, "")
         names = [found.key.removeprefix(prefix) async for found in iter_documents(self._store, CONVERSATIONS, prefix)]
         return [_described(name, await self._conversations.load(name)) for name in names]
 
     async def copy(self, session: str, name: str) -> None:
-        """Keep a conversation under another name too.
+        """Copy a conversation to another name.
 
         Raises:
-            CommandError: Nothing was said in it, or the name is taken.
+            CommandError: It has no messages, or the name is taken.
         """
         messages = await self._conversations.load(session)
         if not messages:
@@ -66,7 +66,7 @@ class Kept:
         await self._conversations.save(name, messages)
 
     async def last_words(self, name: str) -> str:
-        """Return what was said last in a conversation.
+        """Return the last text of a conversation.
 
         Raises:
             CommandError: There is none of this name.

@@ -1,4 +1,4 @@
-"""The options of a conversation: the servers', and those of the model and of what is kept. Only declares them."""
+"""The options of a conversation: those of the servers, the model and the store. Only declares them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ StoreOption = Annotated[
 
 
 class Confirm(StrEnum):
-    """Which tool calls a person has to allow."""
+    """Tool calls that need a person's approval."""
 
     ALWAYS = "always"
     DESTRUCTIVE = "destructive"
@@ -35,7 +35,7 @@ class Confirm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions(Target):
-    """What the agent of the terminal is made of: the options of its servers, and those of its model."""
+    """The options of the terminal's agent: those of its servers and of its model."""
 
     model: Annotated[
         str | None, Option("--model", metavar="NAME", help="The model; by default what TOOLWEAVE_MODEL says.")
@@ -49,7 +49,7 @@ class AgentOptions(Target):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatOptions(AgentOptions):
-    """What a conversation was asked for."""
+    """The options of a conversation."""
 
     resume: Annotated[
         str | None, Option("--resume", metavar="NAME", help="Go on with a conversation, or begin one of this name.")

@@ -1,6 +1,6 @@
 """One run as a person sees it: the answer on standard output as it comes, the tools' calls on standard error.
 
-Asks for what has to be allowed, and shows bars while calls run. Knows events, and neither models nor servers.
+Asks for approvals, and shows progress bars while calls run. Knows events, and neither models nor servers.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _MESSAGE = 60
 
 
 class Watch:
-    """Shows runs, one after the other.
+    """Displays runs, one after the other.
 
     Args:
-        text: Whether the answer is shown as it comes; its end is shown by nobody else.
+        text: Whether the answer is shown as it streams.
     """
 
     def __init__(self, *, text: bool = True) -> None:
@@ -61,10 +61,10 @@ class Watch:
         return [*calls] if all(call.result.is_error for call in calls) else []
 
     async def show(self, run: Run) -> RunResult:
-        """Show a run to its end and return what came of it.
+        """Display a run to its end and return its result.
 
         Raises:
-            ModelError, ToolError, RunError: What made it fail.
+            ModelError, ToolError, RunError: The error that made it fail.
         """
         try:
             async for event in run:
@@ -138,7 +138,7 @@ class Watch:
 
 
 async def _answer_about(call: ToolCallPart) -> str:
-    """Ask whether a call may run; every argument of it is shown, however long it is."""
+    """Ask whether a call is approved; all of its arguments are shown, however long."""
     choices = "[y]es, [n]o, [a]lways"
     short = _written(call)
     if len(safe_text(short)) <= _LABEL:
@@ -148,7 +148,7 @@ async def _answer_about(call: ToolCallPart) -> str:
 
 
 def _label(call: ToolCallPart) -> str:
-    """Return a call as one short line, for what is told and never for what is asked."""
+    """Return a call as one short line, for reports and never for approvals."""
     return clip(_written(call), _LABEL)
 
 
@@ -158,7 +158,7 @@ def _written(call: ToolCallPart) -> str:
 
 
 class RunningCalls:
-    """The calls that run now, a line each, with a bar where there is progress; nothing without a terminal."""
+    """Progress display of the running tool calls, one line each; silent without a terminal."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, TaskID] = {}
@@ -178,29 +178,29 @@ class RunningCalls:
         self._bars = Bars(*columns, console=console, transient=True)
 
     def started(self, call_id: str, label: str) -> None:
-        """Show one more call."""
+        """Add a line for a call."""
         if self._bars is not None:
             self._tasks[call_id] = self._bars.add_task("", total=None, label=safe_text(label), message="")
             self.show()
 
     def progress(self, call_id: str, progress: Progress) -> None:
-        """Show how far a call is."""
+        """Show the progress of a call."""
         if self._bars is not None and call_id in self._tasks:
             message = clip(safe_text(progress.message or ""), _MESSAGE)
             self._bars.update(self._tasks[call_id], completed=progress.progress, total=progress.total, message=message)
 
     def finished(self, call_id: str) -> None:
-        """Show a call no more."""
+        """Remove the line of a call."""
         task = self._tasks.pop(call_id, None)
         if self._bars is not None and task is not None:
             self._bars.remove_task(task)
 
     def hide(self) -> None:
-        """Make room for something else; `show` brings them back."""
+        """Hide the lines for other output; `show` shows them again."""
         if self._bars is not None:
             self._bars.stop()
 
     def show(self) -> None:
-        """Show the calls that run, if any do."""
+        """Show the lines of the running calls."""
         if self._bars is not None and self._tasks:
             self._bars.start()

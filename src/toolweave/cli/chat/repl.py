@@ -1,4 +1,4 @@
-"""The conversation: what is typed goes to the agent or is one of a few commands. Knows no model by name."""
+"""The prompt loop: typed text goes to the agent, or is one of a few commands. Knows no model by name."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Talk:
     """A conversation with an agent until the input ends.
 
     Attributes:
-        session: The name under which it is kept.
+        session: The name under which it is stored.
     """
 
     def __init__(self, agent: Agent, fleet: Fleet | None, kept: Kept, *, session: str, offline: bool) -> None:
@@ -57,7 +57,7 @@ class Talk:
         }
 
     async def until_the_end(self) -> None:
-        """Talk until a person has had enough."""
+        """Read and answer messages until the input ends."""
         note("Enter a message, or /help.")
         while (line := await ask_line("> ")) is not None:
             text = line.strip()
@@ -70,7 +70,7 @@ class Talk:
         note("")
 
     def interrupted(self) -> bool:
-        """Stop the answer that is being given; returns False when there is none."""
+        """Cancel the current answer; return False when there is none."""
         if self._by_hand is not None:
             self._by_hand.cancel()
             return True
@@ -103,7 +103,7 @@ class Talk:
             note(f"ended early: {result.why}")
 
     async def _call_by_hand(self, words: str) -> None:
-        """Run a tool that a person named; typing it is the word it needs."""
+        """Call a tool that the person named; typing its name is the approval."""
         name, _, written = words.partition(" ")
         if not name:
             raise CommandError("which tool?", hint='/call TOOL {"argument": ...}; /tools lists them')

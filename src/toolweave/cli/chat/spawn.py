@@ -1,4 +1,4 @@
-"""A run in a process of its own, or given to workers: recorded first; what keeps it from beginning is recorded too."""
+"""Starting a run in its own process, or submitting it to workers; a failure to start is recorded too."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["failing", "spawn", "submit"]
 
 
 async def spawn(options: ChatOptions, message: str) -> str:
-    """Begin a run that goes on when this process ends, and return its id."""
+    """Start a run that outlives this process, and return its id."""
     run_id = uuid.uuid4().hex
     sent = (UserMessage.of(message),)
     start = RunStart(run_id=run_id, agent=AGENT, messages=sent, sent=1, session=options.resume)
@@ -44,11 +44,11 @@ async def spawn(options: ChatOptions, message: str) -> str:
 
 
 async def submit(url: str, agent: str, message: str, *, session: str | None, key: str | None) -> str:
-    """Give a run to the workers of a backend, and return its id.
+    """Submit a run to the workers of a backend, and return its id.
 
     Raises:
-        CommandError: The backend cannot be reached, or the key stands for another run.
-        StoreError: It was lost, or is full.
+        CommandError: The backend cannot be reached, or the key belongs to another run.
+        StoreError: The backend was lost, or is full.
     """
     async with opened_backend(url) as backend:
         # the model is the worker's
@@ -61,7 +61,7 @@ async def submit(url: str, agent: str, message: str, *, session: str | None, key
 
 @asynccontextmanager
 async def failing(place: str | None, run_id: str) -> AsyncGenerator[None]:
-    """Record what the block raises as the end of a run that has not recorded one itself."""
+    """Record an exception of the block as the failure of a run that has not recorded its end itself."""
     try:
         yield
     except Exception as error:
@@ -75,7 +75,7 @@ async def failing(place: str | None, run_id: str) -> AsyncGenerator[None]:
 
 
 def _words(options: ChatOptions, run_id: str) -> Iterator[str]:
-    """Yield the command line of the process that runs it."""
+    """Yield the command line of the process that executes the run."""
     yield from ("chat", "--run-id", run_id, "--confirm", options.confirm.value)
     named = [
         *(("--config", str(path.absolute())) for path in options.config),
@@ -99,7 +99,7 @@ def _words(options: ChatOptions, run_id: str) -> Iterator[str]:
 
 
 def _shown(place: str) -> str | None:
-    """Return a place for a command line; None for one whose URL may hold a password, which goes another way."""
+    """Return a store's location for a command line; None for a URL, as that may hold a password."""
     if is_url(place):
         return None
     return place if place.startswith("sqlite:") else str(Path(place).absolute())

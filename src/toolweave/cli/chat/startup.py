@@ -1,4 +1,4 @@
-"""From the options of a conversation to an agent that is open: its model, its servers, its store."""
+"""Opening an agent from the options of a conversation: its model, its servers, its store."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ __all__ = ["OFFLINE", "VARIABLE", "Opened", "choose_model", "named_model", "open
 VARIABLE = "TOOLWEAVE_MODEL"
 OFFLINE = "command"
 _KEYS = (("ANTHROPIC_API_KEY", "anthropic:claude-sonnet-4-5"), ("OPENAI_API_KEY", "openai:gpt-5.1"))
-"""The model that is talked to when only a key says whom."""
+"""Environment variables of API keys, and the default model of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """What a conversation needs.
+    """The open resources of a conversation.
 
     Attributes:
         fleet: The servers, or None when there are none.
@@ -49,10 +49,10 @@ class Opened:
 async def opened(
     options: ChatOptions, *, attended: bool = True, backend: WorkBackend | None = None
 ) -> AsyncGenerator[Opened]:
-    """Open what the options ask for; a server that fails is told and left out.
+    """Open the agent for these options; a server that fails is reported and left out.
 
-    Where a run is not `attended`, calls that a person would be asked about are refused at once. With an open `backend`
-    it is that agent's, and its store is used.
+    Without `attended`, calls that need a person's approval are denied at once. An open `backend` becomes the agent's,
+    and its store is used.
 
     Raises:
         CommandError: No model is named, or the options contradict each other.
@@ -80,7 +80,7 @@ async def opened(
 
 
 async def servers_of(options: ChatOptions) -> LoadedConfig | None:
-    """Return the servers that are asked for; None when none are, and there is no config either.
+    """Return the requested servers; None when none are requested and there is no config either.
 
     Raises:
         CommandError: The options contradict each other, or a file is not trusted.
@@ -108,10 +108,10 @@ async def _closed(model: Model) -> None:
 
 
 async def choose_model(option: str | None) -> Model:
-    """Return the model to talk to; where none is named a person is offered the one that needs none.
+    """Return the model for the conversation; if none is named, offer the person the offline model.
 
     Raises:
-        CommandError: No model is named, and nobody could be asked or somebody said no.
+        CommandError: No model is named, and the person declined or cannot be asked.
         ConfigError: The name is wrong, or its key is missing.
     """
     name = named_model(option)
@@ -128,6 +128,6 @@ async def choose_model(option: str | None) -> Model:
 
 
 def named_model(option: str | None) -> str | None:
-    """Return the name of the model: of the option, of `TOOLWEAVE_MODEL`, or of the first provider with a key."""
+    """Return the model's name: that of the option, of `TOOLWEAVE_MODEL`, or of the first provider with a key."""
     given = option or os.environ.get(VARIABLE, "").strip()
     return given or next((name for variable, name in _KEYS if os.environ.get(variable, "").strip()), None)

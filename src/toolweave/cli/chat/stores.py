@@ -1,4 +1,4 @@
-"""Where runs are kept and who works on them: a file, or a backend that many processes share. Knows no run."""
+"""The store of runs and conversations: a file, or a backend that many processes share. Knows no run."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _MEMORY = "memory:"
 
 
 def is_url(place: str) -> bool:
-    """Whether a place is the URL of something that is shared, not a file."""
+    """Whether a store's location is the URL of a shared backend, not a file."""
     return "://" in place and not place.startswith("sqlite:")
 
 
 def backend_named(option: str | None) -> str | None:
-    """Return the URL of the backend, of the option or of `TOOLWEAVE_BACKEND`; None when there is none to share.
+    """Return the backend's URL, from the option or `TOOLWEAVE_BACKEND`; None when there is no shared backend.
 
     Raises:
-        CommandError: The option names what is no URL, or the memory of this process.
+        CommandError: The option is no URL, or names the memory of this process.
     """
     if option is None:
         found = os.environ.get(BACKEND, "").strip()
@@ -50,7 +50,7 @@ async def opened_store(place: str | None) -> AsyncGenerator[Store]:
     """Open the store of a file or a URL; by default that of `TOOLWEAVE_BACKEND`, else the file in the data folder.
 
     Raises:
-        CommandError: The URL is not understood, or what it names cannot be reached.
+        CommandError: The URL is invalid, or its server cannot be reached.
         StoreError: The file cannot be opened.
     """
     from toolweave.state import SqliteStore, open_store  # --help imports this module
@@ -72,7 +72,7 @@ async def opened_backend(url: str) -> AsyncGenerator[Backend]:
     """Open a backend.
 
     Raises:
-        CommandError: The URL is not understood, it cannot be reached, or what it needs is not installed.
+        CommandError: The URL is invalid, its server cannot be reached, or a package for it is not installed.
     """
     from toolweave.jobs import Backend  # as above
 
@@ -86,7 +86,7 @@ async def opened_backend(url: str) -> AsyncGenerator[Backend]:
 
 @contextmanager
 def _refused(code: ExitCode) -> Generator[None]:
-    """Give what a store or a backend raises an exit code."""
+    """Convert errors of a store or a backend to a `CommandError` with an exit code."""
     try:
         yield
     except (StoreError, ValueError) as error:

@@ -1,6 +1,6 @@
-"""The commands: one module for each, with what it takes, what it asks the library and what it shows.
+"""The commands, one module each: its options, its calls of the library, its output.
 
-A module is imported when its command is the one that is run, or that a shell completes.
+A module is imported when its command is executed or completed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COMMANDS: Mapping[str, str] = {
     "config": "See what the config files say.",
     "runs": "List, show, begin and stop runs of agents.",
 }
-"""Each command with the first line of its help: the list of them is shown without an import of any."""
+"""Each command with the first line of its help, so that the list is shown without importing any."""
 
 OPTIONS: Sequence[tuple[str, str]] = (
     ("-V, --version", "Print the version and exit."),
@@ -42,5 +42,5 @@ OPTIONS: Sequence[tuple[str, str]] = (
 
 
 def load_command(name: str) -> Command | CommandGroup:
-    """Import one of `COMMANDS`."""
+    """Import the module of one of `COMMANDS`."""
     return import_module(f"toolweave.cli.commands.{name}").COMMAND

@@ -81,7 +81,7 @@ async def _once(options: ChatOptions, message: str, *, as_json: bool) -> ExitCod
 
 
 def _of_calls(failed: Sequence[ToolFinished]) -> ExitCode:
-    """Return the exit code for an answer that rests on calls of which these were refused or failed."""
+    """Return the exit code for an answer whose last turn of calls had these denied or failed ones."""
     if any(call.result.require_error().kind is ErrorKind.DENIED for call in failed):
         note("hint: --confirm never runs such calls without a question")
     return ExitCode.TOOL_ERROR if failed else ExitCode.OK

@@ -1,4 +1,4 @@
-"""`toolweave components`: what was copied into a project, what changed on either side, and bringing it together."""
+"""`toolweave components`: the copied components of a project, the changes on either side, and their update."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ toolweave components remove mcp-client --force
 
 
 def offered(incomplete: str) -> list[str]:
-    """Return the components that can be copied and whose names begin so, for a shell."""
+    """Return the names of components that start with `incomplete`, for shell completion."""
     from toolweave.components import component_names  # only when a shell asks
 
     return [name for name in component_names() if name.startswith(incomplete)]
@@ -71,7 +71,7 @@ DryRunOption = Annotated[bool, Option("--dry-run", help="Show what would happen,
 
 
 class Conflicts(StrEnum):
-    """What `update` does where both sides changed the same lines."""
+    """Policy of `update` for lines that both sides changed."""
 
     REFUSE = "refuse"
     MARKERS = "markers"
@@ -186,7 +186,7 @@ _HELP = "See, update and remove what `toolweave add` copied."
 
 
 def show_jobs(jobs: Iterable[Job]) -> None:
-    """Show what happens to each file to which anything does."""
+    """Show the action on each file that is affected."""
     from toolweave.cli.render.views import table
 
     steps = [(job.folder, step) for job in jobs for step in job.plan.steps if step.why or step.before != step.after]
@@ -196,7 +196,7 @@ def show_jobs(jobs: Iterable[Job]) -> None:
 
 
 def job_json(job: Job, *, dry_run: bool, refused: bool = False) -> dict[str, Any]:
-    """Return what happens to a component as JSON; `refused` when another one kept it from happening."""
+    """Return the planned change of a component as JSON; `refused` if another component prevented it."""
     return {
         "component": job.component,
         "dir": job.folder,
@@ -206,7 +206,7 @@ def job_json(job: Job, *, dry_run: bool, refused: bool = False) -> dict[str, Any
 
 
 def _chosen(names: Sequence[str]) -> tuple[Project, list[str]]:
-    """Return the project and the components that are meant, each once."""
+    """Return the project and the chosen components, each once."""
     from toolweave.components import Project
 
     project = Project.at(Path.cwd())

@@ -1,4 +1,4 @@
-"""`toolweave config show`: what the config files say, what each server would do, and what was ignored and why."""
+"""`toolweave config show`: the config files, the effect of each entry, and the reason for each ignored one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def show_config(
 
 @contextmanager
 def _remarks_in_the_view() -> Generator[None]:
-    """Keep the log of what is read quiet: the view shows all of it."""
+    """Suppress log messages of the config reader: the view shows their content."""
     logger = logging.getLogger("toolweave.config")
     before = logger.level
     logger.setLevel(logging.ERROR)
@@ -89,7 +89,7 @@ def _files(loaded: LoadedConfig) -> list[dict[str, Any]]:
 
 
 def _found(loaded: LoadedConfig) -> list[dict[str, Any]]:
-    """Return the files that are there and do not count, for others come first."""
+    """Return the config files that exist and are not used, because others have precedence."""
     from toolweave.config import discover_config_files  # late, as above
     from toolweave.config.owners import dialect_of
 

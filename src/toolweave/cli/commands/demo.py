@@ -1,4 +1,4 @@
-"""`toolweave demo`: everything once, on three servers that ship with the package; no key and no network."""
+"""`toolweave demo`: a tour on three servers that ship with the package; needs no key and no network."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def demo(
 
 
 def _print_config() -> ExitCode:
-    """Print a config of two servers, and trust what it says: these servers are ours, wherever it is put."""
+    """Print a config of two servers and trust its content, because these servers are ours."""
     from toolweave.config import TrustedFiles, content_digest  # imports are late: --help imports this module
 
     content = {"mcpServers": {name: _program(name) for name in ("notes", "numbers")}}

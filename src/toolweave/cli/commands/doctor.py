@@ -1,4 +1,4 @@
-"""`toolweave doctor`: for each server every step that was tried, how long it took, and what to do."""
+"""`toolweave doctor`: for each server the steps of connecting, their durations, and a hint."""
 
 from __future__ import annotations
 

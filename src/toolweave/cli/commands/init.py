@@ -54,7 +54,7 @@ _KINDS = {
 
 
 def _taken_from(editor: Editor) -> dict[str, Any]:
-    """Return the servers of an editor's files as they stand there: variables and inputs stay what they are."""
+    """Return the servers of an editor's files unchanged: variables and inputs are not expanded."""
     from toolweave.config import discover_config_files  # imports are late: --help imports this module
     from toolweave.config.documents import read_document
     from toolweave.config.sections import find_servers

@@ -1,4 +1,4 @@
-"""`toolweave prompts`: the prompt templates of the servers, and filling one in."""
+"""`toolweave prompts`: list and fill in the prompts of the servers."""
 
 from __future__ import annotations
 

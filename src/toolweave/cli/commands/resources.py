@@ -1,4 +1,4 @@
-"""`toolweave resources`: what can be read from the servers, and reading it."""
+"""`toolweave resources`: list and read the resources of the servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`toolweave runs`: what agents did and do, from the store; and work that goes on without a terminal."""
+"""`toolweave runs`: the runs of a store, and starting runs that outlive the terminal."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ RunId = Annotated[str, Positional("RUN", help="The run's id, or how it begins.")
 
 
 class Filter(StrEnum):
-    """Which runs are listed."""
+    """The runs to list."""
 
     ALL = "all"
     ACTIVE = "active"
@@ -112,7 +112,7 @@ def spawn(
 
 
 def _check_submitted(options: ChatOptions) -> None:
-    """Refuse what a worker cannot be told: it has its own."""
+    """Reject options that a worker has of its own."""
     if options.store is not None:
         raise CommandError("--store and --backend exclude each other: a backend keeps what is done there")
     given = given_options(options, ChatOptions, but=("resume", "verbose", "store"))
@@ -212,7 +212,7 @@ def _with_store(place: str | None, body: Callable[[Store, RunStatuses], Awaitabl
 
 
 async def _found(statuses: RunStatuses, run_id: str) -> RunInfo:
-    """Return the run of an id or of its beginning."""
+    """Return the run with this id, or with an id that starts with it."""
     one = await statuses.get(run_id)
     if one is not None:
         return one

@@ -33,7 +33,7 @@ _LEAST_KEY_BYTES = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """What is served, and how; each attribute is an option."""
+    """The options of `toolweave serve`; each attribute is an option."""
 
     target: Annotated[str | None, Positional("TARGET", help="FILE.py[:OBJECT] or MODULE:OBJECT.")] = None
     config: Annotated[
@@ -110,7 +110,7 @@ def serve(options: ServeOptions) -> ExitCode:
 
 
 def _check(options: ServeOptions) -> None:
-    """Refuse options that mean nothing together."""
+    """Reject options that contradict each other."""
     over_http, installs = options.http is not None, options.install is not None
     several = "one thing to serve is expected, a TARGET or --config: toolweave serve FILE.py, or --config mcp.json"
     protocol = "over stdio, standard output carries the protocol; --json goes with --http and --install"
@@ -248,7 +248,7 @@ def _install(options: ServeOptions, editor: Editor) -> ExitCode:
 
 
 def _arguments(options: ServeOptions) -> list[str]:
-    """Return the arguments of the entry; nothing in them depends on the directory that an editor starts in."""
+    """Return the arguments of the entry; all paths are absolute, as an editor may start it in any directory."""
     named = ["--name", options.name] if options.name and options.target is None else []
     if options.target is None:
         configs = [word for path in options.config for word in ("--config", str(path.resolve()))]
@@ -259,7 +259,7 @@ def _arguments(options: ServeOptions) -> list[str]:
 
 
 def _environment(options: ServeOptions) -> dict[str, str]:
-    """Return the variables of the entry: a module of this directory is found through its path."""
+    """Return the environment of the entry, with `PYTHONPATH` for a module of this directory."""
     from importlib.util import find_spec  # late, as above
 
     from toolweave.cli.serve.locate import parse_place

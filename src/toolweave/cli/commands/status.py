@@ -1,4 +1,4 @@
-"""`toolweave status`: one line for each server: does it answer, how fast, what is it."""
+"""`toolweave status`: one line for each server: its state, response time and software."""
 
 from __future__ import annotations
 

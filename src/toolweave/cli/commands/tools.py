@@ -1,4 +1,4 @@
-"""`toolweave tools`: which tools the servers offer, and what their definitions cost a model."""
+"""`toolweave tools`: the tools of the servers, and the tokens of their definitions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def tools(
 
 
 def approximate_tokens(specs: Sequence[ToolSpec]) -> int:
-    """Return about how many tokens these definitions take in a prompt: a quarter of their JSON's bytes."""
+    """Estimate the tokens of these definitions in a prompt: a quarter of their JSON's bytes."""
     return (
         sum(len(json.dumps(dict(spec.raw), ensure_ascii=False, separators=(",", ":")).encode()) for spec in specs) // 4
     )

@@ -1,4 +1,4 @@
-"""`toolweave worker`: a process that does the runs and tasks that others submitted, on this machine or on many."""
+"""`toolweave worker`: a process that executes submitted runs and tasks, on one machine or on many."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Unknown(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions(AgentOptions):
-    """What a worker does and how much of it; each attribute is an option."""
+    """The options of `toolweave worker`; each attribute is an option."""
 
     backend: Annotated[
         str | None,
@@ -83,7 +83,7 @@ def worker(
 
 
 def _check(options: WorkerOptions, targets: Sequence[str]) -> None:
-    """Refuse options that mean nothing together."""
+    """Reject options that contradict each other."""
     if options.quiet and options.as_json:
         raise CommandError("--quiet and --json exclude each other")
     if not targets:

@@ -1,7 +1,7 @@
-"""How well a server keeps to the protocol: the seventeen boxes of requirement R106, for any server.
+"""The conformance of a server to the protocol: seventeen boxes, for any server.
 
-`evidence` asks the server, carefully; `definitions`, `answers` and `protocol` judge what it said; `boxes` lists and
-orders the judgements. Only `evidence` knows a connection; nothing here prints.
+`evidence` sends the requests; `definitions`, `answers` and `protocol` judge the answers; `boxes` lists and orders the
+judgements. Only `evidence` knows a connection; no module prints.
 """
 
 from __future__ import annotations

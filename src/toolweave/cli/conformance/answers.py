@@ -1,4 +1,4 @@
-"""Judges what calls were answered with: results (boxes 6 to 9) and errors (10 to 13). Knows values only."""
+"""Judgements of call answers: results (boxes 6 to 9) and errors (10 to 13). Knows values only."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SILENT = ("", "an error without a message")  # the latter is how a connection c
 
 
 def envelope(evidence: Evidence) -> Judgement:
-    """Box 6: the JSON-RPC result is the call's result, `result.content` and never `result.result` (requirement C4)."""
+    """Box 6: the JSON-RPC result is the call's result, `result.content` and never `result.result`."""
     seen = [answer for answer in evidence.of_tools if answer.result is not None]
     wrong: list[str] = []
     for answer in seen:
@@ -64,7 +64,7 @@ def envelope(evidence: Evidence) -> Judgement:
 
 
 def content_types(evidence: Evidence) -> Judgement:
-    """Box 7: every content block says its type and has what that type needs."""
+    """Box 7: every content block has a type and the members that the type requires."""
     seen = [(answer.what, block) for answer in evidence.of_tools for block in answer.blocks]
     wrong = [f"{what}: {problem}" for what, block in seen if (problem := _odd_block(block)) is not None]
     if wrong:
@@ -73,7 +73,7 @@ def content_types(evidence: Evidence) -> Judgement:
 
 
 def error_flags(evidence: Evidence) -> Judgement:
-    """Box 8: arguments that do not fit are answered with `isError: true` (requirement C14)."""
+    """Box 8: arguments that do not fit are answered with `isError: true`."""
     odd = [
         f"{answer.what}: isError is no boolean"
         for answer in evidence.of_tools
@@ -92,7 +92,7 @@ def error_flags(evidence: Evidence) -> Judgement:
 
 
 def structured_output(evidence: Evidence) -> Judgement:
-    """Box 9: structured content fits the tool's output schema (requirement C15)."""
+    """Box 9: structured content fits the tool's output schema."""
     wrong: list[str] = []
     odd: list[str] = []
     seen = 0
@@ -113,7 +113,7 @@ def structured_output(evidence: Evidence) -> Judgement:
 
 
 def codes(evidence: Evidence) -> Judgement:
-    """Box 10: errors carry the codes that the specification gives them (requirement C14)."""
+    """Box 10: errors carry the codes that the specification gives them."""
     expected: list[tuple[Answer | None, tuple[int, ...]]] = [
         (evidence.unknown_tool, (INVALID_PARAMS,)),
         (evidence.unknown_method, (METHOD_NOT_FOUND,)),
@@ -128,7 +128,7 @@ def codes(evidence: Evidence) -> Judgement:
 
 
 def messages(evidence: Evidence) -> Judgement:
-    """Box 11: errors say what was wrong."""
+    """Box 11: errors have a meaningful message."""
     if not evidence.errors:
         return not_applicable("no error was seen")
     empty = [f"{answer.what}: the error says nothing" for answer in evidence.errors if answer.text.strip() in _SILENT]
@@ -143,7 +143,7 @@ def messages(evidence: Evidence) -> Judgement:
 
 
 def no_stacks(evidence: Evidence) -> Judgement:
-    """Box 12: no stack trace leaves the server (requirement R104)."""
+    """Box 12: no error contains a stack trace."""
     if not evidence.errors:
         return not_applicable("no error was seen")
     leaks = [f"{answer.what}: a stack trace" for answer in evidence.errors if _has_stack(answer)]
@@ -151,7 +151,7 @@ def no_stacks(evidence: Evidence) -> Judgement:
 
 
 def validation_details(evidence: Evidence) -> Judgement:
-    """Box 13: what is said of wrong arguments names what was wrong (requirement R94)."""
+    """Box 13: errors of wrong arguments name the wrong argument."""
     refusals = [answer for answer in evidence.refused if answer.is_error or answer.code is not None]
     if not refusals:
         return not_applicable("no wrong arguments were refused")

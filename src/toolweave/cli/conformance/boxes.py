@@ -1,4 +1,4 @@
-"""The seventeen boxes of requirement R106, in the order and the groups of the checklist they come from."""
+"""The seventeen boxes, in the order and the groups of a checklist."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Box:
 
     Attributes:
         group: Its heading.
-        title: What is asked.
-        judge: What answers it.
+        title: The question.
+        judge: The function that answers it.
     """
 
     group: str

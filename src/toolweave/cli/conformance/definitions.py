@@ -1,4 +1,4 @@
-"""Judges tool definitions: boxes 1 to 5. Knows values only."""
+"""Judgements of tool definitions: boxes 1 to 5. Knows values only."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def names(evidence: Evidence) -> Judgement:
 
 
 def descriptions(evidence: Evidence) -> Judgement:
-    """Box 2: every tool says what it does."""
+    """Box 2: every tool has a description."""
     wrong: list[str] = []
     silent: list[str] = []
     for name, tool in _tools(evidence):
@@ -58,7 +58,7 @@ def input_schemas(evidence: Evidence) -> Judgement:
 
 
 def closed_inputs(evidence: Evidence) -> Judgement:
-    """Box 4: input schemas refuse what they do not name; recommended only (requirement C11)."""
+    """Box 4: input schemas reject unknown properties; recommended only."""
     open_ones = [
         f"{name} takes any other property"
         for name, tool in _tools(evidence)
@@ -68,7 +68,7 @@ def closed_inputs(evidence: Evidence) -> Judgement:
 
 
 def optional_fields(evidence: Evidence) -> Judgement:
-    """Box 5: title, output schema, annotations, icons and `_meta` have their form where they are there."""
+    """Box 5: title, output schema, annotations, icons and `_meta` are valid if present."""
     wrong = [f"{name}: {problem}" for name, tool in _tools(evidence) for problem in _odd_fields(tool, evidence.modern)]
     return _judged(evidence, wrong, [], "title, outputSchema, annotations, icons and _meta are well formed")
 

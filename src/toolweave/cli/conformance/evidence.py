@@ -1,7 +1,7 @@
-"""Asks a server what the seventeen boxes need to know, and does no harm.
+"""Sends a server the requests for the seventeen boxes, without side effects.
 
-Calls tools that say they are read-only, tools that are not there, and tools with arguments that their schema
-refuses; with `bold` every tool. Knows the connection; judges nothing.
+Calls tools that are marked read-only, unknown tools, and tools with arguments that their schema rejects; with `bold`
+every tool. Knows the connection; judges nothing.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _MOST_PAGES = 1_000
 _MOST_CALLS = 10
 _MOST_REFUSALS = 5
 _SECONDS = 20.0
-"""How long one answer is waited for; a config may ask for less."""
+"""Timeout of one request in seconds; a config may set a shorter one."""
 
 
 async def gather(connection: McpConnection, *, bold: bool = False) -> Evidence:
-    """Ask an open connection; `bold` calls tools that are not marked read-only, too.
+    """Collect the evidence over an open connection; `bold` calls tools that are not marked read-only, too.
 
     The connection's config must have `validate_input` off: wrong arguments are to reach the server.
 
     Raises:
-        ServerError: The connection was lost and does not come back.
+        ServerError: The connection was lost and not restored.
     """
     version = connection.protocol_version or ""
     evidence = Evidence(version=version, modern=version >= "2026", capabilities=connection.capabilities)
@@ -89,14 +89,14 @@ async def _look_around(connection: McpConnection, evidence: Evidence) -> None:
 
 
 def _refusing(evidence: Evidence, bold: bool) -> Iterator[Mapping[str, Any]]:
-    """Choose tools that can be called with arguments that their schema refuses; read-only ones first."""
+    """Yield tools that can be called with arguments that their schema rejects; read-only ones first."""
     tools = [tool for tool in _named(evidence) if unfit(members(tool.get("inputSchema"))) is not None]
     careful = [tool for tool in tools if bold or not _destroys(tool)]
     yield from sorted(careful, key=lambda tool: not _reads_only(tool))[:_MOST_REFUSALS]
 
 
 def _callable(evidence: Evidence, bold: bool) -> Iterator[tuple[Mapping[str, Any], dict[str, Any]]]:
-    """Choose tools that may be called, each with arguments; those without an output schema last."""
+    """Yield tools that may be called, each with arguments; those without an output schema last."""
     tools = [tool for tool in _named(evidence) if bold or _reads_only(tool)]
     ready = [(tool, fitting(members(tool.get("inputSchema")))) for tool in tools]
     ordered = sorted(ready, key=lambda pair: "outputSchema" not in pair[0])
@@ -119,7 +119,7 @@ def _destroys(tool: Mapping[str, Any]) -> bool:
 
 
 async def _ask(connection: McpConnection, method: str, params: Mapping[str, Any], *, what: str = "") -> Answer:
-    """Make a request; whatever comes back is an answer."""
+    """Make a request; an error is an answer too."""
     what = what or method
     try:
         seconds = min(_SECONDS, connection.config.timeout.read)

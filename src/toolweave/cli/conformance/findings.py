@@ -1,4 +1,4 @@
-"""One judgement and what it rests on: values only."""
+"""Judgements and the evidence for them. Values only."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["Answer", "Evidence", "Judgement", "Outcome", "fail", "members", "not
 
 
 class Outcome(StrEnum):
-    """How a box was judged."""
+    """The outcome of a box."""
 
     PASS = "pass"  # noqa: S105  # no password
     WARN = "warn"
-    """Allowed, or unlucky, but not what the specification recommends."""
+    """Allowed, but not what the specification recommends."""
     FAIL = "fail"
     NOT_APPLICABLE = "not applicable"
-    """The server does not offer it, or nothing of it was seen."""
+    """The server does not have the feature, or no answer shows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How one box was judged, and why, in a sentence."""
+    """The judgement of one box, with the reason in one sentence."""
 
     outcome: Outcome
     reason: str
@@ -33,17 +33,17 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came back for one request.
+    """The answer to one request.
 
     Attributes:
-        what: What was asked, for people.
+        what: The request, for people.
         result: The result as it came; None when there was none.
         code: The code of the JSON-RPC error; None when there was none.
-        message: The message of the error, or what became of the request.
+        message: The message of the error, or of the failure of the request.
         data: The error's `data`.
         tool: The definition of the tool that was called, as it came; None for other requests.
         wrong: The properties that were missing or wrong in the arguments on purpose.
-        progress: What was reported meanwhile.
+        progress: The progress notifications of the request.
     """
 
     what: str
@@ -57,18 +57,18 @@ class Answer:
 
     @property
     def is_error(self) -> bool:
-        """Whether it is a result that says that the tool failed."""
+        """Whether it is a result with `isError`."""
         return self.result is not None and self.result.get("isError") is True
 
     @property
     def blocks(self) -> Sequence[Any]:
-        """The content of the result, whatever it is made of."""
+        """The content of the result, valid or not."""
         content = (self.result or {}).get("content")
         return cast("list[Any]", content) if isinstance(content, list) else ()
 
     @property
     def text(self) -> str:
-        """What it tells a person or a model: the message, or the text blocks."""
+        """Its text: the error message, or the text blocks."""
         if self.result is None:
             return self.message
         return "\n".join(str(members(block).get("text", "")) for block in self.blocks)
@@ -83,7 +83,7 @@ class Answer:
 
 @dataclass(slots=True, kw_only=True)
 class Evidence:
-    """What a server said.
+    """The answers of a server.
 
     Attributes:
         version: The negotiated protocol revision.
@@ -93,7 +93,7 @@ class Evidence:
         pages: The answers to `tools/list`, page by page.
         bad_cursor: The answer to a cursor that it never gave.
         unknown_tool: The answer to a call of a tool that is not there.
-        unknown_method: The answer to a method that nobody has.
+        unknown_method: The answer to an unknown method.
         unknown_resource: The answer to a URI that it does not know; None when it has no resources.
         refused: The answers to calls with wrong arguments.
         calls: The answers to calls of safe tools.
@@ -136,22 +136,22 @@ def members(value: Any) -> Mapping[str, Any]:
 
 
 def ok(reason: str) -> Judgement:
-    """Judge that it is as it should be."""
+    """Return the judgement that the box is passed."""
     return Judgement(Outcome.PASS, reason)
 
 
 def warn(reason: str | Iterable[str]) -> Judgement:
-    """Judge that it is allowed and not recommended."""
+    """Return the judgement that it is allowed but not recommended."""
     return Judgement(Outcome.WARN, _sentence(reason))
 
 
 def fail(reason: str | Iterable[str]) -> Judgement:
-    """Judge that it breaks the protocol."""
+    """Return the judgement that it violates the protocol."""
     return Judgement(Outcome.FAIL, _sentence(reason))
 
 
 def not_applicable(reason: str) -> Judgement:
-    """Judge that there is nothing to judge."""
+    """Return the judgement that the box does not apply."""
     return Judgement(Outcome.NOT_APPLICABLE, reason)
 
 

@@ -1,4 +1,4 @@
-"""Judges the rest of the protocol: pagination, capabilities, progress, resources: boxes 14 to 17. Values only."""
+"""Judgements of pagination, capabilities, progress and resources: boxes 14 to 17. Values only."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def pagination(evidence: Evidence) -> Judgement:
 
 
 def capabilities(evidence: Evidence) -> Judgement:
-    """Box 15: what is declared works, what works is declared, and flags are booleans (requirement R93)."""
+    """Box 15: declared capabilities work, working ones are declared, and flags are booleans."""
     wrong = list(_odd_members(evidence.capabilities))
     odd: list[str] = []
     for method, answer in evidence.lists.items():
@@ -65,7 +65,7 @@ def capabilities(evidence: Evidence) -> Judgement:
 
 
 def progress(evidence: Evidence) -> Judgement:
-    """Box 16: progress grows with every report (requirement R99, C13)."""
+    """Box 16: progress grows with every report."""
     reported = [answer for answer in evidence.calls if answer.progress]
     if not reported:
         return not_applicable("no call that was made reported progress")
@@ -79,7 +79,7 @@ def progress(evidence: Evidence) -> Judgement:
 
 
 def resources(evidence: Evidence) -> Judgement:
-    """Box 17: resources have URIs, the first can be read by its own, and an unknown one is refused (R101)."""
+    """Box 17: resources have URIs, the first can be read by its own, and an unknown one is refused."""
     listed = evidence.lists.get(methods.RESOURCES_LIST)
     if "resources" not in evidence.capabilities or listed is None or listed.result is None:
         return not_applicable("it offers no resources")
@@ -108,7 +108,7 @@ def _odd_members(declared: Mapping[str, Any]) -> Iterator[str]:
             if flag in flags and not isinstance(value, bool):
                 yield f"capability {name}.{flag} is no boolean"
             elif flag not in flags and name == "logging":
-                yield f"capability logging has no member {flag!r}"  # requirement C12
+                yield f"capability logging has no member {flag!r}"
 
 
 def _odd_entries(entries: list[Any]) -> Iterator[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""`toolweave doctor --conformance`: the seventeen boxes of requirement R106, for any server."""
+"""`toolweave doctor --conformance`: seventeen boxes, for any server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MARKS = {"pass": "✓", "warn": "!", "fail": "✗", "not applicable": "–"}
 
 
 async def conformance(target: Target, *, as_json: bool, strict: bool, bold: bool) -> ExitCode:
-    """Probe every chosen server and show how it keeps to the protocol."""
+    """Probe every chosen server and show its conformance to the protocol."""
     import anyio  # imports are late: --help imports this module
 
     from toolweave.cli.progress import starting

@@ -24,9 +24,9 @@ _WRONG: Mapping[str, Any] = {"string": 17, "array": 17, "object": 17, "integer":
 
 
 def fitting(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return arguments with every required property, taken from defaults and examples or made up; None for none.
+    """Return arguments with every required property, from defaults, examples or generated; None if impossible.
 
-    What is made up fits the schema, or nothing is returned.
+    Generated values are valid by the schema.
     """
     made = _value(schema, _DEPTH)
     try:
@@ -37,7 +37,7 @@ def fitting(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def unfit(schema: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
-    """Return arguments that the schema refuses and the properties that are at fault; None when all is allowed."""
+    """Return arguments that the schema rejects and their invalid properties; None when it allows everything."""
     names = _required(schema)
     candidates: list[tuple[dict[str, Any], tuple[str, ...]]] = [({}, names)] if names else []
     for name, part in members(schema.get("properties")).items():

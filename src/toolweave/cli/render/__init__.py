@@ -1,4 +1,4 @@
-"""How things look in a terminal. Knows values, never connections; every view has a JSON twin."""
+"""Views for a terminal. Knows values, never connections; every view has a JSON equivalent."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Makes text from servers fit for a terminal: what a person cannot see is made visible.
+"""Escaping of server texts for a terminal: invisible characters are made visible.
 
-The one place that decides which characters reach a terminal (RELIABILITY 4: escapes, bidirectional
-marks, zero-width and tag characters smuggle instructions past the reader). Knows nothing of views.
+The only module that decides which characters reach a terminal.
+Knows nothing of views.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def safe_json(value: Any, *, indent: int | None = 2, ascii_only: bool = False) -
 
 
 class SafeStream:
-    """Makes a text safe that comes piece by piece, so that a joiner at the edge of a piece has its neighbours."""
+    """Escapes a text that is streamed in pieces, so that a joiner at the edge of a piece keeps its neighbours."""
 
     def __init__(self) -> None:
         self._before = ""
         self._held = ""
 
     def feed(self, text: str) -> str:
-        """Return what of the text so far can be shown; a joiner at its end waits for what it joins."""
+        """Return the part of the text so far that can be shown; a joiner at its end waits for the next character."""
         raw = self._held + text
         shown = raw.rstrip(_JOINERS)
         self._held = raw[len(shown) :]
@@ -71,7 +71,7 @@ class SafeStream:
         return safe
 
     def end(self) -> str:
-        """Return what still waits; the next piece begins another text."""
+        """Return the rest; the next piece begins another text."""
         held, self._held, self._before = self._held, "", ""
         return safe_text(held)
 
@@ -92,7 +92,7 @@ def _visible(match: re.Match[str]) -> str:
 
 
 def _is_spelling(match: re.Match[str]) -> bool:
-    """Tell whether a joiner stands between two characters that it joins."""
+    """Return whether a joiner is between two characters that it joins."""
     text, place = match.string, match.start()
     if text[place] not in _JOINERS or not 0 < place < len(text) - 1:
         return False
@@ -100,7 +100,7 @@ def _is_spelling(match: re.Match[str]) -> bool:
 
 
 def _is_joined(char: str) -> bool:
-    """Tell whether a character is a letter, a mark or a picture that joiners stand beside."""
+    """Return whether a character is a letter, a mark or a pictograph that takes joiners."""
     joined = _JOINED.fullmatch(char) and not _HIDDEN.search(char)
     return bool(joined) and unicodedata.category(char)[0] in "LMS"
 

@@ -1,6 +1,6 @@
-"""Views for people: tables of tools, servers, resources and prompts. The JSON twins stand in the commands.
+"""Views for people: tables of tools, servers, resources and prompts. Their JSON equivalents are in the commands.
 
-Builds what to show from values; prints nothing. Every text goes through `safe_text` here.
+Builds views from values; prints nothing. Every text goes through `safe_text`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SUMMARY = 120
 
 
 class FittingTable:
-    """A table where it fits without breaking a word, else a list of its rows.
+    """A table if it fits without breaking a word, else a list of its rows.
 
     Args:
         names: The columns.
@@ -41,7 +41,7 @@ class FittingTable:
         yield from self._listed()
 
     def _narrowest(self) -> int:
-        """Return the columns that the longest words of a table take, with what is between them."""
+        """Return the minimum width of a table: that of its longest words and its separators."""
         from rich.cells import cell_len  # rich takes as long to import as the rest of the command
 
         columns = zip(self._names, *self._rows, strict=True)
@@ -64,7 +64,7 @@ def table(names: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequenc
 
 
 def first_line(text: str) -> str:
-    """Return the first line of an error: the others are what its process said."""
+    """Return the first line of an error; the others are output of its process."""
     return text.split("\n", maxsplit=1)[0].removesuffix("; its last words on standard error:")
 
 
@@ -87,7 +87,7 @@ def _table(names: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[
 
 
 def heading(name: str, *details: str) -> Text:
-    """Return a server's line above its table: the name, then what is known about it."""
+    """Return a server's heading: its name and details."""
     from rich.text import Text  # as above
 
     text = Text("\n")

@@ -1,6 +1,6 @@
-"""What `toolweave serve` is made of: finding the object, composing the server, reloading, editors' configs.
+"""Parts of `toolweave serve`: finding the object, composing the server, reloading, editors' configs.
 
-Each module knows its own job alone; `cli/commands/serve.py` puts them together.
+Each module does one of these; `cli/commands/serve.py` combines them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From what was found, or from a config of servers, to the one server that is served. Serves nothing itself."""
+"""Building the server to serve, from an imported object or from a config of servers. Serves nothing itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["hub_server", "only_protocol_on_stdout", "server_of"]
 
 
 def server_of(found: Served, *, name: str | None, state_keys: Sequence[str] | None = None) -> McpServer:
-    """Return the server that was found, or one made of what was found.
+    """Return the imported server, or build one from the imported object.
 
     Raises:
         CommandError: It is a server with a name of its own, or its tools cannot be served.
@@ -51,10 +51,10 @@ def server_of(found: Served, *, name: str | None, state_keys: Sequence[str] | No
 def hub_server(
     selection: LoadedConfig, *, name: str | None, wait: float | None, state_keys: Sequence[str] | None = None
 ) -> McpServer:
-    """Return one server of many: their tools, resources and prompts. It starts them when it is served.
+    """Return one server with the tools, resources and prompts of many. It starts them when it is served.
 
-    `wait` is for how many seconds clients wait at most for servers that are slow to start; None waits for those that
-    show life. The others come later as a change. A server that fails costs the others nothing.
+    `wait` is the maximum number of seconds that clients wait for slow servers; None waits for responsive ones. The
+    others are added later as list changes. A server that fails does not affect the others.
     """
     from toolweave.compose import hub_server as composed
     from toolweave.hub import Hub
@@ -66,7 +66,7 @@ def hub_server(
 
 @contextmanager
 def only_protocol_on_stdout() -> Generator[None]:
-    """Send to standard error what is printed while the block runs, by code in Python or below it."""
+    """Redirect standard output to standard error during the block, for Python and native code."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)

@@ -1,6 +1,6 @@
 """Writes the entry that makes an editor start a server: where, in which form, with a backup, whole or not at all.
 
-Where the editors keep their files `config` knows; how a file is changed without harm, `json_edit.py`.
+The locations of the editors' files are in `config`; the edit of the file's text is in `json_edit.py`.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class Editor(StrEnum):
 
 
 _KINDS = {Editor.CLAUDE: "claude-desktop", Editor.CURSOR: "cursor", Editor.VSCODE: "vscode"}
-"""What `config` calls them; the first file of a kind is where the editor itself writes."""
+"""Their names in `config`; the first file of a kind is the one that the editor writes itself."""
 _COMMAND = ["-P", "-m", "toolweave", "serve"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """What was done.
+    """The result of an installation.
 
     Attributes:
         path: The editor's file.
-        changed: False when everything was there already.
+        changed: False when the entry was there already.
         backup: The copy of the file as it was, or None.
     """
 
@@ -50,8 +50,8 @@ class Installed:
 def entry_of(editor: Editor, arguments: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
     """Return the entry that starts `toolweave serve ARGUMENTS`: this Python, by its full path.
 
-    Editors start their servers with few variables, so nothing is left to `PATH`; and in directories of any kind, such
-    as a stranger's project, so Python must not look for modules there (`-P`).
+    Editors start their servers with few variables, so `PATH` is not used; and in any directory, such as an untrusted
+    project, so Python must not look for modules there (`-P`).
     """
     typed: dict[str, Any] = {"type": "stdio"} if editor is Editor.VSCODE else {}
     entry = {**typed, "command": sys.executable, "args": [*_COMMAND, *arguments]}
@@ -59,10 +59,9 @@ def entry_of(editor: Editor, arguments: Sequence[str], env: Mapping[str, str]) -
 
 
 def install(editor: Editor, name: str, entry: Mapping[str, Any], *, home: Path | None = None) -> Installed:
-    """Put the entry into the editor's file; what else is in the file stays as it is, comments included.
+    """Write the entry into the editor's file; the rest of the file is unchanged, comments included.
 
-    Doing it again changes nothing; an entry of an earlier `toolweave serve` is brought up to date, and members that
-    somebody added to it stay.
+    Idempotent; an entry of an earlier `toolweave serve` is updated, and members that a person added to it stay.
 
     Raises:
         CommandError: The file is broken or cannot be written, or another server has the name; nothing was changed.
@@ -126,7 +125,7 @@ def _read(path: Path) -> tuple[str, str]:
 
 
 def _backed_up(path: Path) -> Path | None:
-    """Copy the file beside itself under a name that is free, and return that."""
+    """Copy the file to a free name beside it, and return the copy's path."""
     if not path.exists():
         return None
     number = 1
@@ -137,7 +136,7 @@ def _backed_up(path: Path) -> Path | None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Write the file as a whole or not at all; a new one is its owner's alone, for entries may hold secrets."""
+    """Write the file atomically; a new one is readable by its owner alone, as entries may hold secrets."""
     from toolweave.config.trust import write_privately  # as above
 
     path.parent.mkdir(parents=True, exist_ok=True)

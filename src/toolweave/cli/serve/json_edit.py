@@ -1,6 +1,6 @@
-"""Puts one member into a JSON file that people edit: comments, order, indentation and all other bytes stay.
+"""Setting one member of a JSON text that people edit: comments, order, indentation and all other bytes are kept.
 
-Works on texts and knows no editor. The result is parsed and compared before it is returned.
+Works on texts and knows no editor. The result is parsed and verified before it is returned.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COLON = re.compile(r"\s*:\s*")
 
 
 def read_object(text: str, source: str) -> dict[str, Any]:
-    """Return what a file of JSON, with or without comments, says; an empty one says `{}`.
+    """Return the object of a JSON file, with or without comments; an empty file is `{}`.
 
     Raises:
         CommandError: It is no JSON object.
@@ -43,7 +43,7 @@ def with_member(text: str, path: Sequence[str], value: Mapping[str, Any], source
     """Return the text with the member at `path` set to `value`; objects on the way are made as needed.
 
     Raises:
-        CommandError: The file is broken, something on the way is no object, or its form is beyond this module.
+        CommandError: The file is invalid, a parent is no object, or its syntax is not supported.
     """
     before = read_object(text, source)
     wanted = _set(before, path, value, source)
@@ -79,7 +79,7 @@ def _set(whole: Mapping[str, Any], path: Sequence[str], value: Any, source: str)
 
 
 def _value_span(text: str, offsets: Mapping[Any, list[int]], path: Sequence[str]) -> tuple[int, int]:
-    """Return where the value of a key starts and ends; of the whole document for no key."""
+    """Return the start and end of a key's value, or of the whole document without a key."""
     clean = strip_comments(text)
     decoder = json.JSONDecoder()
     if not path:

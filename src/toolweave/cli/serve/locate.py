@@ -1,4 +1,4 @@
-"""From `FILE.py[:object]` or `MODULE:OBJECT` to the object to serve. Loads Python; starts and serves nothing."""
+"""Import of the object to serve from `FILE.py[:object]` or `MODULE:OBJECT`. Starts and serves nothing."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from toolweave.cli.exits import CommandError
 __all__ = ["Place", "Served", "find", "is_agent", "load", "parse_place"]
 
 USUAL = ("server", "mcp", "app")
-"""Names that are looked for when no object is named."""
+"""Names of objects to try when none is given."""
 _CONFIGS = (".json", ".jsonc", ".toml", ".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where the object is.
+    """The location of the object to serve.
 
     Attributes:
         file: The Python file, absolute; None for a module.
@@ -37,7 +37,7 @@ class Place:
 
     @property
     def name(self) -> str:
-        """What a server is called that has no name of its own."""
+        """The default name of a server."""
         return self.path.rpartition(".")[2] if self.path not in ("", *USUAL) else self.module.rpartition(".")[2]
 
     def __str__(self) -> str:
@@ -46,12 +46,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What was found.
+    """The imported object, by kind.
 
     Attributes:
-        place: Where.
-        server: It is a server already; else None.
-        tools: What offers tools, for `create_mcp_server(tools=...)`.
+        place: Its location.
+        server: The object, if it is a server already; else None.
+        tools: The tools and toolsets, for `create_mcp_server(tools=...)`.
         agents: The agents, for `create_mcp_server(agents=...)`.
         version: The module's `__version__`, or `"0"`.
     """
@@ -64,7 +64,7 @@ class Served:
 
 
 def parse_place(target: str) -> Place:
-    """Read a target as a file or a module, and the object in it.
+    """Parse a target: a file or a module, and the object in it.
 
     Raises:
         CommandError: There is no such file, or it is neither.
@@ -88,10 +88,10 @@ def parse_place(target: str) -> Place:
 
 
 def find(place: Place) -> Served:
-    """Load the code and return what it offers.
+    """Import the code and return the object to serve.
 
     Raises:
-        CommandError: The code cannot be loaded, there is no such object, or it is nothing that can be served.
+        CommandError: The code cannot be imported, there is no such object, or it cannot be served.
     """
     module = load(place)
     version = str(getattr(module, "__version__", "0"))
@@ -132,7 +132,7 @@ def load(place: Place) -> ModuleType:
 
 
 def is_agent(value: object) -> bool:
-    """Whether this is served as an agent: it has a `name` and `as_tool()` (requirement R85)."""
+    """Whether a value is served as an agent: it has a `name` and `as_tool()`."""
     return (
         not isinstance(value, type)
         and isinstance(getattr(value, "name", None), str)
@@ -223,7 +223,7 @@ def _served(place: Place, value: Any, name: str) -> Served:
 
 
 def _items(value: object) -> tuple[Any, ...]:
-    """Return the members of a list or another iterable of what offers tools; anything else as the only one."""
+    """Return the items of a list or another iterable of tools and toolsets; any other value as the only item."""
     from toolweave.tools import Toolset  # as above
 
     if isinstance(value, Iterable) and not isinstance(value, (Toolset, str, bytes, Mapping)):
@@ -242,7 +242,7 @@ def _broken(place: Place, error: Exception) -> CommandError:
 
 
 def _of_the_user(frames: TracebackType | None) -> TracebackType | None:
-    """Return the traceback from the first frame that is neither ours nor the import machinery's."""
+    """Return the traceback without the leading frames of ours and of the import machinery."""
     while frames is not None and _is_machinery(frames.tb_frame.f_code.co_filename):
         frames = frames.tb_next
     return frames

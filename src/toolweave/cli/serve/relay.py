@@ -1,7 +1,7 @@
-"""One conversation with a client while the server process behind it is replaced: pure, a message at a time.
+"""One client session that survives the replacement of the server process: pure, a message at a time.
 
-What a new process must be told again is remembered: the handshake, the log level, subscriptions, open listen streams.
-What the old one can no longer answer is answered here. Knows no process and no pipe.
+Remembers the messages to repeat to a new process: the handshake, the log level, subscriptions, open listen streams.
+Answers the requests that the old process can no longer answer. Knows no process and no pipe.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Relay:
     # the client
 
     def from_client(self, line: bytes) -> None:
-        """Take a line of the client; it waits while no process is ready but one will be."""
+        """Handle a line of the client; it is held back until a process is ready."""
         if self._held is not None:
             self._held.append(line)
             return
@@ -62,7 +62,7 @@ class Relay:
             self._refuse(message, self._why_down)
 
     def _may_pass(self, message: Json) -> bool:
-        """Note what a message means for later processes; false keeps it from the one that runs now."""
+        """Record a message for later processes; return False to withhold it from the current one."""
         method, key = message.get("method"), _key(message.get("id"))
         if method is None:
             known = key in self._asked
@@ -84,7 +84,7 @@ class Relay:
     # the process
 
     def attach(self, to_server: Callable[[bytes], None]) -> None:
-        """Begin with a process that was just started: tell it what the one before it was told."""
+        """Attach a new process: repeat the recorded messages to it."""
         self._to_server = to_server
         self._why_down = None
         self._retiring = False
@@ -96,7 +96,7 @@ class Relay:
             self._ready()
 
     def from_server(self, line: bytes) -> None:
-        """Take a line of the process."""
+        """Handle a line of the process."""
         message = _parsed(line)
         if message is None:
             self._to_client(line)
@@ -112,12 +112,12 @@ class Relay:
             self._to_client(line)
 
     def retire(self) -> None:
-        """Say that the process is about to end and another follows: what comes from the client now is for that one."""
+        """Announce that the process will be replaced: messages of the client are held back for the next one."""
         self._retiring = True
         self._held = self._held or []
 
     def detach(self, why: str, *, down: bool = False) -> None:
-        """Say that the process is gone: what it owes the client is answered with `why`, listen streams go on.
+        """Detach an ended process: its open requests are answered with the error `why`, listen streams stay open.
 
         With `down` no other process follows at once, and requests are refused until one does.
         """
@@ -134,7 +134,7 @@ class Relay:
             self.from_client(line)
 
     def _answered(self, key: str, message: Json) -> bool:
-        """Note an answer of the process; false keeps it from the client."""
+        """Record an answer of the process; return False to withhold it from the client."""
         if key in self._own:
             self._own.discard(key)
             if key == _key(f"{_PRIVATE}0"):
@@ -161,7 +161,7 @@ class Relay:
             self._repeated[method if method == methods.LOGGING_SET_LEVEL else f"{method} {uri}"] = message
 
     def _ready(self) -> None:
-        """Tell a process that has shaken hands the rest, and the client that everything may be different now."""
+        """Repeat the recorded messages to an initialized process, and notify the client of possible changes."""
         to_server = self._to_server
         if to_server is None:
             return
@@ -181,7 +181,7 @@ class Relay:
             self.from_client(line)
 
     def _tell_changed(self) -> None:
-        """Tell a handshake-era client that its lists changed, as far as it was promised to be told."""
+        """Send a legacy client the list-changed notifications that the server's capabilities promised."""
         if not self._initialized or self._agreed is None:
             return
         capabilities = _object(self._agreed.get("capabilities"))
@@ -190,7 +190,7 @@ class Relay:
                 self._to_client(_line({"jsonrpc": "2.0", "method": changed}))
 
     def _is_second_acknowledgement(self, message: Json) -> bool:
-        """Take the acknowledgement of a listen stream that goes on: the client hears of changes instead."""
+        """Swallow the acknowledgement of a reopened listen stream; the client gets change notifications instead."""
         params = _params(message)
         identity = _object(params.get("_meta")).get(SUBSCRIPTION_ID)
         key = _key(identity)
@@ -217,7 +217,7 @@ class Relay:
 
 
 def _parsed(line: bytes) -> Json | None:
-    """Return a message as it came; None for what is none, which passes unread."""
+    """Return a parsed message; None for a line that is no message, which is passed on unparsed."""
     try:
         value: Any = json.loads(line)
     except (ValueError, RecursionError):

@@ -36,7 +36,7 @@ Ending = Literal["changed", "gone", "ended"]
 
 
 class Sources:
-    """The files whose changes matter: Python below some folders, or single files.
+    """The watched files: Python files below some folders, or single files.
 
     Args:
         folders: Absolute paths; hidden folders, environments and installed packages below them are left out.
@@ -54,7 +54,7 @@ class Sources:
 
     @asynccontextmanager
     async def watched(self) -> AsyncGenerator[None]:
-        """Look out for changes while the block runs."""
+        """Watch the files during the block."""
         from watchfiles import awatch  # an extra, which `supervise` made sure of
 
         # a file is looked at where it is: editors replace it by another of its name
@@ -81,16 +81,16 @@ class Sources:
 def supervise(
     target: str | None, configs: Sequence[Path], *, address: tuple[str, int] | None, verbose: bool
 ) -> ExitCode:
-    """Serve in a process of its own, and in a new one after every change of the source.
+    """Serve in a child process, and in a new one after every change of the source.
 
     Args:
         target: The Python object to serve, or None.
         configs: Config files whose servers are served instead.
         address: Host and port; None serves over stdio. Port 0 is any that is free.
-        verbose: Tell more on standard error.
+        verbose: Show more on standard error.
 
     Raises:
-        CommandError: What watches files is not installed.
+        CommandError: The package that watches files is not installed.
     """
     if find_spec("watchfiles") is None:
         raise CommandError("--reload needs the package watchfiles", hint="pip install 'toolweave[reload]'")
@@ -120,7 +120,7 @@ def _command(*, http: str | None = None) -> list[str]:
 
 
 def _env() -> dict[str, str]:
-    """Return the environment of a serving process: compiled files know their source's time in whole seconds only."""
+    """Return the environment of a serving process: no bytecode, which has its source's time in whole seconds only."""
     return {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -169,7 +169,7 @@ async def _over_stdio(command: Sequence[str], sources: Sources) -> ExitCode:
 
 
 async def _replace_until(ended: anyio.Event, command: Sequence[str], sources: Sources, relay: Relay) -> None:
-    """Run one process after the other until the client is gone."""
+    """Run one process after another until the client disconnects."""
     ending: Ending = "changed"
     while ending != "ended":
         process = await anyio.open_process(command, stderr=None, env=_env())
@@ -217,7 +217,7 @@ class _Child:
         await self._process.wait()
 
     async def finish(self) -> None:
-        """Let the process end by closing its input, and take what it still says."""
+        """Close the process's input and read its remaining output."""
         if self._process.stdin is not None:
             await self._process.stdin.aclose()
         with anyio.move_on_after(_STOP_SECONDS):
@@ -252,7 +252,7 @@ class _Child:
 
 
 async def _first(**waits: Callable[[], Awaitable[object]]) -> Ending:
-    """Wait for whatever comes first and return its name."""
+    """Wait for the first of these to finish and return its name."""
     came: list[str] = []
     async with anyio.create_task_group() as tasks:
 

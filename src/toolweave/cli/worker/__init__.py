@@ -1,4 +1,4 @@
-"""What a worker works on, how it is told what happens, and how it ends."""
+"""Parts of `toolweave worker`: its agents and servers, its log, and its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From targets to agents and servers that a worker works for, found as `toolweave serve` does, and open."""
+"""Import and opening of the agents and servers of a worker, as for `toolweave serve`."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _WHERE = f"backend=Backend.from_environment(), which is what --backend and {BACK
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What was found, each once.
+    """The imported agents and servers, each once.
 
     Attributes:
-        agents: Whose runs are done.
-        servers: Whose tasks are done.
+        agents: Agents whose runs are executed.
+        servers: Servers whose tasks are executed.
     """
 
     agents: tuple[Agent, ...] = ()
@@ -40,10 +40,10 @@ class Found:
 
 
 def find_all(targets: Sequence[str]) -> Found:
-    """Load the code of all targets and return what a worker works for.
+    """Import all targets and return their agents and servers.
 
     Raises:
-        CommandError: A target cannot be loaded or is no agent and no server, or two have one name.
+        CommandError: A target cannot be imported or is no agent and no server, or two have one name.
     """
     from toolweave.agent import Agent  # --help imports this module
     from toolweave.serve import McpServer
@@ -57,7 +57,7 @@ def find_all(targets: Sequence[str]) -> Found:
 
 
 def _objects(place: Place) -> list[Any]:
-    """Return the agents and servers of one place: what it names, or all that the module has."""
+    """Return the agents and servers of one target: the named object, or all of the module."""
     from toolweave.agent import Agent  # as above
     from toolweave.serve import McpServer
 
@@ -82,10 +82,10 @@ _WHAT = "name an Agent or a server: FILE.py:object or MODULE:OBJECT; FILE.py alo
 
 
 async def open_all(found: Found, backend: WorkBackend, stack: AsyncExitStack) -> dict[str, Handler]:
-    """Open what was found until the stack is closed; return what is done of the servers' tasks, by topic.
+    """Open these agents and servers until the stack is closed; return the handlers of the servers' tasks, by topic.
 
     Raises:
-        CommandError: One of them keeps things elsewhere, or there is nothing to do for any of them.
+        CommandError: One of them uses another store, or none of them has any jobs.
         StoreError: A backend cannot be reached.
     """
     for agent in found.agents:
@@ -117,7 +117,7 @@ async def _enter(kept: Any, stack: AsyncExitStack) -> None:  # a store or a queu
 
 
 async def _check_place(what: str, store: Store, backend: WorkBackend) -> None:
-    """Check that two stores are one: jobs of the one place would be looked for at the other."""
+    """Raise if two stores differ: the worker would look for jobs in the wrong one."""
     probe = uuid.uuid4().hex
     await backend.store.put(_PROBES, probe, True, ttl=_PROBE_SECONDS)
     seen = await store.get(_PROBES, probe) is not None

@@ -1,4 +1,4 @@
-"""What a worker tells: a line for each job that begins and ends, for people or for machines. Does no job."""
+"""Log output of `toolweave worker`: a line for each job that starts and ends, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["Telling", "ToldBackend"]
 
 _RUNS, _TASKS = "runs", "tasks"
-"""What topics begin with, before `:` and the name of the agent or server."""
+"""Prefixes of topics, before `:` and the name of the agent or server."""
 _SHORT = 8
 
 
 class ToldBackend:
-    """A backend whose jobs are told of; else it is the one that it is made of."""
+    """A backend that reports its jobs, and otherwise delegates to another backend."""
 
     def __init__(self, backend: Backend, telling: Telling) -> None:
         self._backend = backend
@@ -36,26 +36,26 @@ class ToldBackend:
 
     @property
     def store(self) -> Store:
-        """What is kept."""
+        """The store of the backend."""
         return self._backend.store
 
     @property
     def queue(self) -> Self:
-        """What is to be done."""
+        """The queue of the backend."""
         return self
 
     async def submit(self, job: Job) -> bool:
-        """Have a job done; see `WorkQueue`."""
+        """Submit a job; see `WorkQueue`."""
         return await self._backend.queue.submit(job)
 
     async def waiting(self, topic: str, keys: Sequence[str]) -> Sequence[str]:
-        """Return those of these keys whose jobs wait; see `WorkQueue`."""
+        """Return those of these keys whose jobs are queued; see `WorkQueue`."""
         return await self._backend.queue.waiting(topic, keys)
 
     async def work(
         self, handlers: Mapping[str, Handler], *, concurrency: int = 10, started: Callable[[], None] | None = None
     ) -> None:
-        """Do jobs, and tell of each; see `WorkQueue`."""
+        """Execute jobs and report each; see `WorkQueue`."""
 
         def begun() -> None:
             self._telling.started(self._backend.where, handlers, concurrency)
@@ -76,12 +76,12 @@ class ToldBackend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telling:
-    """Tells what happens.
+    """Reporter of a worker's events.
 
     Attributes:
-        as_json: One JSON object a line on standard output, instead of words on standard error.
-        quiet: Tell nothing.
-        statuses: Where it is seen what a run came to.
+        as_json: One JSON object a line on standard output, instead of text on standard error.
+        quiet: Report nothing.
+        statuses: The runs' statuses, for their outcomes.
     """
 
     statuses: RunStatuses
@@ -89,7 +89,7 @@ class Telling:
     quiet: bool = False
 
     def started(self, where: str, topics: Iterable[str], concurrency: int) -> None:
-        """Tell that jobs are taken from here on."""
+        """Report that the worker accepts jobs."""
         named = sorted(topics)
         if self.as_json:
             self._line("started", backend=where, topics=named, concurrency=concurrency)
@@ -101,14 +101,14 @@ class Telling:
                 note(f"  {_words(topic)}")
 
     def stopping(self) -> None:
-        """Tell that no more is taken."""
+        """Report that the worker accepts no more jobs."""
         if self.as_json:
             self._line("stopping")
         elif not self.quiet:
             note("stopping: what runs is handed over; a second signal ends at once")
 
     def told(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
-        """Return the handlers, each of which tells when a job begins and ends."""
+        """Return the handlers, wrapped to report the start and end of each job."""
         return {topic: self._told(handler) for topic, handler in handlers.items()}
 
     def _told(self, handler: Handler) -> Handler:
@@ -130,7 +130,7 @@ class Telling:
         return handle
 
     async def _outcome(self, job: Job) -> str:
-        """Return what a job came to: a run's status, if it can be seen."""
+        """Return the outcome of a job: a run's status, if it can be read."""
         if job.topic.startswith(f"{_RUNS}:"):
             try:
                 run = await self.statuses.get(job.key)

@@ -1,4 +1,4 @@
-"""How a worker ends: at the first signal in order and within a bound, at the second at once. Knows no work."""
+"""Shutdown of a worker: graceful and bounded at the first signal, immediate at the second. Knows no jobs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from toolweave.cli.exits import ExitCode
 __all__ = ["GRACE_SECONDS", "ended_by_signals"]
 
 GRACE_SECONDS = 20.0
-"""How long handing over may take; process managers kill after 30 s, or later."""
+"""Seconds that a graceful shutdown may take; process managers kill after 30 s, or later."""
 
 
 @contextmanager
 def ended_by_signals(stopping: Callable[[], None], *, seconds: float = GRACE_SECONDS) -> Generator[None]:
-    """Cancel the block at SIGINT, SIGTERM or SIGHUP and go on after it; tell `stopping` before.
+    """Cancel the block at SIGINT, SIGTERM or SIGHUP and continue after it; call `stopping` before.
 
-    A second signal, and a block that has not ended so many seconds after the first, ends the process with
+    A second signal, or a block that has not ended `seconds` after the first, ends the process with
     `INTERRUPTED`; the servers that it started are ended by the process that watches them.
     """
     with anyio.CancelScope() as scope:

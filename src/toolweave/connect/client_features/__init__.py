@@ -1,6 +1,6 @@
-"""What a server may ask of its client: sampling, elicitation, roots, logs, further input, tasks.
+"""Client features of the specification: sampling, elicitation, roots, logs, multi-round input, tasks.
 
-The specification calls these client features. One set of callbacks, whatever the era; knows no transport.
+One set of callbacks for all eras; knows no transport.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Answers what a server asks of its client: reads the request, runs the callback, shapes the answer.
+"""Handling of a server's requests to its client: parse the request, run the callback, build the answer.
 
 Knows no transport and no era: a legacy server sends these requests itself, a modern one puts them into
-`input_required` results. What a server sends is untrusted, and what a callback raises is not told to it.
+`input_required` results. The requests are untrusted, and exceptions of callbacks are not sent to the server.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _log = logging.getLogger("toolweave.connect")
 
 
 def client_capabilities(callbacks: Callbacks, *, modern: bool) -> dict[str, Any]:
-    """Return the capabilities that these callbacks make, as the era writes them."""
+    """Return the client capabilities of these callbacks, in the form of the era."""
     made = capabilities_for(callbacks.answers())
     if modern:
         return made | {"extensions": {TASKS_EXTENSION: {}}}
@@ -50,10 +50,10 @@ def client_capabilities(callbacks: Callbacks, *, modern: bool) -> dict[str, Any]
 
 
 class Asked:
-    """Answers the requests of one server.
+    """The handler of one server's requests.
 
     Attributes:
-        roots: The roots as they are now: a sequence, or a callable that returns one.
+        roots: The current roots: a sequence, or a callable that returns one.
     """
 
     def __init__(self, callbacks: Callbacks, server: str) -> None:
@@ -65,7 +65,7 @@ class Asked:
         """Return the result of one request.
 
         Raises:
-            ProtocolError: The refusal, with the code that the server is told.
+            ProtocolError: The refusal, with the code for the answer.
         """
         try:
             match method:

@@ -1,6 +1,6 @@
-"""Callbacks for the requests of a server, whatever the protocol's era.
+"""Callbacks for the requests of a server, in every era.
 
-Knows no wire: `asked.py` calls them, `protocol/client_requests.py` has the values that they take and return.
+Knows no wire; `protocol/client_requests.py` has the values that they take and return.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["NO_CALLBACKS", "Callbacks", "RootsAnswer", "SamplingRequest"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingRequest:
-    """A server asks for a completion by the client's language model (`sampling/createMessage`).
+    """A server's request for a completion by the client's language model (`sampling/createMessage`).
 
     Attributes:
-        server: The name of the server that asks, as the config calls it.
-        max_tokens: The most tokens to make, as the server wishes; None when it does not say.
+        server: The name of the requesting server in the config.
+        max_tokens: The maximum of tokens that the server requests; None when it does not say.
         tools: Tools that the model may use; only sent when `Callbacks.sampling_tools` is set.
         tool_choice: `"auto"`, `"required"` or `"none"`.
-        raw: The parameters as they came, with model preferences, stop sequences and what else there is.
+        raw: The parameters as received, with model preferences, stop sequences and all other members.
     """
 
     server: str
@@ -54,10 +54,10 @@ RootsAnswer: TypeAlias = Sequence[RootLike]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callbacks:
-    """Callables that answer the requests of a server; one that is None is not offered, and refused politely.
+    """Callables that answer the requests of a server; one that is None is not declared as a capability, and refused.
 
     Each callable may be sync or async. One that raises costs only the request it was called for.
-    Nothing bounds how long a callback takes; the call on whose behalf it runs does not time out meanwhile.
+    A callback has no time limit; the call on whose behalf it runs does not time out meanwhile.
 
     Attributes:
         sampling: Takes a `SamplingRequest`; returns a `SamplingResult`, a plain text, or None to refuse.
@@ -65,9 +65,9 @@ class Callbacks:
             with that content) or None (declined).
         roots: The roots, or a callable without arguments that returns them.
         logging: Takes each `LogMessage`, in order.
-        sampling_tools: Say that `sampling` heeds `SamplingRequest.tools`.
-        log_level: The least severity to send. None leaves it to legacy servers and is `"info"` for
-            modern ones, which send nothing unasked.
+        sampling_tools: Declare that `sampling` supports `SamplingRequest.tools`.
+        log_level: The minimum severity to send. None leaves it to legacy servers and is `"info"` for
+            modern ones, which send nothing without it.
     """
 
     sampling: Callable[[SamplingRequest], SamplingAnswer | Awaitable[SamplingAnswer]] | None = None

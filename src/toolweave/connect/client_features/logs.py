@@ -1,4 +1,4 @@
-"""Log messages of a server on their way to the user's callback: in order, bounded, never fatal."""
+"""Delivery of a server's log messages to the user's callback: in order, bounded, never fatal."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MAX_WAITING = 1_000
 
 
 class LogFeed:
-    """Hands each message to a callback: to a sync one at once, to an async one in `run`, one after the other.
+    """A queue of log messages: a sync callback is called at once, an async one in `run`, one after the other.
 
-    A server that logs faster than an async callback takes it loses the messages that find no room.
+    At most 1,000 messages wait for an async callback; messages beyond that are dropped.
     """
 
     def __init__(self, callback: Callable[[LogMessage], Awaitable[None] | None]) -> None:
@@ -33,7 +33,7 @@ class LogFeed:
         self._lost = 0
 
     def put(self, message: LogMessage) -> None:
-        """Take one message; never waits."""
+        """Deliver or queue one message; never waits."""
         if not self._is_async:
             try:
                 self._callback(message)
@@ -46,7 +46,7 @@ class LogFeed:
             self._lost += 1
 
     async def run(self) -> None:
-        """Deliver what `put` took; ends only by cancellation."""
+        """Deliver the queued messages; ends only by cancellation."""
         while True:
             await self._arrived.wait()
             self._arrived = anyio.Event()

@@ -1,7 +1,7 @@
-"""A request, and the input that the server wants before it answers.
+"""Requests that the server answers only after further input from the client (multi-round-trip requests).
 
-Rounds of `input_required` (SEP-2322) in modern revisions, pages for the user to visit (-32042) in 2025-11-25.
-Knows what comes back and what is sent again; tasks are another room's.
+Rounds of `input_required` (SEP-2322) in modern revisions, URL elicitation by error -32042 in 2025-11-25.
+Tasks are handled elsewhere.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ async def exchange(
     meta: Mapping[str, Any] | None = None,
     schema: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Make a request, give all the input it needs, and return the result that needs none.
+    """Make a request, provide all the input it asks for, and return its final result.
 
     `first` is the answer to the request if it was made already. The result is complete, or for
     `tools/call` a task.
 
     Raises:
-        ProtocolError: The server refuses, wants what is not offered, or never stops asking.
+        ProtocolError: The server refuses, needs a capability that is not declared, or asks in too many rounds.
     """
 
     async def send(more: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,7 +68,7 @@ async def exchange(
 
 
 async def gather_input(requests: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
-    """Return the answers to a server's input requests, by their keys; all are asked for at once.
+    """Return the answers to a server's input requests, by their keys; all are requested concurrently.
 
     Raises:
         ProtocolError: One of them cannot be answered; the others are given up.

@@ -1,7 +1,7 @@
 """Tasks: calls that outlast their request, in the core of 2025-11-25 and as the extension of 2026 (SEP-2663).
 
-Polls at the pace that the server wishes, gives the input it asks for, and cancels what nobody waits for
-any more. Knows no connection: it makes its requests through the function it is given.
+Polls at the server's interval, provides the input it asks for, and cancels a task whose caller is gone.
+Knows no connection: requests go through a given function.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Request = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
 def wants_task(spec: ToolSpec | None, agreement: Agreement) -> bool:
-    """Return whether a tool must be called as a task: it says so, in a revision whose core has tasks."""
+    """Return whether a tool must be called as a task: it requires that, in a revision whose core has tasks."""
     if spec is None or agreement.modern or "execution" not in spec.raw:
         return False
     return needs_task(spec.raw, agreement.capabilities)
@@ -64,7 +64,7 @@ class Task:
         When this is cancelled or fails before, the task is cancelled at the server.
 
         Raises:
-            ProtocolError: The task failed, or wants what is not offered.
+            ProtocolError: The task failed, or needs a capability that is not declared.
             ToolError: The server cancelled it; kind `cancelled`.
         """
         try:
@@ -93,7 +93,7 @@ class Task:
         return task.ended
 
     async def _give_input(self, task: TaskDocument) -> None:
-        """Answer what is asked for the first time; it stays listed until the server has taken the answer."""
+        """Answer new input requests; they stay listed until the server has accepted the answer."""
         new = {key: request for key, request in task.requests.items() if key not in self._given}
         if not new:
             return
@@ -136,7 +136,7 @@ class Task:
             await anyio.sleep(seconds)
 
     async def _cancel(self) -> None:
-        """Tell the server that nobody waits any more; bounded, so that a slow one holds nobody."""
+        """Cancel the task at the server; bounded, so that a slow server blocks nobody."""
         with anyio.move_on_after(_COURTESY_SECONDS, shield=True):
             try:
                 await self._request(methods.TASKS_CANCEL, {TASK_ID: self._id})
@@ -153,7 +153,7 @@ class LegacyTask(Task):
         return task.ended or task.status == INPUT_REQUIRED
 
     async def _give_input(self, task: TaskDocument) -> None:
-        """Do nothing: the server asks while it is asked for the result."""
+        """Do nothing: the server sends its requests while `tasks/result` waits."""
 
     async def _outcome(self, task: TaskDocument) -> dict[str, Any]:
         """Ask for the result, which comes when the task has ended; polling is its sign of life until then."""

@@ -1,6 +1,6 @@
-"""What a server offers, followed as it changes: paged listings, snapshots, subscriptions.
+"""Server lists kept up to date: paged listings, snapshots, subscriptions.
 
-Refuses to know how a connection comes to be, and what is done with a tool.
+Refuses to know how a connection is opened, and how a tool is used.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Keeps the lists of a connection in step with the server (requirement D28, C8, C9).
+"""Synchronization of a connection's cached lists with the server.
 
-One feed for what the eras tell in different ways: `list_changed` notifications (legacy), a listen stream
-(modern), a `ttlMs` that has run out, and the difference that a restart made. Whatever it was, the list is
-read again, once for a burst, and the change is told once. A notification costs the same however many come.
+One mechanism for the signals of all eras: `list_changed` notifications (legacy), a listen stream (modern),
+an expired `ttlMs`, and the difference after a restart. Each makes the list be read again, once for a burst,
+and the change is emitted once. The cost of a notification does not grow with their number.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CHANGED_EVENTS: dict[ListKind, EventName] = {
     "resources": "resources_changed",
     "resourceTemplates": "resources_changed",
 }
-"""The event that tells of changes of a list."""
+"""The event for changes of a list."""
 CAPABILITIES: dict[ListKind, str] = {
     "tools": "tools",
     "prompts": "prompts",
@@ -50,7 +50,7 @@ Refresh = Callable[[Line], Awaitable[object]]
 
 
 class _Followed:
-    """One list, and how it is read."""
+    """One list, and the function that reads it."""
 
     def __init__(self, live: LiveList[Any], refresh: Refresh, *, always: bool) -> None:
         self.live = live
@@ -61,7 +61,7 @@ class _Followed:
         self.capability = CAPABILITIES[live.kind]
 
     def due(self, *, heard: bool) -> float:
-        """When the list is to be read again; without a listener only what is always kept, and at the server's word."""
+        """Return the time of the next reading; without a listener only an `always` list is read, when outdated."""
         live = self.live
         if self.always and not live.tried:
             return math.inf  # the first reading of a line is not ours
@@ -71,10 +71,10 @@ class _Followed:
 
 
 class Follower:
-    """Reads lists again when the server says that they changed, when they have run out, and after a restart.
+    """A refresher of cached lists: after a change at the server, an expiry, and a restart.
 
-    When the server wants other credentials, nothing more is asked of it until the list that is always kept
-    has been read again.
+    When the server wants other credentials, nothing more is read until the `always` list has been read
+    again.
     """
 
     def __init__(self, config: ServerConfig, events: Events) -> None:
@@ -95,19 +95,19 @@ class Follower:
         events.on_added = self._listener_added
 
     def follow(self, live: LiveList[Any], refresh: Refresh, *, always: bool = False) -> None:
-        """Keep a list in step, with `always` also when nobody listens to its changes."""
+        """Keep a list up to date, with `always` also without listeners to its changes."""
         followed = _Followed(live, refresh, always=always)
         live.on_read = lambda: self._was_read(followed)
         self._lists.append(followed)
 
     def notified(self, method: str, params: Mapping[str, Any]) -> None:
-        """Take a notification; those about other things are passed over."""
+        """Handle a notification; unrelated ones are ignored."""
         take = self._takers.get(method)
         if take is not None:
             take(params)
 
     def missed(self) -> None:
-        """Note that notifications may have been lost until now, of whatever kind."""
+        """Handle a gap in which notifications of any kind may have been lost."""
         self._caught_up()
         self._subscriptions.missed()
 
@@ -116,14 +116,14 @@ class Follower:
         return await self._subscriptions.subscribe(uri, listener)
 
     def begin(self) -> None:
-        """Note that what is known of the lists is of an earlier line; to be called before the first reading."""
+        """Reset the lists for a new session; to be called before the first reading."""
         self._admitted.set()
         for one in self._lists:
             one.live.forget()
             one.wake.set()
 
     async def attend(self, line: Line) -> None:
-        """Follow the changes for as long as the line holds; begun before the first listing, to miss none."""
+        """Follow the changes until the session ends; started before the first listing, to miss none."""
         session, server = line.session, self._config.name
         capabilities = session.agreement.capabilities
         self._subscriptions.begin()
@@ -200,7 +200,7 @@ class Follower:
             self._listening.cancelled(params)
 
     def _caught_up(self) -> None:
-        """Read again what was read while nobody told of changes."""
+        """Invalidate every list: notifications may have been lost during the gap."""
         for one in self._lists:
             if one.live.listed:
                 one.live.expire()

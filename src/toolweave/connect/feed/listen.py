@@ -1,7 +1,7 @@
-"""Holds a modern server's change stream open: `subscriptions/listen` (SEP-2575).
+"""The change stream of a modern server: `subscriptions/listen` (SEP-2575).
 
-Nothing is replayed on such a stream, so a break is told to whom it concerns; a changed set of resources
-is listened to before the old stream is let go. Knows the filters, not what is done with the changes.
+Nothing is replayed on such a stream, so that a gap is reported as possibly missed changes; for a changed set of
+resources a new stream is opened before the old one is closed. Knows the filters, not the use of the changes.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ from toolweave.protocol.subscriptions import LIST_FILTERS, RESOURCE_SUBSCRIPTION
 
 __all__ = ["Listening"]
 
-"""The filter for changes of the lists of each capability."""
-
 _log = logging.getLogger("toolweave.connect")
 _STABLE_SECONDS = 60.0
 _REFUSALS = frozenset({INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS})
@@ -53,7 +51,7 @@ class _Stream:
 
 
 class Listening:
-    """Listens on one line.
+    """The change stream of one session.
 
     `caught_up` is called whenever changes may have been missed until now.
     """
@@ -79,17 +77,17 @@ class Listening:
         self._wake = anyio.Event()
 
     def look(self) -> None:
-        """Look again at what is wanted."""
+        """Review the wanted filters again."""
         self._wake.set()
 
     def readmit(self) -> None:
-        """Try again if the server has wanted other credentials."""
+        """Try again if the server refused our credentials."""
         if isinstance(self._refusal, AuthRequiredError):
             self._refusal = None
             self._wake.set()
 
     def acknowledged(self, params: Mapping[str, Any]) -> None:
-        """Take the first message of a stream: what of the filters the server honours."""
+        """Handle the first message of a stream: the filters that the server honours."""
         named = (as_object(params.get("_meta")) or {}).get(SUBSCRIPTION_ID)
         stream = self._opening
         if stream is not None and named in (stream.id, None):
@@ -98,13 +96,13 @@ class Listening:
             self._wake.set()
 
     def cancelled(self, params: Mapping[str, Any]) -> None:
-        """Take the server's word that it tears a stream down."""
+        """Handle the server's cancellation of a stream."""
         for stream in (self._opening, self._held):
             if stream is not None and stream.id == params.get("requestId"):
                 stream.scope.cancel()
 
     async def run(self) -> None:
-        """Listen for as long as the line holds."""
+        """Keep the stream open until the session ends."""
         async with anyio.create_task_group() as tasks:
             while not self._session.wire.over:
                 self._wake = anyio.Event()
@@ -113,7 +111,7 @@ class Listening:
                     await self._wake.wait()
 
     def _review(self) -> None:
-        """Take note of what became of the streams."""
+        """Update the state of the streams."""
         opening, held = self._opening, self._held
         if opening is not None and opening.honoured is not None:
             self._opening, self._held = None, opening
@@ -133,7 +131,7 @@ class Listening:
             self._settle(self._held, after_gap=False)  # somebody may have come anew for what is held
 
     def _begin(self, tasks: anyio.abc.TaskGroup) -> float | None:
-        """Open or drop a stream when another one is wanted; return the seconds until that may be done, or None."""
+        """Open or close a stream when the wanted filters changed; return the seconds until that is allowed, or None."""
         wanted = self._wanted()
         if self._opening is not None and self._opening.wanted != wanted:
             self._opening.scope.cancel()
@@ -170,7 +168,7 @@ class Listening:
         return {**self._lists, RESOURCE_SUBSCRIPTIONS: list(uris)} if uris else self._lists
 
     def _settle(self, stream: _Stream, *, after_gap: bool) -> None:
-        """Tell who waits for a resource what the server promises."""
+        """Confirm or refuse subscriptions by the filters that the server honours."""
         honoured = as_array((stream.honoured or {}).get(RESOURCE_SUBSCRIPTIONS)) or ()
         promised = {uri.rstrip("/") for uri in honoured if isinstance(uri, str)}
         for uri in stream.uris:
@@ -199,13 +197,13 @@ class Listening:
 
 
 def _list_filters(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the filters for the lists that a server says it tells the changes of."""
+    """Return the filters for the lists whose changes a server declares to notify."""
     offered = {name: as_object(capabilities.get(name)) or {} for name in LIST_FILTERS}
     return {LIST_FILTERS[name]: True for name, one in offered.items() if one.get("listChanged") is True}
 
 
 def _is_refusal(error: ServerError) -> bool:
-    """Whether asking again would be answered in the same way."""
+    """Whether an error is permanent, so that a retry would get the same answer."""
     if isinstance(error, AuthRequiredError):
         return True
     if not isinstance(error, ProtocolError):

@@ -1,7 +1,7 @@
-"""The lists of one server: every page of them, judged entry by entry.
+"""Reading of a server's lists: all pages, parsed entry by entry.
 
-Pure but for the requests it makes through the session it is given. One malformed entry costs itself
-and a warning, never the list (requirement D12); pages are followed to the end (R28, D28).
+Pure except for requests through a given session. A malformed entry is left out with a warning
+and never fails the list; pages are followed to the end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOTHING: Mapping[str, Any] = {}
 Request = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """Makes one request and returns its result."""
 Refusal = Callable[[Mapping[str, Any]], "str | None"]
-"""Says why a tool with this input schema must not be offered, or None."""
+"""Returns the reason not to offer a tool with this input schema, or None."""
 
 ItemT = TypeVar("ItemT")
 
@@ -39,9 +39,9 @@ class Listing:
 
     Attributes:
         entries: The entries as they came, in the server's order.
-        pages: How many requests it took.
-        ttl_seconds: How long the list may be kept, or None when the server says nothing (SEP-2549).
-        problems: What was wrong with the list as a whole, for people.
+        pages: The number of requests.
+        ttl_seconds: The seconds for which the list may be cached; None when the server does not say (SEP-2549).
+        problems: The faults of the list as a whole, for people.
     """
 
     entries: list[Any] = field(default_factory=list[Any])
@@ -52,7 +52,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged(Generic[ItemT]):
-    """The entries of a list that can be used, and what was wrong with the others."""
+    """The usable entries of a list, and the problems of the others."""
 
     items: tuple[ItemT, ...] = ()
     problems: tuple[str, ...] = ()
@@ -61,8 +61,8 @@ class Judged(Generic[ItemT]):
 async def list_all(request: Request, method: str, key: str, *, server: str) -> Listing:
     """Follow `nextCursor` to the end of a list; a repeated or endless cursor ends it with a problem noted.
 
-    A cursor that the server refuses drops the pages so far and begins anew, once: the list has changed
-    meanwhile (PROTOCOL 1.2, "Caching").
+    A cursor that the server refuses drops the pages so far and restarts, once: the list has changed
+    meanwhile.
 
     Raises:
         ProtocolError: A page is not a list, or the server refuses.
@@ -86,7 +86,7 @@ async def list_all(request: Request, method: str, key: str, *, server: str) -> L
             raise ProtocolError(f"its answer to {method} has no list {key!r}", server=server, code=INTERNAL_ERROR)
         listing.entries.extend(cast("list[Any]", entries))
         _note_ttl(listing, page)
-        cursor = page.get("nextCursor")  # "" is a valid cursor (PROTOCOL 1.2, Pagination)
+        cursor = page.get("nextCursor")  # "" is a valid cursor
         if not isinstance(cursor, str):
             return listing
         if cursor in seen:
@@ -137,8 +137,8 @@ def read_entries(
 ) -> Judged[ItemT]:
     """Read the entries of a list one by one, each with `read`; a bad one is left out with its reason.
 
-    `key` is the member that tells entries apart; `problem` says what else is wrong with one, or None; `same` returns
-    what has been made of the same entry before, or None.
+    `key` is the identifying member; `problem` returns any other fault of an entry, or None; `same` returns the item
+    that was made of the same entry before, or None.
     """
     items: dict[str, ItemT] = {}
     problems: list[str] = []

@@ -1,7 +1,7 @@
-"""One list of a server as it is known now: what it holds, since when, what changed, and when to ask again.
+"""The cached state of one list of a server: its items, age and changes, and when to read it again.
 
-Tools, prompts, resources and templates alike. Reads through the request it is given; decides when a list
-is due, but never reads by itself: `follow` does.
+For tools, prompts, resources and templates alike. Reads through a given request function; decides when a
+reading is due, but never reads by itself.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ListChanged:
     adds all of it.
 
     Attributes:
-        kind: Which list: `"prompts"`, `"resources"`, `"resourceTemplates"` or `"tools"`.
+        kind: The list: `"prompts"`, `"resources"`, `"resourceTemplates"` or `"tools"`.
         added: Names or URIs that are new.
         removed: Names or URIs that are gone.
         changed: Names or URIs whose definition differs.
@@ -66,10 +66,10 @@ class ListChanged:
 
 
 def pinned(old: Iterable[ItemT], new: Iterable[ItemT], identity: Callable[[ItemT], str]) -> tuple[ItemT, ...]:
-    """Return `new` in an order in which what was there before does not change places.
+    """Return `new` in a stable order, in which old items do not change places.
 
-    That is the server's own order while it keeps to it; else what stays is in the old order and what is
-    new comes after it. What is equal to what was there is the very same object.
+    That is the server's own order while that is stable; else the remaining items are in the old order,
+    followed by the new ones. An item that equals an old one is the very same object.
     """
     before = {identity(item): item for item in old}
     after = {identity(item): item for item in new}
@@ -99,20 +99,20 @@ def wait_after(failures: int, jitter: float) -> float:
 
 
 class LiveList(Generic[ItemT]):
-    """One list: an immutable tuple that is replaced as a whole (requirements C8, C9).
+    """One list: an immutable tuple that is replaced as a whole.
 
-    `judge` makes items of the entries, with the word of the wire on what must not be offered; `tell` is
-    called after every change of the items, once, whoever asked for the reading, and after the first one.
+    `judge` parses the entries, given the wire's check for tools that must not be offered; `tell` is called
+    once after every change of the items, whichever caller asked for the reading, and after the first one.
 
     Attributes:
-        kind: Which list it is: the member of the result that holds the entries.
+        kind: The list: the member of the result that holds the entries.
         method: The request that reads it.
-        items: What is offered now, each with an identity of its own.
+        items: The current items, each with an identity of its own.
         version: 0 before the first reading; grows with every change.
-        problems: What was left out of the last reading, and why.
-        pages: How many requests the last reading took.
-        ttl_seconds: How long the server says the list may be kept, or None.
-        failures: How many readings in a row have failed.
+        problems: The entries left out of the last reading, with the reasons.
+        pages: The number of requests of the last reading.
+        ttl_seconds: The seconds for which the server allows to cache the list, or None.
+        failures: The number of failed readings in a row.
         on_read: Called at the end of every reading, good or bad.
     """
 
@@ -168,10 +168,10 @@ class LiveList(Generic[ItemT]):
 
     @property
     def due(self) -> float:
-        """When somebody who wants the list to be up to date reads it again, in the loop's time.
+        """The time of the next reading that keeps the list up to date, on the event loop's clock.
 
-        A failed reading is repeated with growing waits. A `ttlMs` of 0 says that the list must not be
-        kept, not that it changes all the time: it is not read again by itself.
+        A failed reading is repeated with backoff. A `ttlMs` of 0 says that the list must not be
+        cached, not that it changes all the time: it is not read again automatically.
         """
         if self.failures:
             return self._failed_at + wait_after(self.failures, self._jitter)
@@ -182,23 +182,23 @@ class LiveList(Generic[ItemT]):
         return self._read_at + max(_SHORTEST_TTL_SECONDS, self.ttl_seconds) * (1 + self._jitter / 10)
 
     def expire(self) -> None:
-        """Note that the server has changed the list; cheap, for it may come thousands of times."""
+        """Note that the server has changed the list; cheap, since it may be called thousands of times."""
         self._epoch += 1
 
     def forget(self) -> None:
-        """Note that the line is a new one: nothing is known of the list there, and the items stay till it is read."""
+        """Reset for a new session, on which the list has not been read; the items stay until it is."""
         self._epoch += 1
         self._read_epoch = None
         self.failures = 0
 
     async def refresh(self, request: Request, refusal: Refusal | None = None) -> ListChanged:
-        """Read the list and swap the items atomically; return what is different from when this was called.
+        """Read the list and swap the items atomically; return the change since this was called.
 
-        Who comes while a reading is on its way shares it, unless the list has expired since it began.
-        When the one who reads is cancelled, one of the others takes over.
+        Concurrent callers share a reading under way, unless the list has expired since it started.
+        When the caller that reads is cancelled, one of the others takes over.
 
         Raises:
-            ServerError: The list could not be had; the old items stay. All who share the reading get it.
+            ServerError: The list could not be read; the old items stay. All who share the reading get it.
         """
         before, wanted = self.items, self._epoch
         while (reading := self._reading) is not None:
@@ -226,7 +226,7 @@ class LiveList(Generic[ItemT]):
     async def _read(
         self, request: Request, refusal: Refusal | None, epoch: int
     ) -> tuple[tuple[ItemT, ...], ListChanged]:
-        """Read the list once; return the items until then, and what is different from them."""
+        """Read the list once; return the previous items and the change."""
         try:
             listing = await list_all(request, self.method, self.kind, server=self._server)
         except ProtocolError as exc:
@@ -266,7 +266,7 @@ class LiveList(Generic[ItemT]):
 
 
 class _Reading:
-    """A reading on its way, and how it ended; neither finished nor failed when its reader was cancelled."""
+    """A reading under way, and its outcome; neither finished nor failed when its reader was cancelled."""
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch

@@ -1,7 +1,7 @@
-"""Who wants to hear of which resource, and whether the server has agreed to tell (server/resources, Subscriptions).
+"""Resource subscriptions of a connection, and the server's consent to them (server/resources, Subscriptions).
 
-Keeps the books of both eras and asks legacy servers; `listen` asks modern ones. A subscription outlives
-the line it was made on: it is made again on the next one.
+Tracks those of both eras, and subscribes at legacy servers; the change stream does so at modern ones. A
+subscription outlives its session: it is made again on the next one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ResourceUpdated:
 
 
 class _Subscription:
-    """All interest in one URI."""
+    """The listeners to one URI, and the server's consent."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
@@ -47,7 +47,7 @@ class _Subscription:
         self.begin()
 
     def begin(self) -> None:
-        """Have the server asked."""
+        """Reset the server's consent, to be requested."""
         self.settled = anyio.Event()
         self.confirmed = False
         self.refusal: ServerError | None = None
@@ -68,11 +68,11 @@ class Subscriptions:
 
     @property
     def uris(self) -> tuple[str, ...]:
-        """The URIs to be told about, without those that this server has refused."""
+        """The subscribed URIs, without those that this server has refused."""
         return tuple(uri for uri, one in self._by_uri.items() if one.refusal is None)
 
     async def subscribe(self, uri: str, listener: Callable[[ResourceUpdated], Any]) -> Callable[[], None]:
-        """Call `listener` on updates of a resource; returns, once the server has agreed, what ends it.
+        """Call `listener` on updates of a resource; return the unsubscribe once the server has agreed.
 
         Raises:
             ServerError: The server refuses, or went away before it answered.
@@ -103,12 +103,12 @@ class Subscriptions:
         return unsubscribe
 
     def begin(self) -> None:
-        """Note that the line is a new one, on which nothing has been asked for yet."""
+        """Reset for a new session, on which nothing has been requested yet."""
         for one in self._by_uri.values():
             one.refusal = None
 
     def readmit(self) -> None:
-        """Ask again for what was refused for want of other credentials."""
+        """Request again the subscriptions that were refused for our credentials."""
         refused = [one for one in self._by_uri.values() if isinstance(one.refusal, AuthRequiredError)]
         for one in refused:
             one.refusal = None
@@ -116,19 +116,19 @@ class Subscriptions:
             self.on_change()
 
     def end(self, error: ServerError) -> None:
-        """Note that the line is over; who still waits for an answer gets `error`."""
+        """Note that the session has ended; subscriptions still waiting for an answer fail with `error`."""
         for one in tuple(self._by_uri.values()):
             if not one.settled.is_set():
                 self.refuse(one.uri, error)
 
     def missed(self) -> None:
-        """Tell everybody that an update may have been missed."""
+        """Notify all listeners that an update may have been missed."""
         for one in tuple(self._by_uri.values()):
             if one.confirmed:
                 self._tell(one, ResourceUpdated(uri=one.uri, missed=True))
 
     def confirm(self, uri: str, *, after_gap: bool) -> None:
-        """Note that the server tells of a resource from now on; `after_gap`: it did not until now."""
+        """Note that the server notifies of a resource from now on; `after_gap`: it did not until now."""
         one = self._by_uri.get(uri)
         if one is None:
             return
@@ -138,7 +138,7 @@ class Subscriptions:
         one.settled.set()
 
     def refuse(self, uri: str, error: ServerError) -> None:
-        """Note that the server will not tell of a resource on this line."""
+        """Note that the server refuses to notify of a resource in this session."""
         one = self._by_uri.get(uri)
         if one is None or one.refusal is not None:
             return
@@ -149,7 +149,7 @@ class Subscriptions:
         one.settled.set()
 
     def updated(self, params: Mapping[str, Any]) -> None:
-        """Take a notification that a resource, or a part of one, was updated."""
+        """Handle a notification that a resource, or a part of one, was updated."""
         uri = params.get("uri")
         if not isinstance(uri, str):
             return
@@ -160,7 +160,7 @@ class Subscriptions:
             tell(tuple(one.listeners.values()), update, server=self._server, what=uri)
 
     async def keep(self, session: Session, seconds: float) -> None:
-        """Have a legacy server told what is wanted, for as long as its line holds; each request within `seconds`."""
+        """Keep a legacy server's subscriptions up to date until its session ends; each request within `seconds`."""
         held: set[str] = set()
         while True:
             changed = anyio.Event()
@@ -196,7 +196,7 @@ class Subscriptions:
         tell(tuple(one.listeners.values()), update, server=self._server, what=one.uri)
 
     def _find(self, uri: str) -> _Subscription | None:
-        """Return the subscription to a resource, else to what it is a part of."""
+        """Return the subscription to a resource, else to the nearest parent of it."""
         part = uri
         for _ in range(_MAX_PARENTS):
             one = self._by_uri.get(part) or self._by_uri.get(f"{part}/")

@@ -1,4 +1,4 @@
-"""The server as a child process: found, started in its own group, spoken to over pipes, ended with all it started.
+"""Servers as child processes: found, started in a group of their own, connected by pipes, ended with the group.
 
 Refuses to know JSON-RPC: it moves whole lines.
 """

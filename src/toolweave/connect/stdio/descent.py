@@ -1,6 +1,6 @@
-"""What became of a server's children: who is left of its process group, and who left the group but stems from it.
+"""The process tree of a server: the living members of its process group, and descendants that left the group.
 
-Reads `/proc`, where there is one; elsewhere the system's own word about the group has to do. Knows no server.
+Reads `/proc` where there is one; elsewhere only the existence of the group is known. Knows no server.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _STATE, _PARENT, _GROUP, _SESSION, _TIMES, _STARTED = (
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """A process that stems from a server and has a process group of its own.
+    """A descendant of a server process in a process group of its own.
 
     Attributes:
-        started: When it started, in the system's ticks: with it a process id names one process for ever.
+        started: Its start time in clock ticks, which tells it from a later process with the same id.
     """
 
     pid: int
@@ -38,7 +38,7 @@ class Stray:
 
 
 def group_lives(group: int) -> bool:
-    """Whether a process of the group is left that is more than a zombie."""
+    """Whether the group has a process that is no zombie."""
     if group <= 0 or os.name != "posix":
         return False
     try:
@@ -52,9 +52,9 @@ def group_lives(group: int) -> bool:
 
 
 def strays_of(pid: int) -> tuple[Stray, ...]:
-    """Return the processes that stem from `pid` and left its group: those that a signal to the group misses.
+    """Return the descendants of `pid` that left its group, which a signal to the group misses.
 
-    One that was cut loose on purpose, by a second fork, has no parent to be known by and is not among them.
+    A daemon that detached itself by a double fork has no known ancestor and is not among them.
     """
     children: dict[int, list[tuple[int, int, str]]] = {}
     for one, _, parent, group, started in _processes():
@@ -76,9 +76,9 @@ def stray_lives(stray: Stray) -> bool:
 
 
 def cpu_seconds(sessions: frozenset[int]) -> dict[int, float]:
-    """Return the CPU time that the processes of each session have taken, and the children that they have collected.
+    """Return the CPU seconds of the processes of each session, with those of their reaped children.
 
-    Blocks for as long as looking at all processes takes; a session of which nothing is known is left out.
+    Blocks while it reads all processes; an unknown session is left out.
     """
     if not os.path.exists("/proc/self/stat"):  # noqa: PTH110 - as below
         return _cpu_seconds_by_ps(sessions)
@@ -93,7 +93,7 @@ def cpu_seconds(sessions: frozenset[int]) -> dict[int, float]:
 
 
 def _cpu_seconds_by_ps(groups: frozenset[int]) -> dict[int, float]:
-    """Ask `ps`, which knows process groups everywhere and sessions not."""
+    """Return CPU seconds by process group, from `ps`, which does not know sessions everywhere."""
     try:
         said = subprocess.run(
             ["ps", "-A", "-o", "pgid=,time="],
@@ -136,7 +136,7 @@ def signal_group(group: int, number: int) -> None:
 
 
 def signal_strays(strays: Iterable[Stray], number: int) -> None:
-    """Send a signal to each of them; never to another process that got the number of one that ended."""
+    """Send a signal to each of them; never to another process that reuses an id."""
     for stray in strays:
         with suppress(OSError):
             descriptor = os.pidfd_open(stray.pid)  # from here on it means one process, checked to be the right one

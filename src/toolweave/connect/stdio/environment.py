@@ -1,6 +1,6 @@
-"""What a server process inherits from ours: a safe part of the environment, and which program is started.
+"""The inherited environment of a server process, and the lookup of its program.
 
-Knows nothing of processes. Secrets are not inherited unless the config passes them (requirement R26).
+Knows nothing of processes. Secrets are not inherited unless the config passes them.
 """
 
 from __future__ import annotations

@@ -33,12 +33,12 @@ _CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b.|[\x00-\x08\x0b-\x1f\x7f-\
 
 
 class ServerProcess(asyncio.SubprocessProtocol):
-    """A running server: a `Channel`, plus what can be told about the process.
+    """A running server process as a `Channel`, with its output and its exit code.
 
     Attributes:
-        junk_lines: How many lines on standard output were no JSON-RPC message.
+        junk_lines: The number of lines on standard output that were no JSON-RPC message.
         last_junk: The last such line, at most 200 characters.
-        pieces: How many pieces of standard output have arrived.
+        pieces: The number of pieces of standard output that have arrived.
         stop_seconds: The bound of `stop`; most of it is the server's, to exit by itself.
     """
 
@@ -142,7 +142,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._writable = anyio.Event()
 
     def resume_writing(self) -> None:
-        """Let senders go on."""
+        """Let senders continue."""
         self._full = False
         self._writable.set()
 
@@ -178,11 +178,11 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     @property
     def congested(self) -> bool:
-        """Whether the server does not read as fast as we write, or others wait for it to."""
+        """Whether the pipe is full, or other senders wait for it."""
         return self._full or self._senders > 0 or (self._stdin is not None and self._stdin.is_closing())
 
     def deliver_to(self, sink: Callable[[bytes], None]) -> None:
-        """Hand each message to `sink` as it arrives, instead of keeping it for `receive`."""
+        """Pass each message to `sink` as it arrives, instead of queueing it for `receive`."""
         self._sink = sink
         while self._messages:
             sink(self._messages.popleft())
@@ -222,18 +222,18 @@ class ServerProcess(asyncio.SubprocessProtocol):
         return _last_lines(bytes(self._stderr[-_STDERR_BYTES:]), lines)
 
     def relevant_stderr(self, lines: int = 20) -> str:
-        """Return the last lines of standard error, but for those that were disregarded."""
+        """Return the last lines of standard error, without the disregarded ones."""
         begin, end = (at - self._stderr_position + len(self._stderr) for at in self._disregarded)
         kept = self._stderr[: max(0, begin)] + self._stderr[max(0, end) :]
         return _last_lines(bytes(kept[-_STDERR_BYTES:]), lines)
 
     @property
     def stderr_position(self) -> int:
-        """How many bytes the process has written to standard error."""
+        """The number of bytes the process has written to standard error."""
         return self._stderr_position
 
     def disregard_stderr(self, since: int) -> None:
-        """Leave what was written to standard error since this position out of `relevant_stderr`."""
+        """Exclude standard error since this position from `relevant_stderr`."""
         self._disregarded = (since, self._stderr_position)
 
     def count_junk(self, line: bytes) -> None:
@@ -243,7 +243,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     @property
     def failure(self) -> str | None:
-        """Why the conversation ended, or None while it goes on."""
+        """The reason why the conversation ended, or None while it is open."""
         return self._eof
 
     async def last_words(self, seconds: float = 0.5) -> tuple[int | None, str]:
@@ -323,9 +323,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self._with_stdout(lambda pipe: pipe.pause_reading())
 
     def _joined(self, line: bytes) -> bytes:
-        """Put a message together that is printed over several lines; return it with its last line, until then b"".
+        """Join a message that is printed over several lines; return it with its last line, until then b"".
 
-        A whole message among them proves that what was begun is none: it is returned, and the beginning is junk.
+        A whole message among the lines proves that the earlier ones are none: it is returned, they are junk.
         """
         if self._begun and line.startswith(b"{") and line.endswith(b"}") and b'"jsonrpc"' in line:
             self.count_junk(bytes(self._begun))
@@ -367,9 +367,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
 
 class _Output(asyncio.Protocol):
-    """Standard output without the turn of the event loop that asyncio's own protocol for it takes.
+    """The protocol of standard output without the extra event loop iteration of asyncio's own one.
 
-    That one, `behind`, still hears of the end: the transport waits for it to know that the process is done.
+    asyncio's protocol, `behind`, still gets `connection_lost`: the transport waits for that to end the process.
     """
 
     def __init__(self, process: ServerProcess, behind: asyncio.BaseProtocol) -> None:

@@ -1,4 +1,4 @@
-"""The last defence against orphans: a tiny process that ends our servers when we die in any way.
+"""A watchdog against orphans: a tiny process that ends our servers when this process dies in any way.
 
 It holds the reading end of a pipe from us. When the pipe ends, by a crash or SIGKILL too, it
 stops every process group that is still registered. It knows nothing but process group numbers.
@@ -34,7 +34,7 @@ send(signal.SIGKILL)
 
 
 class Reaper:
-    """Registers process groups with the watching process, which is started at the first one."""
+    """The registry of process groups at the watchdog process, which is started for the first one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

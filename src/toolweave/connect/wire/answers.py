@@ -1,4 +1,4 @@
-"""What one answer means: a result, or the error of the request it belongs to."""
+"""Conversion of a JSON-RPC response to a result, or to the error of its request."""
 
 from __future__ import annotations
 
@@ -55,5 +55,5 @@ def _peer_error(raw: msgspec.Raw, server: str) -> ProtocolError:
 
 
 def invalid(server: str, why: str) -> ProtocolError:
-    """Return the error of an answer that is none."""
+    """Return the error for an invalid answer."""
     return ProtocolError(f"it sent an invalid answer: {why}", server=server, code=INTERNAL_ERROR)

@@ -1,7 +1,7 @@
 """Our own `Wire` over a `Channel`: futures by id, no task and no queue on the way of a call.
 
-Many calls of one turn of the event loop go out in one write. Knows nothing of processes: a channel that
-can write without waiting says so by having `congested` and `write`, one that can deliver by `deliver_to`.
+Calls of one iteration of the event loop share a write. Knows nothing of processes: a channel that can
+write without waiting has `congested` and `write`, one that pushes messages has `deliver_to`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SMALL_BYTES = 4096  # a larger one gains nothing by sharing a write, and is see
 
 @runtime_checkable
 class _Pipe(Protocol):
-    """A channel that can take messages, one or several with line ends between, without waiting."""
+    """A channel that can write messages, one or several with line ends between, without waiting."""
 
     @property
     def congested(self) -> bool: ...
@@ -61,7 +61,7 @@ class ChannelWire:
 
     Attributes:
         over: Whether the conversation is over.
-        late_answers: How many answers came for no request of ours: too late, twice, or with a wrong id.
+        late_answers: The number of answers to no pending request: late, repeated, or with a wrong id.
     """
 
     def __init__(self, channel: Channel, peer: Peer, tasks: anyio.abc.TaskGroup, *, server: str, loss: Loss) -> None:
@@ -131,7 +131,7 @@ class ChannelWire:
             _log.debug("server %r: a notification %r was not sent", self._server, method)
 
     async def ended(self) -> None:
-        """Return when the conversation is over without our doing."""
+        """Wait until the conversation ends otherwise than by our own closing."""
         await self._over.wait()
 
     def refusal(self, schema: Mapping[str, Any]) -> str | None:
@@ -141,7 +141,7 @@ class ChannelWire:
     # inside
 
     async def read(self) -> None:
-        """Take messages until the peer ends the conversation; every pending request ends with it."""
+        """Read messages until the peer ends the conversation; every pending request ends with it."""
         deliver_to = getattr(self._channel, "deliver_to", None)
         try:
             if deliver_to is not None:  # no turn of the event loop between the pipe and the waiting call
@@ -154,7 +154,7 @@ class ChannelWire:
             self.end()
 
     def end(self) -> None:
-        """Fail what is pending and mark the conversation as over."""
+        """Fail the pending requests and mark the conversation as over."""
         self.over = True
         self._over.set()
         for key, answer in self._pending.items():
@@ -162,7 +162,7 @@ class ChannelWire:
                 answer.set_exception(self._loss(key not in self._outbox))
 
     def take(self, text: bytes) -> None:
-        """Take one line, a JSON text or several; what cannot be read costs only the call it belongs to."""
+        """Handle one line, a JSON text or several; an unreadable one fails only the call it belongs to."""
         message = decode_plain(text)
         if message is None:
             self._take_odd(text)
@@ -177,7 +177,7 @@ class ChannelWire:
                 answer.set_result(result)  # pyright: ignore[reportUnknownArgumentType]
 
     def _take_odd(self, text: bytes) -> None:
-        """Take a line that is not plainly one message: a batch, a very large one, or none."""
+        """Handle a line that is not plainly one message: a batch, a very large one, or none."""
         try:
             messages = decode_lenient(text)
         except (ValueError, RecursionError) as exc:
@@ -225,17 +225,17 @@ class ChannelWire:
             answer.set_exception(invalid(self._server, why))
 
     def _take_behind_junk(self, text: bytes) -> None:
-        """Take an answer that a server has printed behind other text, if it is that of a pending request."""
+        """Handle an answer that a server has printed after other text, if it is that of a pending request."""
         self._count_junk(text)
         message = answer_behind(text)
         if message is not None and self._find(message.id) is not None:
             self._take_answer(message, text)
 
     def _write(self, key: int | str, text: bytes) -> bool:
-        """Write a request, or say no where it has to wait; a small one goes with others of this turn of the event loop.
+        """Write a request, or return False where it has to wait; small ones of one event loop iteration share a write.
 
-        One system call does for a few of them. Not for all: the server would begin when we have done our part, and we
-        would wait for it.
+        A few of them share one system call. Not all: the server would start only when we are done, and we would wait
+        for it.
         """
         is_small = len(text) <= _SMALL_BYTES
         if not self._outbox or not is_small:  # else the pipe was asked before, and nothing has been written since
@@ -271,7 +271,7 @@ class ChannelWire:
                     answer.set_exception(self._loss(False))
 
     async def _give_up(self, key: int | str, method: str) -> None:
-        """Tell the server that nobody waits any more; bounded, so that a full pipe holds nobody."""
+        """Cancel the request at the server; bounded, so that a full pipe blocks nobody."""
         if len(self._given_up) < _MOST_GIVEN_UP:
             self._given_up.add(key)
         if method in UNCANCELLABLE:
@@ -286,10 +286,10 @@ class ChannelWire:
         return answer if answer is not None and not answer.done() else None
 
     def _only(self, came: ForeignId | None) -> asyncio.Future[dict[str, Any]] | None:
-        """Return the one pending request, if an answer that names none of ours can be meant for nothing else.
+        """Return the only pending request, if an answer with an unknown id can be meant for nothing else.
 
-        Not while a request that was given up may still be answered; one with a name, a subscription, is answered by
-        its end and is not counted.
+        Not while an abandoned request may still be answered. A subscription, whose id is a name, is answered at its
+        end and is not counted.
         """
         request_id = own_id(came)
         if request_id in self._given_up or (isinstance(request_id, int) and 0 < request_id <= self._last_id):
@@ -301,7 +301,7 @@ class ChannelWire:
         return waiting[0] if len(waiting) == 1 else None
 
     def _doubt(self, answer: asyncio.Future[dict[str, Any]], message: LenientMessage) -> None:
-        """End a request with what must be meant for it, unless its own answer follows at once."""
+        """Fail a request by an answer that must be meant for it, unless its own answer follows at once."""
         if self._doubted is answer:
             return
         self._doubted = answer

@@ -29,7 +29,7 @@ class _Cookie:
 
 
 class Cookies:
-    """Keeps the cookies that one origin sets, and says which of them belong to a request."""
+    """The cookies that one origin has set, selected for each request."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], _Cookie] = {}
@@ -37,7 +37,7 @@ class Cookies:
     def take(self, url: str, set_cookies: Iterable[str], *, now: float | None = None) -> None:
         """Keep the cookies of an answer to `url`; `now` is a Unix time.
 
-        Those of another domain, with what cannot be sent back, or over 4 KiB are passed over.
+        Cookies of another domain, with characters that cannot be sent back, or over 4 KiB are ignored.
         """
         now = time.time() if now is None else now
         for text in set_cookies:

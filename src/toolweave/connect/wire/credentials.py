@@ -1,4 +1,4 @@
-"""The credentials of HTTP requests: configured ones, hooks that make others, what hides them in foreign texts.
+"""The credentials of HTTP requests: configured ones, hooks that make others, and their masking in foreign texts.
 
 Knows the config of one server; sends nothing.
 """
@@ -24,9 +24,9 @@ class AuthChallenge:
 
     Attributes:
         method: The HTTP method of the request.
-        url: Where it went.
+        url: The URL of the request.
         status: The HTTP status of the answer.
-        headers: Those of the answer, by lower-case names: `www-authenticate` says what is wanted (RFC 9110, 11.6.1);
+        headers: The headers of the answer, in lower case: `www-authenticate` has the challenge (RFC 9110, 11.6.1);
             repeated ones are joined by commas.
         sent: The headers that the hook had given for the request.
     """
@@ -39,10 +39,10 @@ class AuthChallenge:
 
 
 class AuthHook(Protocol):
-    """Authorizes the HTTP requests to one server; what it raises fails the request that asked."""
+    """An authorization hook for the HTTP requests to one server; an exception fails the request at hand."""
 
     async def headers(self, method: str, url: str) -> Mapping[str, str]:
-        """Return the headers that authorize a request; asked before each."""
+        """Return the headers that authorize a request; called before each."""
         ...
 
     async def challenged(self, challenge: AuthChallenge) -> Mapping[str, str] | None:
@@ -59,7 +59,7 @@ class AuthFlow(Protocol):
 
 
 class Credentials:
-    """Makes the headers of each request: anew where a callable makes them, else once (requirements R25, R27)."""
+    """The factory of request headers: called for each request where a callable makes them, else once."""
 
     def __init__(self, config: ServerConfig) -> None:
         self._config = config
@@ -76,7 +76,7 @@ class Credentials:
         return made if config.auth is None else made | _rendered(config.auth, config.auth.token)
 
     async def make(self) -> Mapping[str, str]:
-        """Return the headers of one request, callables asked anew."""
+        """Return the headers of one request, with callables evaluated again."""
         configured, auth = self._config.headers, self._config.auth
         values: Any = configured() if callable(configured) else configured
         if inspect.isawaitable(values):
@@ -93,11 +93,11 @@ class Credentials:
         return made
 
     def remember(self, headers: Mapping[str, str]) -> None:
-        """Mask these headers too: they were made elsewhere for a request."""
+        """Mask these headers too, which were made elsewhere for a request."""
         self._made = headers
 
     def redact(self, text: str) -> str:
-        """Return what a server said with the credentials masked that it may have said back."""
+        """Mask the credentials that a server may have echoed in its text."""
         text = self._config.redact(text)
         for value in (*self._last.values(), *self._made.values()):
             for word in (value, value.partition(" ")[2]):

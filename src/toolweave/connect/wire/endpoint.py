@@ -1,6 +1,6 @@
 """One MCP endpoint: requests with their headers and credentials, redirects within the origin, faults as errors.
 
-Knows of messages no more than the shape of an error.
+Knows nothing of the messages but the shape of an error.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 class Endpoint:
-    """Sends HTTP requests to one URL, with the cookies that its server has set on the way.
+    """The HTTP client of one URL, with the cookies that its server sets.
 
     Attributes:
         clients: The connections, by origin: to that of the URL, and to those that an authorization flow asks.
@@ -119,7 +119,7 @@ class Endpoint:
     async def _followed(
         self, response: Response, method: str, headers: Mapping[str, str], body: bytes, **how: bool
     ) -> Response:
-        """Return the answer behind the redirects within the origin."""
+        """Follow redirects within the origin and return the final answer."""
         url = self._settings.url
         for left in range(_MAX_REDIRECTS, -1, -1):
             if not 300 <= response.status < 400 or "location" not in response.headers:
@@ -134,7 +134,7 @@ class Endpoint:
     async def _authorized(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, **how: bool
     ) -> Response:
-        """Send a request to a URL of the origin with its credentials, once more where a hook has others."""
+        """Send a request to a URL of the origin with its credentials, and again where a hook has others."""
         merged = await self._merged(headers, body)
         hook, flow = self._settings.hook, self._settings.flow
         if flow is not None:
@@ -205,7 +205,7 @@ class Endpoint:
         return response
 
     def _client_of(self, url: str) -> HttpClient:
-        """Return the client of a URL: an authorization flow asks other servers too."""
+        """Return the client of a URL: an authorization flow sends requests to other servers too."""
         origin = origin_of(url)
         client = self.clients.get(origin)
         if client is None:
@@ -213,7 +213,7 @@ class Endpoint:
         return client
 
     def _take(self, client: HttpClient, url: str, response: Response) -> None:
-        """Keep the cookies of an answer; raise what it is if the proxy gave it in the place of the server."""
+        """Keep the cookies of an answer; raise an error if the proxy gave it instead of the server."""
         if response.status == PROXY_AUTHENTICATION_REQUIRED and client.forwarded:
             response.close()
             why = refused_by_proxy(response.status, response.reason, url.partition("?")[0])
@@ -239,7 +239,7 @@ class Endpoint:
         return {**headers, "cookie": f"{own}; {kept}" if own else kept}
 
     def error(self, exc: NoAnswer, client: HttpClient | None = None, url: str | None = None) -> ServerError:
-        """Return the error that a request without an answer is; it went to the endpoint unless it says otherwise."""
+        """Return the error for a request without an answer; it went to the endpoint unless it says otherwise."""
         if isinstance(exc, Unreadable):
             fault = too_large(exc.limit) if exc.limit is not None else bad_encoding(200, exc.detail, bomb=exc.bomb)
             return http_error(fault, server=self._server)
@@ -249,7 +249,7 @@ class Endpoint:
         return http_error(no_answer(url or self._settings.url, str(exc), sent=sent, proxy=proxy), server=self._server)
 
     def check_encoding(self, response: Response) -> None:
-        """Raise what a body is that was compressed in a way nobody asked for."""
+        """Raise the error for a content encoding that was not accepted."""
         if response.encoding and not Inflater.reads(response.encoding):
             raise http_error(unasked_encoding(response.status, response.encoding), server=self._server)
 
@@ -275,7 +275,7 @@ class Endpoint:
         return Endpoint(replace(self._settings, url=url), server=self._server, shared=self)
 
     def heard(self) -> object:
-        """Return what differs whenever bytes of the server have arrived."""
+        """Return a value that changes whenever bytes of the server arrive."""
         return self._client.heard()
 
     def close(self) -> None:

@@ -49,7 +49,7 @@ class Head:
         length: The length of the body, where `Content-Length` says it.
         keeps_alive: Whether another exchange may follow on the connection.
         is_json: Whether it is the head of a success in JSON that is not compressed; known for heads met before.
-        idle_seconds: How long the server keeps the connection while it is idle, as far as it says; negative: not read.
+        idle_seconds: Seconds for which the server keeps the idle connection, if it says so; negative: not read yet.
     """
 
     status: int = 0
@@ -71,16 +71,16 @@ class Head:
 
 
 class Socket(asyncio.Protocol):
-    """One connection; `begin` an exchange with its request, await its `news` and look what has arrived.
+    """One connection; `begin` an exchange with its request, then await its `news` and read what has arrived.
 
     `known` holds heads by their bytes, for all connections to one origin.
 
     Attributes:
         head: The head of the answer, once it is there (`has_head`).
-        held: Bytes of the body that have arrived and are not taken.
-        lasting: Whether the exchange is a stream that nobody waits for.
-        idle_until: When the server will have closed it, on the monotonic clock.
-        arrivals: How many pieces have arrived, of all exchanges.
+        held: Bytes of the body that have arrived and are not read.
+        lasting: Whether the exchange is a long-lived stream.
+        idle_until: The time at which the server closes it, on the monotonic clock.
+        arrivals: The number of pieces that have arrived, of all exchanges.
     """
 
     def __init__(self, known: dict[bytes, Head] | None = None) -> None:
@@ -125,7 +125,7 @@ class Socket(asyncio.Protocol):
         self.transport.write(request)
 
     def news(self) -> asyncio.Future[None]:
-        """Return what is done when something has happened.
+        """Return a future that is done at the next event of the exchange.
 
         Raises:
             NoAnswer: The exchange has failed.
@@ -138,7 +138,7 @@ class Socket(asyncio.Protocol):
         return waiter
 
     def take(self) -> bytes:
-        """Return what of the body has arrived since the last time."""
+        """Return the part of the body that has arrived since the last call."""
         data = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
         self.pieces.clear()
         self.held = 0
@@ -148,7 +148,7 @@ class Socket(asyncio.Protocol):
         return data
 
     def is_usable(self, now: float) -> bool:
-        """Whether the server has left the idle connection alone, as far as the kernel knows."""
+        """Whether the idle connection is still open and silent, by a poll of its socket."""
         if self.ended or now >= self.idle_until or self.transport is None:
             return False
         return not (self.transport.is_closing() if self._poll is None else self._poll.poll(0))
@@ -213,7 +213,7 @@ class Socket(asyncio.Protocol):
             self._settle()
 
     def _take_known(self, data: bytes) -> bool:
-        """Take a piece of an answer whose head is known; say no, with nothing done, where it is not."""
+        """Handle a piece of an answer whose head is known; return False, with nothing done, where it is not."""
         if self.has_head:
             left = self._missing - len(data)
             if left < 0:  # nobody asked for what stands behind the answer
@@ -252,7 +252,7 @@ class Socket(asyncio.Protocol):
             self._remember(data)
 
     def _remember(self, data: bytes) -> None:
-        """Keep a head that arrived in one piece, if its bytes alone say where the answer ends."""
+        """Cache a head that arrived in one piece, if its bytes alone determine where the answer ends."""
         head, length = self.head, self.head.headers.get("content-length", "")
         end = data.find(b"\r\n\r\n") + 4
         if (
@@ -277,7 +277,7 @@ class Socket(asyncio.Protocol):
         self.ended = True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note the end, and what it means for the exchange."""
+        """Note the end of the connection, and end or fail the exchange."""
         self.ended = True
         if self.complete or self.error is not None:
             pass

@@ -1,4 +1,4 @@
-"""A TCP connection to whichever address of a host answers first ("Happy Eyeballs", RFC 8305).
+"""TCP connections to the first address of a host that answers ("Happy Eyeballs", RFC 8305).
 
 Own code because uvloop's `create_connection` has no `happy_eyeballs_delay`.
 """

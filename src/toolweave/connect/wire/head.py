@@ -14,23 +14,23 @@ _UNQUOTED = "/%:@!$&'()*+,;=~-._?"
 
 
 class Headers(dict[str, str]):
-    """Headers of many requests that are alike, by lower-case names; they never change.
+    """Constant headers that many requests share, by lower-case names.
 
     Attributes:
-        head: The head of such a request, kept by who encodes it first.
+        head: The encoded head of such a request, cached by its first encoding.
     """
 
     head: bytes | None = None
 
 
 def request_head(method: str, target: str, host: str, headers: Mapping[str, str], *, authority: str = "") -> bytes:
-    """Return the head of a request without its last empty line; a POST's still lacks the number of its length.
+    """Return the head of a request without its last empty line; a POST's ends before the content length.
 
-    `headers` have lower-case names; `host` counts where they name none. `authority` stands before the target as it is,
+    `headers` have lower-case names; `host` is used where they name none. `authority` stands before the target as it is,
     where a proxy is asked (RFC 9112, 3.2.2 and 3.2.3).
 
     Raises:
-        ValueError: A header cannot be sent; its value, which may be a secret, is not told.
+        ValueError: A header cannot be sent; its value, which may be a secret, is not shown.
     """
     lines = [f"{method} {authority}{quote(target, safe=_UNQUOTED)} HTTP/1.1"]
     if "host" not in headers:

@@ -1,4 +1,4 @@
-"""What a modern request mirrors into HTTP headers (SEP-2243): its method, its name, annotated arguments. Pure."""
+"""HTTP headers that mirror a modern request (SEP-2243): its method, its name, annotated arguments. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_MIRRORED = 10_000
 
 
 class ModernHeaders:
-    """Makes the headers that every modern request carries: once for all that are alike."""
+    """The factory of the headers of modern requests; equal ones are made once."""
 
     def __init__(self) -> None:
         self._alike: dict[tuple[str, str, str | None], Headers] = {}

@@ -1,6 +1,6 @@
 """Our own `Wire` over Streamable HTTP: one POST per request, no task and no queue on the way of a call.
 
-Speaks both eras (sessions and stateless, PROTOCOL 1.3). A fault of one request stays with that request.
+Speaks both eras (sessions and stateless). A fault of one request stays with that request.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class HttpWire:
 
     Attributes:
         over: Whether the conversation is over.
-        late_answers: How many answers came for no request of ours.
+        late_answers: The number of answers to no pending request.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class HttpWire:
         self._known: tuple[object, object, object, Headers] = (object(), None, None, self._in_session)
 
     def heard(self) -> object:
-        """Return what differs whenever bytes of the server have arrived."""
+        """Return a value that changes whenever bytes of the server arrive."""
         return self._endpoint.heard()
 
     # Wire
@@ -161,7 +161,7 @@ class HttpWire:
             self._tasks.start_soon(self._streams.listen, self._over.is_set)
 
     async def ended(self) -> None:
-        """Return when the conversation is over without our doing."""
+        """Wait until the conversation ends otherwise than by our own closing."""
         await self._over.wait()
 
     def refusal(self, schema: Mapping[str, Any]) -> str | None:
@@ -181,7 +181,7 @@ class HttpWire:
     # out
 
     async def _post(self, text: bytes, headers: Mapping[str, str]) -> None:
-        """Send a message that has no answer; bounded, as nobody waits for one."""
+        """Send a message that has no answer, within a bound of its own."""
         with anyio.move_on_after(_NOTICE_SECONDS):
             with await self._endpoint.send("POST", headers, text, repeatable=True) as response:
                 if response.status >= 400:
@@ -194,7 +194,7 @@ class HttpWire:
             raise OSError(str(exc)) from None
 
     async def _cancel(self, key: int | str) -> None:
-        """Tell a legacy server that nobody waits any more."""
+        """Cancel the request at a legacy server."""
         await self.notify(methods.NOTIFICATIONS_CANCELLED, {"requestId": key, "reason": "the caller gave up"})
 
     def _headers(self, method: str, params: Mapping[str, Any], schema: Mapping[str, Any] | None) -> Mapping[str, str]:
@@ -279,7 +279,7 @@ class HttpWire:
         return result
 
     def _take(self, text: bytes, key: int | str | None, method: str) -> dict[str, Any] | None:
-        """Take one JSON text; return the result that answers `key`, if it is in there.
+        """Handle one JSON text; return the result that answers `key`, if it holds that.
 
         Raises:
             ValueError: It is no JSON-RPC message.

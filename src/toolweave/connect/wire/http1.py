@@ -36,11 +36,11 @@ _IDLE_HINT = re.compile(r"timeout=(\d{1,6})")
 
 
 class Unreadable(NoAnswer):
-    """An answer came whose body is not taken.
+    """An answer whose body is not accepted.
 
     Attributes:
         limit: The bound in bytes that it passed, or None.
-        bomb: Whether it was made to fill the memory.
+        bomb: Whether it is a decompression bomb.
     """
 
     def __init__(self, detail: str, *, limit: int | None = None, bomb: bool = False) -> None:
@@ -53,11 +53,11 @@ class Unreadable(NoAnswer):
 class Response(msgspec.Struct, eq=False):
     """An answer whose head has arrived; `close` it, or use it as a context manager.
 
-    A body in an encoding that can be inflated is read as what it stands for.
+    A body in a known content encoding is decompressed.
 
     Attributes:
         head: The head as it came.
-        body: The whole body as it came, where it came with the head, as nearly every one does; the connection is free.
+        body: The whole raw body, if it arrived with the head, as nearly every one does; the connection is free then.
     """
 
     _client: HttpClient
@@ -68,7 +68,7 @@ class Response(msgspec.Struct, eq=False):
 
     @property
     def encoding(self) -> str:
-        """The encoding of the body, in lower case; empty where it is read as it came."""
+        """The content encoding of the body, in lower case; empty for none."""
         value = self.head.headers.get("content-encoding", "").strip().lower()
         return "" if value == "identity" else value
 
@@ -138,7 +138,7 @@ class Response(msgspec.Struct, eq=False):
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def beginning(self, max_bytes: int, seconds: float) -> bytes:
-        """Return what of the body comes within both bounds, also of one that breaks off."""
+        """Return the part of the body that arrives within both bounds, also of one that breaks off."""
         pieces: list[bytes] = []
         size = 0
         with anyio.move_on_after(seconds):
@@ -156,7 +156,7 @@ class Response(msgspec.Struct, eq=False):
         return Response(self._client, None, replace(self.head, headers=headers), body)
 
     def finish(self) -> None:
-        """Be done with the answer: the connection is kept if the rest of it, a stream's last chunk, comes soon."""
+        """Close the answer; the connection is kept if the rest, such as a stream's last chunk, arrives soon."""
         socket, self._socket = self._socket, None
         if socket is not None and (socket.complete or socket.ended):
             self._client.release(socket)
@@ -181,8 +181,8 @@ class _Turn:
     """A request that waits for a connection.
 
     Attributes:
-        come: Whether it is its turn: it was sent on `socket`, or may open a connection itself where that is None.
-        news: Done at the first news of its answer, or when it may open a connection.
+        come: Whether its turn has come: it was sent on `socket`, or may open a connection itself where that is None.
+        news: Done when its answer begins to arrive, or when it may open a connection.
     """
 
     __slots__ = ("come", "news", "request", "socket")
@@ -203,7 +203,7 @@ class HttpClient:
     At most `max_connections` are open for requests; a request beyond that waits for as long as its caller does, and
     the one that has waited longest goes first: it is sent on a connection as soon as that is free. All are kept until
     they have been idle for a minute, or for as long as the server says. Lasting streams do not count, so that they
-    starve nobody.
+    block no request.
 
     Attributes:
         proxy: The proxy that all requests go through, or None.
@@ -249,7 +249,7 @@ class HttpClient:
         return len(self._turns)
 
     def heard(self) -> object:
-        """Return what differs whenever bytes have arrived on one of the connections."""
+        """Return a value that changes whenever bytes arrive on one of the connections."""
         return {id(socket): socket.arrivals for socket in self._open}
 
     async def send(
@@ -331,7 +331,7 @@ class HttpClient:
             self._free += 1
 
     def close(self) -> None:
-        """Close every connection; what still waits for one is not sent."""
+        """Close every connection; requests that wait for one are not sent."""
         self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()
@@ -361,7 +361,7 @@ class HttpClient:
     # who may use a connection: at most `max_connections` requests at once, the others in the order they came
 
     async def _wait_for_turn(self, request: bytes) -> Socket | None:
-        """Return when it is the request's turn: the connection it was sent on, or None where it needs one."""
+        """Wait for the request's turn; return the connection it was sent on, or None where it needs one."""
         turn = _Turn(request, asyncio.get_running_loop().create_future())
         self._turns[turn] = None
         try:
@@ -420,7 +420,7 @@ class HttpClient:
         return None
 
     def _close_idle(self) -> None:
-        """Close what has been idle for too long, and come again when the next one will have been."""
+        """Close connections that were idle for too long, and schedule the check of the next one."""
         now = time.monotonic()
         kept: list[Socket] = []
         for socket in self._idle:
@@ -519,6 +519,6 @@ def _with_body(head: bytes, body: bytes | None) -> bytes:
 
 
 def _idle_seconds(hint: str) -> float:
-    """Return how long a server keeps an idle connection, a little less than it says so as not to meet its end."""
+    """Return the seconds to keep an idle connection: a little less than the server does, to avoid its end."""
     found = _IDLE_HINT.search(hint)
     return min(max(int(found.group(1)) - 1.0, 0.0), _IDLE_SECONDS) if found else _IDLE_SECONDS

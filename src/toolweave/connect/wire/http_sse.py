@@ -32,7 +32,7 @@ class EventChannel:
     """An event stream and the POSTs beside it, as a `Channel`.
 
     Attributes:
-        failure: Why the stream ended; empty while it has not.
+        failure: The reason why the stream ended; empty while it is open.
         forgotten: Whether the server has said that it does not know the session.
     """
 
@@ -51,7 +51,7 @@ class EventChannel:
 
         Raises:
             ConnectionLostError: The stream ended before it.
-            ProtocolError: It is no URL, or one of another origin: messages and credentials are meant for this one.
+            ProtocolError: It is no URL of this origin, for which messages and credentials are meant.
         """
         while (event := await self._next()) is not None:
             if event.type == "endpoint":
@@ -96,7 +96,7 @@ class EventChannel:
             raise error
 
     def heard(self) -> object:
-        """Return what differs whenever bytes of the server have arrived."""
+        """Return a value that changes whenever bytes of the server arrive."""
         return self._endpoint.heard()
 
     async def _next(self) -> ServerSentEvent | None:
@@ -121,7 +121,7 @@ class EventChannel:
 
 
 class SseWire(ChannelWire):
-    """One conversation over HTTP+SSE: a POST that fails costs the request in it, not the conversation."""
+    """One conversation over HTTP+SSE: a POST that fails ends the request in it, not the conversation."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class SseWire(ChannelWire):
         self._tasks = tasks
 
     def heard(self) -> object:
-        """Return what differs whenever bytes of the server have arrived."""
+        """Return a value that changes whenever bytes of the server arrive."""
         return self._stream.heard()
 
     async def request(
@@ -179,7 +179,7 @@ async def sse_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Los
     """Open a wire over HTTP+SSE for as long as the block lasts.
 
     Raises:
-        ServerError: The server does not speak it, or not to us.
+        ServerError: The server does not support it, or refuses.
     """
     endpoint = Endpoint(settings, server=server)
     try:

@@ -33,7 +33,7 @@ Transmit = Callable[[str, str, Mapping[str, str], bytes], Awaitable[Response]]
 
 
 class HttpxAuth:
-    """Authorizes requests by the flow of an `httpx` authorization object.
+    """An authorization hook that drives the flow of an `httpx` authorization object.
 
     The flow sees every answer, may send the request as often as it likes, and requests of its own to any server.
     """
@@ -46,7 +46,7 @@ class HttpxAuth:
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, transmit: Transmit
     ) -> Response:
-        """Send a request as the flow wants it, and return the answer that counts: the last one.
+        """Send a request as the flow requires, and return the last answer.
 
         Raises:
             ConnectionLostError: The flow raised, or there is no answer.
@@ -82,7 +82,7 @@ class HttpxAuth:
         raise http_error(refused_credentials(ValueError("its flow yields no request")), server=self._server)
 
     async def _next(self, steps: AsyncGenerator[Any, Any], answer: Any) -> Any:
-        """Return the next request that a flow wants to be sent, or None at its end."""
+        """Return the next request of a flow, or None at its end."""
         try:
             return await steps.asend(answer)
         except StopAsyncIteration:

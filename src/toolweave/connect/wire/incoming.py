@@ -1,7 +1,7 @@
-"""What a server sends by itself: notifications to the peer in order, requests answered by tasks of their own.
+"""The dispatch of a server's notifications, in order, and of its requests, each in a task of its own.
 
-Each request is answered: 256 at once, those beyond that in the order they came, and when too many wait, with an
-error. A request that the server cancels is the one that has no answer.
+Each request is answered: 256 concurrently, those beyond that in order of arrival, and with an error when too many
+wait. Only a request that the server cancels has no answer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Request = tuple[ForeignId, str, Mapping[str, Any]]
 
 
 class Incoming:
-    """Takes the calls of one server; `reply` sends the answer to a request of it, or raises `OSError`."""
+    """The dispatcher of one server's messages; `reply` sends the answer to a request, or raises `OSError`."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Incoming:
         self._refusing = False
 
     def take(self, message: LenientMessage, *, answerable: bool = True) -> None:
-        """Take one notification or request; one that is not `answerable` is ignored, and the peer told so."""
+        """Handle one notification or request; a request that is not `answerable` is reported and ignored."""
         try:
             params = as_object(value_of(message.params)) if message.params is not msgspec.UNSET else None
         except ValueError:
@@ -74,7 +74,7 @@ class Incoming:
             self._serve_next()
 
     def _serve_next(self) -> None:
-        """Begin to answer what waits, in the order it came."""
+        """Start to answer the waiting requests, in order of arrival."""
         # counted from here on: many may come in one piece, before the first task has run
         while self._waiting and self._running < _AT_ONCE and not self._tasks.cancel_scope.cancel_called:
             request = self._waiting.popleft()
@@ -119,7 +119,7 @@ class Incoming:
             _log.debug("server %r: it is gone before a request of it was answered", self._server)
 
     def _refuse(self, request_id: ForeignId) -> None:
-        """Answer with an error what is too much to wait for its turn: one task does, however many there are."""
+        """Answer a request beyond the queue's limit with an error; one task sends all of these."""
         if len(self._refused) >= _MAX_REFUSED:
             self._peer.trouble(f"it sends requests and does not read the answers: {_MAX_REFUSED} wait to be sent")
             return

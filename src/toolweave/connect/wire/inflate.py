@@ -1,4 +1,4 @@
-"""Compressed bodies (RFC 9110, 8.4.1) inflated piece by piece, so that a small one cannot fill the memory. Pure."""
+"""Incremental decompression of bodies (RFC 9110, 8.4.1), so that a small one cannot fill the memory. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import zlib
 __all__ = ["ACCEPTED", "PIECE_BYTES", "Inflater", "NotInflated"]
 
 ACCEPTED = "gzip, deflate"
-"""The value of `accept-encoding`: what the standard library inflates."""
+"""The value of `accept-encoding`: the encodings that the standard library decodes."""
 PIECE_BYTES = 256 * 1024
 """The largest piece that is inflated at once."""
 
@@ -18,7 +18,7 @@ _MAX_RATIO = 256  # what is worth reading does not come near it; the format itse
 
 
 class NotInflated(ValueError):
-    """A body is not what its encoding says, or, if `too_large`, far larger than what arrived of it."""
+    """A body does not match its encoding, or, if `too_large`, is far larger than its compressed form."""
 
     def __init__(self, message: str, *, too_large: bool = False) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class NotInflated(ValueError):
 
 
 class Inflater:
-    """Inflates one body: `feed` what arrives, `take` pieces until there is none, `finish` at its end."""
+    """A decompressor of one body: `feed` what arrives, `take` pieces until there is none, `finish` at its end."""
 
     def __init__(self, encoding: str) -> None:
         self._encoding = encoding

@@ -1,4 +1,4 @@
-"""The proxy that the environment names for a URL. Pure but for the environment; opens nothing."""
+"""The proxy for a URL from environment variables. Opens nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HttpProxy:
     Attributes:
         host: Its name or address, without brackets.
         port: Its port.
-        secure: Whether it is spoken to over TLS.
+        secure: Whether it is reached over TLS.
         authorization: The value of `Proxy-Authorization`, or None; never shown.
     """
 
@@ -68,7 +68,7 @@ def http_proxy_for(url: str, environment: Mapping[str, str] | None = None) -> Ht
 
 
 def refused_by_proxy(status: int, reason: str, place: str) -> str:
-    """Return why a proxy did not pass on what was meant for `place`, and what to do if it wants credentials."""
+    """Return the reason why a proxy did not forward a request to `place`, and what to do if it wants credentials."""
     text = f"it refused to reach {place}: HTTP {status} {reason[:60]}".rstrip()
     if status != PROXY_AUTHENTICATION_REQUIRED:
         return text
@@ -88,7 +88,7 @@ def _unknown(scheme: str, named: str) -> str:
 def proxy_for(url: str, environment: Mapping[str, str] | None = None) -> str | None:
     """Return the URL of the proxy for a URL, or None.
 
-    `HTTP_PROXY`, `HTTPS_PROXY` and `ALL_PROXY` name it, but for what `NO_PROXY` names. Lower-case names win. `NO_PROXY`
+    `HTTP_PROXY`, `HTTPS_PROXY` and `ALL_PROXY` name it, but for what `NO_PROXY` lists. Lower-case names win. `NO_PROXY`
     holds hosts (their subdomains are meant too), `host:port`, addresses, networks such as `10.0.0.0/8`, or `*`,
     separated by commas.
     """

@@ -1,6 +1,6 @@
-"""The event streams of one conversation: the answer to a request in one, resumption, the stream of a session.
+"""The event streams of one conversation: answers, resumption, and the session's own stream.
 
-Resumption is of the legacy revisions (SEP-1699). Knows what an event stream is, not what its messages mean.
+Resumption belongs to the legacy revisions (SEP-1699). Knows nothing of the messages' meaning.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _MAX_RESUMPTIONS = 3
 _NO_SUCH_STREAM = 405
 
 Take = Callable[[bytes, int | str | None, str], dict[str, Any] | None]
-"""Takes one message; returns the result that answers the request of the id and method given, if it is in there."""
+"""Handles one message; returns the result for the request of the given id and method, if it holds that."""
 Refused = Callable[..., Awaitable[ServerError]]
 """Makes the error of an answer with an HTTP error status; with `ends` false it never ends the conversation."""
 
 
 class EventStreams:
-    """Reads event streams of one server.
+    """The reader of one server's event streams.
 
-    `headers` returns those that belong to the session; `missed` is called when the session's own stream goes on
-    after a gap that cannot be made up for.
+    `headers` returns the headers of the session; `missed` is called when the session's own stream continues
+    after a gap that cannot be replayed.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class EventStreams:
         self._server = server
 
     async def answer(self, response: Response, key: int | str, method: str, *, resumable: bool) -> dict[str, Any]:
-        """Return the result that comes in the stream of a response, or in the ones that go on where it broke off.
+        """Return the result from the event stream of a response, or from the streams that resume it.
 
         Raises:
             ConnectionLostError: It does not come.
@@ -92,7 +92,7 @@ class EventStreams:
         return result
 
     async def listen(self, over: Callable[[], bool]) -> None:
-        """Keep the stream open on which a legacy server sends what belongs to no request, until `over`."""
+        """Keep the session's own stream open, on which a legacy server sends unrelated messages, until `over`."""
         parser = EventParser(self._settings.max_bytes)
         failures = 0
         opened = gap = False
@@ -135,7 +135,7 @@ class EventStreams:
     async def _read(
         self, response: Response, parser: EventParser, key: int | str | None, method: str
     ) -> tuple[dict[str, Any] | None, str]:
-        """Take events until the answer to `key`; return it, or why there is none."""
+        """Read events until the answer to `key`; return it, or the reason why there is none."""
         self._endpoint.check_encoding(response)
         broken = False
         while True:
@@ -188,7 +188,7 @@ class _Refusal(Exception):
 
 
 def delay(parser: EventParser, failures: int) -> float:
-    """Return the wait that the server asked for; each failure doubles it, and spreads those who wait."""
+    """Return the seconds before the next attempt: the server's `retry`, doubled by each failure, with jitter."""
     wanted = _RETRY_SECONDS if parser.retry_seconds is None else max(parser.retry_seconds, _MIN_RETRY_SECONDS)
     if not failures:
         return wanted

@@ -1,4 +1,4 @@
-"""Requests as JSON texts; what all calls of one tool have in common is encoded once. Knows no transport."""
+"""The encoding of requests; the parts that all calls of one tool share are encoded once. Knows no transport."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_KNOWN = 1_000
 
 
 class _Known(msgspec.Struct, gc=False):
-    """The text of a call up to its arguments, from behind its id, and behind them."""
+    """The text of a call between its id and its arguments, and after them."""
 
     meta: object
     members: int
@@ -30,7 +30,7 @@ class _Known(msgspec.Struct, gc=False):
 
 
 class RequestTexts:
-    """Makes the texts of one conversation's requests."""
+    """The encoder of one conversation's requests."""
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
@@ -52,7 +52,7 @@ class RequestTexts:
         return b'{"jsonrpc":"2.0","id":%d%b%b%b' % (request_id, known.before, arguments, known.after)
 
     def _learned(self, name: str, params: Mapping[str, Any]) -> _Known | None:
-        """Return what other calls of the tool may have in common with this one; None where they will not."""
+        """Return the parts that other calls of the tool share with this one; None where they share none."""
         meta = params.get("_meta")
         own = {"_meta"} if type(meta) is Envelope else set[str]()  # any other one may change, or is of one call
         if params.keys() - own != _MEMBERS:

@@ -1,4 +1,4 @@
-"""A server over a duplex of whole messages: standard input and output, or queues in process; no SDK.
+"""Servers over a duplex of whole messages: standard input and output, or queues in this process; no SDK.
 
 Knows no method; requests go to the endpoint.
 """

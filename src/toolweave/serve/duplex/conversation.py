@@ -1,8 +1,8 @@
 """One client's conversation with a server: JSON-RPC in both eras over a duplex of whole messages.
 
-The first request settles the era: `initialize` and what has no envelope opens the handshake era, an envelope in
-`_meta` the stateless one (PROTOCOL.md 1.4). Requests are answered concurrently, by the endpoint. Knows no pipe, no
-process and no SDK: messages come by `take` and go to an `Outlet`.
+The first request determines the era: `initialize`, or one without an envelope, the legacy era, an envelope in
+`_meta` the modern one. Requests are answered concurrently, by the endpoint. Independent of pipes,
+processes and the SDK: messages are passed to `take`, answers are written to a sink.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ __all__ = ["MAX_REQUESTS", "Conversation", "Outlet"]
 
 _log = logging.getLogger("toolweave.serve")
 _Reply: TypeAlias = Callable[[bytes | None], None]
-"""Takes the answer to a request, or None when nothing is to be said."""
+"""Receives the answer to a request, or None for no answer."""
 
 MAX_REQUESTS = 4096
-"""How many requests of one client may run at once; more are refused, but for pings."""
+"""Maximum concurrent requests of one client; further ones are refused, except pings."""
 _UNGATED = frozenset({methods.INITIALIZE, methods.PING})
 _COURTESY_SECONDS = 1.0
 
 
 class Outlet(Protocol):
-    """Where a conversation's messages go."""
+    """The sink for a conversation's outgoing messages."""
 
     def write(self, message: bytes) -> None:
-        """Take one message; never waits and never raises: what nobody reads any more is dropped."""
+        """Queue one message; never waits and never raises: without a reader it is dropped."""
         ...
 
     async def room(self) -> None:
-        """Wait until the client has read enough of what was written; at once when it is gone."""
+        """Wait until the output buffer has room; returns at once when the client is gone."""
         ...
 
 
 class Conversation:
-    """Takes what one client sends and answers it; also the `Line` back to it.
+    """Handles the messages of one client; also the reply channel to it.
 
     Args:
         responder: What answers.
@@ -70,7 +70,7 @@ class Conversation:
         conversations: Told when a handshake-era conversation begins; None pushes nothing.
 
     Attributes:
-        name: Names it among all conversations of this process and others.
+        name: A globally unique name of the conversation.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Conversation:
         self._over = False
 
     async def take(self, text: bytes) -> None:
-        """Take one JSON text of the client; returns once it is under way, and there is room for what it makes."""
+        """Handle one JSON text of the client; returns once it is started and the output buffer has room."""
         try:
             messages = decode_strict(text)
         except MalformedMessage as exc:
@@ -117,7 +117,7 @@ class Conversation:
             await self._idle.wait()
 
     def end(self) -> None:
-        """End the conversation: nobody is told anything any more, and questions to the client fail."""
+        """End the conversation: notifications stop, and pending requests to the client fail."""
         self._over = True
         if self._leave is not None:
             self._leave()
@@ -130,7 +130,7 @@ class Conversation:
         if not self._over:
             self._outlet.write(encode_notification(method, params))
 
-    # Line
+    # the reply channel
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification; nothing is raised when the client is gone."""
@@ -162,13 +162,13 @@ class Conversation:
             del self._asked[key]
 
     async def release(self) -> None:
-        """Do nothing: there is no stream to close and to come back to."""
+        """Do nothing: there is no stream to close and resume."""
 
     def _write(self, answer: bytes | None) -> None:
         if answer is not None:
             self._outlet.write(answer)
 
-    # what the client sends
+    # messages of the client
 
     async def _take(self, message: StrictMessage, reply: _Reply, *, alone: bool = True) -> None:
         if message.is_answer:
@@ -244,10 +244,10 @@ class Conversation:
     # requests
 
     def _admit(self, key: RequestId, method: str, params: Mapping[str, Any], *, alone: bool) -> Client:
-        """Return who asks.
+        """Return the client that sent a request.
 
         Raises:
-            RequestError: The request cannot be answered here and now.
+            RequestError: The request is not acceptable in the present state of the conversation.
         """
         if key in self._running:
             raise RequestError("Invalid request: a request with this id is still running", code=INVALID_REQUEST)
@@ -311,7 +311,7 @@ class Conversation:
 
 
 class _Batch:
-    """The answers to the requests of one batch, which go out as one."""
+    """Collects the answers to one batch, which are sent together."""
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
@@ -319,12 +319,12 @@ class _Batch:
         self._open = 1  # until the whole batch was read
 
     def place(self) -> _Reply:
-        """Return where the answer to one more request goes."""
+        """Return the receiver of the answer to one more request."""
         self._open += 1
         return self.take
 
     def take(self, answer: bytes | None) -> None:
-        """Take one answer, or that there is none; write all of them with the last."""
+        """Record one answer, or None for no answer; write all of them with the last."""
         if answer is not None:
             self._answers.append(answer)
         self._open -= 1

@@ -1,7 +1,6 @@
 """A server for clients of the same process: a conversation over a pair of queues, no socket and no process.
 
-What `connect_mcp(server)` needs of a server: an object whose `async with` yields a channel of whole messages. Knows no
-client of ours.
+The interface that `connect_mcp(server)` expects: an object whose `async with` yields a channel of whole messages.
 """
 
 from __future__ import annotations
@@ -128,14 +127,14 @@ async def in_process(
 
 
 class Visits(Generic[T]):
-    """The conversations of a server that is entered by `async with`: each task leaves its own, the last one first."""
+    """The in-process conversations of a server entered by `async with`; each task closes its own, newest first."""
 
     def __init__(self, open_one: Callable[[], AbstractAsyncContextManager[T]]) -> None:
         self._open_one = open_one
         self._open: dict[int, list[AbstractAsyncContextManager[T]]] = {}
 
     async def enter(self) -> T:
-        """Begin a conversation of the task that calls."""
+        """Open a conversation for the calling task."""
         manager = self._open_one()
         channel = await manager.__aenter__()
         self._open.setdefault(anyio.get_current_task().id, []).append(manager)
@@ -144,7 +143,7 @@ class Visits(Generic[T]):
     async def leave(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
-        """End the conversation that the task that calls began last."""
+        """Close the newest conversation of the calling task."""
         task = anyio.get_current_task().id
         manager = self._open[task].pop()
         if not self._open[task]:

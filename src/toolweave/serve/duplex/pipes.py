@@ -1,7 +1,7 @@
-"""Standard input and output of this process as a duplex of lines: taken from everybody else, read and written by turns.
+"""Exclusive use of this process's standard input and output as a duplex of lines.
 
-Nothing that prints can get between two messages: while they are ours, `print` goes to standard error and `input` finds
-nothing. Knows nothing of JSON and of MCP.
+Nothing printed can get between two messages: meanwhile `print` goes to standard error and `input` reads nothing.
+Independent of JSON and MCP.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _taken = threading.Lock()
 
 @contextmanager
 def standard_streams() -> Generator[tuple[int, int], None, None]:
-    """Take standard input and output for the block; yields private descriptors of them.
+    """Claim standard input and output for the block; yields private duplicates of their descriptors.
 
     Raises:
         RuntimeError: Another server of this process has them.
@@ -48,7 +48,7 @@ def standard_streams() -> Generator[tuple[int, int], None, None]:
 
 @contextmanager
 def _moved(fd: int, other: int) -> Generator[int, None, None]:
-    """Put `other` in the place of a descriptor; yields a private one above the standard ones, which children lack."""
+    """Replace a descriptor by `other`; yields a private, not inherited duplicate above the standard ones."""
     try:
         private = _duplicate(fd)
         os.dup2(other, fd)
@@ -77,7 +77,7 @@ class LineReader:
 
     Args:
         fd: A pipe, a socket, a terminal or a file.
-        max_bytes: The longest line; of a longer one only `None` is told, in its place.
+        max_bytes: Maximum length of a line; a longer one is yielded as None.
     """
 
     def __init__(self, fd: int, *, max_bytes: int) -> None:
@@ -122,7 +122,7 @@ class LineReader:
             self._polls = False
 
     async def _read(self) -> bytes:
-        """Return what came, or nothing at the end."""
+        """Return the next bytes, or none at the end."""
         if not self._polls:
             try:
                 self._loop.add_reader(self._fd, self._take)
@@ -154,10 +154,10 @@ class LineReader:
 
 
 class LineWriter:
-    """Writes lines, those of one turn of the event loop at once; an `Outlet`.
+    """Writes lines, those of one turn of the event loop in one write.
 
     Attributes:
-        closed: Set when nobody reads any more; what is written then is dropped.
+        closed: Set when the reader is gone; later writes are dropped.
     """
 
     def __init__(self, fd: int) -> None:
@@ -179,7 +179,7 @@ class LineWriter:
             self._watched = True
 
     def write(self, message: bytes) -> None:
-        """Take one line: the first of a turn of the event loop goes out at once, more of them together."""
+        """Write one line: the first of a turn of the event loop at once, further ones together."""
         if self.closed.is_set():
             return
         self._lines.append(message)
@@ -190,17 +190,17 @@ class LineWriter:
             self._loop.call_soon(self._flush)
 
     async def room(self) -> None:
-        """Wait while too much is unread; at once when nobody reads any more."""
+        """Wait while the buffer is over its limit; returns at once when the reader is gone."""
         while self._size > _HIGH_WATER:
             await self._drained.wait()
 
     async def drained(self) -> None:
-        """Wait until everything is written or nobody reads any more; the caller bounds the wait."""
+        """Wait until everything is written or the reader is gone; the caller bounds the wait."""
         while self._size:
             await self._drained.wait()
 
     def close(self) -> None:
-        """Drop what is not written."""
+        """Discard the unwritten lines."""
         self._end()
 
     def _flush(self) -> None:

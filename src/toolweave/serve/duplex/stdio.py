@@ -1,7 +1,7 @@
-"""A server over standard input and output: our own loop for every era, without the SDK (start-up is what counts here).
+"""A server over standard input and output for every era, without the SDK, so that it starts fast.
 
-One line is one message. The end of the input, SIGTERM and SIGINT end it in bounded time: what runs is cancelled, what
-is due is written. Knows no method; `conversation.py` has the protocol and `pipes.py` the descriptors.
+One line is one message. The end of the input, SIGTERM and SIGINT end it in bounded time: running requests are
+cancelled, pending output is written. `conversation.py` has the protocol and `pipes.py` the descriptors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = logging.getLogger("toolweave.serve")
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """A longer line is refused unread."""
 DRAIN_SECONDS = 1.0
-"""How long requests may still run when the end has begun; clients wait about twice as long before they kill."""
+"""Seconds that requests may still run in a shutdown; clients wait about twice as long before they kill."""
 _WRITE_SECONDS = 1.0
 _LAST_SECONDS = 2.0
 
@@ -48,13 +48,13 @@ async def serve_stdio(
     """Serve one client over standard input and output, until it ends the conversation or a signal does.
 
     Args:
-        endpoint: What answers.
-        lifespan: What is entered while it serves; what that prints does no harm any more.
-        conversations: Told of a handshake-era conversation.
-        closing: Called when the end begins, so that streams of changes can end in good order.
+        endpoint: Answers the requests.
+        lifespan: Entered while serving; what it prints goes to standard error.
+        conversations: Notified of a legacy conversation.
+        closing: Called when the shutdown begins, so that change streams can end gracefully.
         max_message_bytes: A longer line is refused.
-        max_requests: How many requests may run at once.
-        owns_process: The process does nothing else: it exits even if a function that blocks a thread does not let go.
+        max_requests: Maximum concurrent requests.
+        owns_process: The process does nothing else: it exits even if a blocked thread does not end.
 
     Raises:
         RuntimeError: A server of this process serves them already.
@@ -65,7 +65,7 @@ async def serve_stdio(
         writer = LineWriter(sink)
         stopping = _Stopping()
         try:
-            # a signal that comes while the lifespan begins ends it, and what it has opened
+            # a signal during the start of the lifespan cancels it, and closes what it has opened
             with stop_signals(stopping.stop), stopping.current:
                 async with lifespan(), anyio.create_task_group() as tasks:
                     conversation = Conversation(
@@ -91,7 +91,7 @@ async def _converse(
     closing: Callable[[], None],
     stopping: _Stopping,
 ) -> None:
-    """Take lines until the input ends, a signal comes or nobody reads the output; then let requests finish."""
+    """Handle lines until the input ends, a signal comes or the output is closed; then let requests finish."""
 
     async def stop_when_unread() -> None:
         await writer.closed.wait()
@@ -117,19 +117,19 @@ async def _read(reader: LineReader, writer: LineWriter, conversation: Conversati
 
 
 class _Stopping:
-    """What a signal ends: the block that `current` stands around."""
+    """The cancel scope, `current`, that a signal cancels."""
 
     def __init__(self) -> None:
         self.current = anyio.CancelScope()
 
     def stop(self) -> None:
-        """End what runs now."""
+        """Cancel the current scope."""
         self.current.cancel()
 
 
 @contextmanager
 def _last_resort(owns_process: bool) -> Generator[Callable[[], None], None, None]:
-    """Yield what starts the clock after which the process exits if the block has not ended."""
+    """Yield a function that starts a timer; if it expires before the block ends, the process exits."""
     clock = threading.Timer(_LAST_SECONDS, _exit)
     clock.daemon = True
 

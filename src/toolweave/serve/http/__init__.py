@@ -1,4 +1,4 @@
-"""A server over HTTP: the guard, the short lane of tool calls, authorization, and the socket.
+"""Servers over HTTP: request checks, the fast path for tool calls, authorization, and the socket.
 
 Knows no feature; requests go to the endpoint.
 """

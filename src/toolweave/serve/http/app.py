@@ -1,9 +1,9 @@
-"""One endpoint over HTTP, as an ASGI app: the guard, the authorization, the short lane, and the SDK's app beyond.
+"""One endpoint over HTTP as an ASGI app: request checks, authorization, the fast path, and the SDK's app as fallback.
 
-Puts the parts together and enters what has a life: what the server is made of, and the SDK's session manager. Any
-ASGI server can run the app (`run.py` does it with uvicorn), any framework can mount it. Knows no socket.
+Assembles these parts and runs their lifespans: the server's own and that of the SDK's session manager. Any ASGI server
+can run the app (`serve_http` does it with uvicorn), any framework can mount it.
 
-Mounted below another app, nobody sends ours the ASGI lifespan; the outer app enters it instead::
+A mounted app receives no ASGI lifespan; the outer app enters it instead::
 
     mcp_app = server.asgi_app(path="/mcp")
     app = FastAPI(lifespan=mcp_app.lifespan)      # or Starlette(lifespan=...), or `async with mcp_app.lifespan():`
@@ -43,22 +43,22 @@ _log = logging.getLogger("toolweave.serve.http.app")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLimits:
-    """What a stranger may cost; every one has a safe default.
+    """Resource limits for untrusted clients; each has a safe default.
 
     Attributes:
         body_bytes: The longest request body; longer ones are refused with 413 and never held.
-        header_bytes: The size of a request's headers together (431).
-        header_count: How many headers a request may have (431).
-        connections: Open connections, and running requests. Of more connections the one is closed that has been idle
-            for longest; when none is, requests are refused with 503. None for no bound.
-        header_seconds: How long the headers of a request may take, from its first byte or the connection on.
-        body_seconds: How long a request's body may take (408).
-        keep_alive_seconds: How long an idle connection is kept.
-        ping_seconds: The longest silence of a stream of events before a comment is sent, so that no proxy closes it.
-        stalled_seconds: How long a client may leave a stream of events unread before its call is cancelled.
-        sessions: Open sessions of handshake-era clients; further ones are refused with 503.
-        session_idle_seconds: After this long without a request a session is forgotten.
-        shutdown_seconds: How long calls that run may take to finish when the server is told to stop.
+        header_bytes: Maximum size of a request's headers together (431).
+        header_count: Maximum number of a request's headers (431).
+        connections: Maximum open connections, and running requests. Beyond it the connection that has been idle for
+            longest is closed; when none is idle, requests are refused with 503. None for no bound.
+        header_seconds: Timeout of a request's headers, from its first byte or the start of the connection.
+        body_seconds: Timeout of a request's body (408).
+        keep_alive_seconds: Timeout of an idle connection.
+        ping_seconds: The longest silence of an event stream; then a comment is sent, so that no proxy closes it.
+        stalled_seconds: How long a client may leave an event stream unread before its call is cancelled.
+        sessions: Maximum open sessions of legacy clients; further ones are refused with 503.
+        session_idle_seconds: Seconds without a request after which a session is dropped.
+        shutdown_seconds: How long running calls may take to finish when the server is asked to stop.
     """
 
     body_bytes: int = 4 * 1024 * 1024
@@ -82,24 +82,24 @@ class HttpLimits:
 
 
 class HttpOptions(TypedDict, total=False):
-    """How an endpoint is offered over HTTP.
+    """Options for serving an endpoint over HTTP.
 
     Attributes:
         path: The path of the endpoint; `/mcp`.
-        allowed_hosts: Host names that are ours beside that of the bound address: `api.example`, `api.example:8443`, or
-            `*` behind a proxy that looks at it.
+        allowed_hosts: Accepted Host names beside that of the bound address: `api.example`, `api.example:8443`, or
+            `*` behind a proxy that checks it.
         allowed_origins: Origins whose web pages may send requests.
         cors_origins: Origins whose web pages may also read the answers.
-        limits: What a stranger may cost.
-        stateless: Handshake-era clients get no session: any replica answers any request, and none can be asked.
-        json_response: Never answer with a stream of events; notifications on the way are dropped.
-        auth: A `BearerAuth` or `JwtAuth`; None lets everybody in.
+        limits: Resource limits for untrusted clients.
+        stateless: Legacy clients get no session: any replica answers any request, and no client can be asked.
+        json_response: Never answer with an event stream; notifications before the result are dropped.
+        auth: A `BearerAuth` or `JwtAuth`; None allows everyone.
         health_path: Answers `ok`; `/healthz`, None for none.
-        event_store: Keeps the events of handshake-era streams for clients that come back for them (SSE polling):
-            a `MemoryEventStore`, or one of your own.
-        retry_interval: What such clients are told to wait, in milliseconds.
+        event_store: Keeps the events of legacy streams for clients that resume them (SSE polling): a
+            `MemoryEventStore`, or one of your own.
+        retry_interval: The `retry` time that such clients are sent, in milliseconds.
         middleware: Functions that wrap an ASGI app in another; the first is the outermost, all are behind the guard.
-        lane: False lets the SDK's app answer every request.
+        lane: False disables the fast path: the SDK's app answers every request.
     """
 
     path: str
@@ -119,7 +119,7 @@ class HttpOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Settings:
-    """The same with every default in its place."""
+    """`HttpOptions` with every default filled in."""
 
     path: str = "/mcp"
     allowed_hosts: Sequence[str] = ()
@@ -141,7 +141,7 @@ class _Settings:
 
 
 class SdkServer(Protocol):
-    """What we need of the SDK's low-level `Server`, so that nothing here imports it."""
+    """The part of the SDK's low-level `Server` that is used here, so that nothing imports it."""
 
     @property
     def session_manager(self) -> Any:
@@ -157,9 +157,9 @@ class HttpApp:
     """The ASGI app of one endpoint.
 
     Attributes:
-        limits: What it was made with; `serve_http` takes its bounds from here.
+        limits: Its resource limits; `serve_http` applies them, too.
         path: The path of the endpoint.
-        authorizes: Whether it asks who calls.
+        authorizes: Whether requests need a token.
     """
 
     def __init__(self, build: _Build) -> None:
@@ -186,7 +186,7 @@ class HttpApp:
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncGenerator[None]:
-        """Enter what the app needs, for the block; may be entered again afterwards.
+        """Run the app's lifespan for the block; may be entered again afterwards.
 
         Args:
             app: Ignored; there so that `Starlette(lifespan=mcp_app.lifespan)` works.
@@ -211,7 +211,7 @@ class HttpApp:
                 tasks.cancel_scope.cancel()
 
     async def drain(self) -> None:
-        """Begin to stop: streams that only wait are ended, calls that run go on."""
+        """Begin the shutdown: end idle streams, let running calls continue."""
         for end in self._build.on_drain:
             ended = end()
             if inspect.isawaitable(ended):
@@ -258,12 +258,12 @@ def http_app(
     """Return the ASGI app of an endpoint.
 
     Args:
-        endpoint: What answers.
+        endpoint: Answers the requests.
         sdk_server: Makes the SDK's server in front of the same endpoint; called when the app's lifespan is entered,
             which enters that of the SDK's server.
-        host: The address that is or will be bound; it decides which Host headers are right.
-        tool_schema: The input schema of a tool by name; tools that mirror arguments into headers are found by it.
-        on_drain: Called when the server begins to stop, to end what only waits; may be async.
+        host: The address that is or will be bound; it determines the accepted Host headers.
+        tool_schema: Returns a tool's input schema by name; used to find tools that mirror arguments into headers.
+        on_drain: Called when the shutdown begins, to end idle streams; may be async.
         options: See `HttpOptions`.
 
     Raises:
@@ -273,7 +273,7 @@ def http_app(
 
 
 class _Build:
-    """What an app is made of, checked."""
+    """The validated parts of an app."""
 
     def __init__(
         self,
@@ -296,7 +296,7 @@ class _Build:
         )
 
     def session_manager(self) -> Any:
-        """Make the SDK's session manager; its own guard is off, ours stands before it."""
+        """Make the SDK's session manager, with its own host and origin checks off: ours come first."""
         server, settings, limits = self._sdk_server(), self.settings, self.settings.limits
         server.streamable_http_app(
             host="0.0.0.0",  # noqa: S104 - binds nothing: it turns the SDK's own check of Host off
@@ -311,7 +311,7 @@ class _Build:
         return server.session_manager
 
     def lane(self, beyond: App, tasks: TaskGroup) -> Lane:
-        """Make the lane in front of the SDK's app."""
+        """Make the fast path in front of the SDK's app."""
         settings, limits = self.settings, self.settings.limits
         return Lane(
             self._endpoint,
@@ -325,7 +325,7 @@ class _Build:
         )
 
     def app(self, lane: App) -> App:
-        """Put what stands before the endpoint in front of it."""
+        """Wrap the endpoint in middleware, authorization and the guard, outermost last."""
         settings, limits = self.settings, self.settings.limits
         public: dict[str, App] = {}
         app = lane
@@ -344,7 +344,7 @@ class _Build:
 
 
 def _from_now_on(app: App) -> App:
-    """Give a client that comes back for events, where none are kept, a new stream; the SDK's app would not answer."""
+    """Give a client that resumes a stream a new one where no events are kept; the SDK's app would not answer."""
 
     async def forgetful(scope: Scope, receive: Receive, send: Send) -> None:
         headers = [header for header in scope["headers"] if header[0] != b"last-event-id"]

@@ -1,6 +1,6 @@
-"""ASGI as plain types, and the few lines of it that every part of the HTTP side needs.
+"""ASGI types, and helpers that every module of the HTTP server shares.
 
-Knows nothing of MCP and no library: any ASGI server and any framework around it will do.
+Independent of MCP, ASGI servers and frameworks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SECRET = frozenset({b"authorization", b"proxy-authorization", b"cookie", b"x-ap
 
 
 class ShownHeaders(Mapping[str, str]):
-    """The headers that a handler may see: names in lower case, nothing that is a credential; read when first used."""
+    """The headers that a handler may see: names in lower case, without credentials; parsed on first use."""
 
     __slots__ = ("_raw", "_shown")
 
@@ -51,7 +51,7 @@ class ShownHeaders(Mapping[str, str]):
 
 
 async def respond(send: Send, status: int, text: str = "", headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
-    """Answer with a line of plain text, or with nothing."""
+    """Send a response with a line of plain text, or an empty one."""
     body = text.encode()
     head = [(b"content-type", b"text/plain; charset=utf-8")] if body else []
     if status != 204:

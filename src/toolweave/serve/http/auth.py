@@ -1,7 +1,7 @@
-"""Who may call an endpoint over HTTP: bearer tokens, looked up or verified as JWTs (OAuth 2.1 resource server).
+"""Authorization of HTTP requests (OAuth 2.1 resource server): bearer tokens, looked up or verified as JWTs.
 
-Decides what a token is worth. The challenges (401, 403) and the metadata of RFC 9728 are the SDK's (`sdk.py`). A token
-goes no further than this: handlers, results, logs and errors see the principal only, and nothing forwards it.
+The challenges (401, 403) and the metadata of RFC 9728 are the SDK's (`sdk.py`). A token never leaves this module:
+handlers, results, logs and errors see the principal only, and nothing forwards it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _log = logging.getLogger("toolweave.serve.http.auth")
 
 
 Verify: TypeAlias = Callable[[str], "Identity | str | Awaitable[Identity | str | None] | None"]
-"""Returns whose a token is, as an identity or a plain client id; None for a token that is no good."""
+"""Returns the identity, or a plain client id, of a token; None for an invalid token."""
 
 
 class _Token(Protocol):
-    """The SDK's `AccessToken`, as far as it matters here."""
+    """The members of the SDK's `AccessToken` that are used here."""
 
     client_id: str
     subject: str | None
@@ -43,14 +43,14 @@ class _Token(Protocol):
 
 
 class Auth:
-    """Lets in whoever brings a token that `verify` knows.
+    """Authorizes requests whose bearer token `verify` accepts.
 
     Args:
-        verify: Asked for each request. What it raises counts as no, and is logged without its text.
-        required_scopes: What every token must allow; 403 without.
-        resource: The endpoint's own URL (`https://api.example/mcp`), and
-        authorization_servers: who issues tokens for it: with both, clients find out by themselves where to sign in
-            (RFC 9728). Mounted apps: the metadata has to be reachable at the root of the host.
+        verify: Called for each request. An exception counts as an invalid token, and is logged without its text.
+        required_scopes: The scopes that every token must have; 403 without.
+        resource: The endpoint's own URL (`https://api.example/mcp`).
+        authorization_servers: The issuers of its tokens. With both, clients discover where to sign in (RFC 9728). Of a
+            mounted app, the metadata has to be reachable at the root of the host.
 
     Raises:
         ConfigError: Only one of `resource` and `authorization_servers` is given.
@@ -75,7 +75,7 @@ class Auth:
         return f"<{type(self).__name__} {self.resource or ''}>"
 
     async def identify(self, token: str) -> Identity | None:
-        """Return whose a token is; None when it is no good, expired included."""
+        """Return the identity of a token; None when it is invalid or has expired."""
         try:
             found = self._verify(token)
             if inspect.isawaitable(found):
@@ -88,7 +88,7 @@ class Auth:
         return None if found.expires_at is not None and found.expires_at <= time.time() else found
 
     def protect(self, app: App) -> tuple[App, dict[str, App]]:
-        """Return the app with the authorization before it, and the public metadata by path."""
+        """Return the app wrapped in the authorization, and the public metadata by path."""
         from toolweave.serve.sdk import protected  # only a server that authorizes needs it here
 
         return protected(
@@ -100,7 +100,7 @@ class Auth:
         )
 
     def principal(self, scope: Scope) -> str | None:
-        """Return who is behind a request that was let in."""
+        """Return the principal of an authorized request."""
         token = cast("_Token | None", getattr(scope.get("user"), "access_token", None))
         if token is None:
             return None
@@ -108,12 +108,12 @@ class Auth:
 
 
 class BearerAuth(Auth):
-    """Takes tokens that are listed, or that a function of yours knows.
+    """Accepts listed tokens, or those that a function of yours accepts.
 
     Args:
         verify: `verify(token)` returns an `Identity`, a client id, or None; may be async.
-        tokens: Instead of it, client ids by token (or only tokens, when it does not matter whose one is).
-        **metadata: `required_scopes`, `resource` and `authorization_servers` of `Auth`.
+        tokens: Instead of it, client ids by token (or only tokens, when clients need not be told apart).
+        **metadata: `required_scopes`, `resource` and `authorization_servers` of the base class.
 
     Raises:
         ConfigError: Both or neither are given, or a token is shorter than 16 characters.
@@ -128,7 +128,7 @@ class BearerAuth(Auth):
 
 
 class _Listed:
-    """Knows tokens by their digests: comparing takes the same time for every wrong one."""
+    """Listed tokens, compared by their digests in constant time."""
 
     def __init__(self, tokens: Mapping[str, str] | Sequence[str]) -> None:
         named = tokens if isinstance(tokens, Mapping) else {token: f"token-{n}" for n, token in enumerate(tokens, 1)}
@@ -148,22 +148,22 @@ _SHORTEST_SECRET = 32  # bytes (RFC 7518, 3.2)
 
 
 class JwtAuth(Auth):
-    """Takes JWTs of one issuer for one audience, with a signature by its keys.
+    """Accepts JWTs of one issuer for one audience, signed with its keys.
 
     Args:
         issuer: Must be the `iss` of a token, exactly.
-        audience: Must be (among) its `aud`: the endpoint's own URL, or what the issuer calls it. A token for
-            somebody else is never taken.
-        jwks_url: Where the issuer publishes its keys; fetched when first needed and for keys that are new.
+        audience: Must be (among) its `aud`: the endpoint's own URL, or the issuer's name for it. A token for
+            another audience is never accepted.
+        jwks_url: The URL of the issuer's key set; fetched when first needed, and for unknown keys.
         key: Instead of it, the key: PEM text of a public key, or a secret for HS256.
-        algorithms: What a signature may be made with; `none` never.
-        leeway_seconds: By how much clocks may differ.
-        **metadata: `required_scopes`, `resource` and `authorization_servers` of `Auth`; when `audience` is an
-            `https` URL they are it and the issuer.
+        algorithms: The accepted signature algorithms; never `none`.
+        leeway_seconds: The tolerated difference of clocks.
+        **metadata: `required_scopes`, `resource` and `authorization_servers` of the base class; when `audience` is an
+            `https` URL, the last two default to it and the issuer.
 
     Raises:
-        ConfigError: Both or neither of `jwks_url` and `key` are given, an algorithm is none, `jwks_url` is no `https`
-            URL (`http` is taken for this machine), or a secret is shorter than 32 bytes.
+        ConfigError: Both or neither of `jwks_url` and `key` are given, an algorithm is unknown, `jwks_url` is no
+            `https` URL (`http` is accepted for this machine), or a secret is shorter than 32 bytes.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class _OneKey:
 
 
 class _PublishedKeys:
-    """An issuer's keys; asked for again at most every half minute, however many unknown keys tokens name."""
+    """An issuer's published keys; fetched again at most every half minute, however many unknown keys tokens name."""
 
     PAUSE_SECONDS = 30
     KEPT_SECONDS = 3600
@@ -235,7 +235,7 @@ class _PublishedKeys:
 
 
 def _check_key_url(url: str) -> None:
-    """Refuse a URL over which somebody else could give us keys."""
+    """Refuse a key URL that is not protected by TLS, except on this machine."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port

@@ -1,7 +1,7 @@
-"""A batch over HTTP (revision 2025-03-26): each of its messages as a POST of its own, and one answer for all.
+"""JSON-RPC batches over HTTP (revision 2025-03-26): each message handled like a POST of its own, one response for all.
 
-The answer is a stream of events, which may also carry what the server asks on the way; where no stream is wanted it is
-the array of the answers. Knows JSON-RPC's envelope and HTTP, and nobody who answers.
+The response is an event stream, which may also carry requests of the server; where the client takes no stream it is
+the array of the answers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from toolweave.serve.http.asgi import Message, Receive, Send
 __all__ = ["MOST", "answer_batch"]
 
 MOST = 100
-"""How many messages a batch may have; each costs as much as a POST of its own."""
+"""Maximum messages of a batch; each costs as much as a POST of its own."""
 _AT_ONCE = 8
 
 Serve = Callable[[bytes, Receive, Send], Awaitable[None]]
@@ -61,7 +61,7 @@ async def answer_batch(members: Sequence[bytes], serve: Serve, receive: Receive,
 
 
 class _Part:
-    """The answer to one message, on its way into the joint one."""
+    """The response to one message, which becomes part of the joint one."""
 
     def __init__(self, joint: _Joint) -> None:
         self._joint = joint
@@ -70,7 +70,7 @@ class _Part:
         self._body: list[bytes] = []
 
     async def take(self, message: Message) -> None:
-        """Take what an ASGI app sends: events as they come, anything else when it is whole."""
+        """Receive an ASGI message of the response: events are passed on at once, any other body when it is complete."""
         if message["type"] == "http.response.start":
             self._status = message["status"]
             self._events = dict(message.get("headers", ())).get(b"content-type", b"").startswith(b"text/event-stream")
@@ -85,7 +85,7 @@ class _Part:
 
 
 class _Joint:
-    """The answer to the batch."""
+    """The joint response to the batch."""
 
     def __init__(self, send: Send, *, streams: bool) -> None:
         self._send = send
@@ -107,7 +107,7 @@ class _Joint:
             await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
 
     async def whole(self, status: int, body: bytes) -> None:
-        """Take an answer that is no stream: a message, a refusal, or the empty receipt of a notification."""
+        """Add a response that is no stream: a message, an error, or the empty 202 of a notification."""
         if body and status == 200 and self._streams:
             await self.event(b"event: message\r\ndata: " + body + b"\r\n\r\n")
         elif body and status == 200:
@@ -116,7 +116,7 @@ class _Joint:
             self._refusal = (status, body)
 
     async def end(self) -> None:
-        """Finish: end the stream, or send the array, the first refusal, or the receipt."""
+        """Finish: end the stream, or send the array, the first error, or the 202."""
         if self._started:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
             return

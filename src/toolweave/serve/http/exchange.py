@@ -1,7 +1,7 @@
-"""One POST that we answer ourselves: a JSON answer, or a stream of events once the handler has something to say before.
+"""The response to a POST on the fast path: JSON, or an event stream once the handler sends a notification before.
 
-The request's way back to its client (a `Line`). Watches for a client that went away only when the work takes longer
-than a moment, so that a quick answer costs nothing for it. Knows ASGI and JSON-RPC's envelope, not what is called.
+Also the reply channel of the request. Watches for a disconnected client only when the work takes longer than a moment,
+so that a quick answer does not pay for it.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ _JSON = (b"content-type", b"application/json")
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of one exchange; times in seconds.
+    """Limits of one response; times in seconds.
 
     Attributes:
-        body_bytes: The longest request body.
-        body: How long it may take.
+        body_bytes: Maximum length of the request body.
+        body: Timeout of the body.
         moment: How long a call may run before its client is watched.
-        keepalive: The longest silence of a stream of events; then a comment is sent.
+        keepalive: The longest silence of an event stream; then a comment is sent.
         stalled: How long a client may leave a stream unread.
     """
 
@@ -73,14 +73,14 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Exchange:
-    """One request being answered.
+    """The response to one request.
 
     Args:
         receive: ASGI's, after the body.
         send: ASGI's.
-        work: What the handler runs in; cancelled when the client goes away.
-        tasks: Where the watch runs, should one be needed.
-        streams: Whether the client can take events; without, notifications are dropped.
+        work: The cancel scope of the handler; cancelled when the client disconnects.
+        tasks: The task group of the disconnect watch, should one be needed.
+        streams: Whether the client accepts event streams; without, notifications are dropped.
     """
 
     __slots__ = (
@@ -128,7 +128,7 @@ class Exchange:
         self._late = asyncio.get_running_loop().call_later(bounds.moment, self._watch)
 
     def begin(self) -> None:
-        """Take that the body was read; until then it has its own time, and then the work has its moment."""
+        """Note that the body was read: its timeout ends, and the time until the client is watched begins."""
         self._reading = False
         if self._slow_body:
             self._late.cancel()
@@ -140,7 +140,7 @@ class Exchange:
             await self._event(encode_notification(method, params))
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
-        """Refuse: a client of this era is asked by the result, not on the way.
+        """Refuse: a client of this era is asked by an `input_required` result only.
 
         Raises:
             RequestError: Always.
@@ -148,7 +148,7 @@ class Exchange:
         raise RequestError(f"{method} cannot be sent in protocol revision 2026-07-28", code=INTERNAL_ERROR)
 
     async def release(self) -> None:
-        """Do nothing: in this era nobody comes back for the rest of a stream."""
+        """Do nothing: streams of this era cannot be resumed."""
 
     async def result(self, result: Json) -> None:
         """Answer with a result."""
@@ -166,7 +166,7 @@ class Exchange:
         await self._answer(HTTP_STATUS.get(error.code, 200), body)
 
     async def broken_off(self) -> None:
-        """Answer a client that is perhaps still there for work that was cancelled."""
+        """Answer for cancelled work, in case the client is still connected."""
         if self._done:
             return
         self._done = True
@@ -198,7 +198,7 @@ class Exchange:
         await self._write(b"event: message\r\ndata: " + data + b"\r\n\r\n", last=last)
 
     async def _write(self, chunk: bytes, *, last: bool = False) -> None:
-        """Write to the stream of events, one writer at a time; a client that leaves it unread is given up."""
+        """Write to the event stream, one writer at a time; the work of a stalled client is cancelled."""
         if self._lock is None:
             self._lock = anyio.Lock()
         with giving_up(self._work, self._bounds.stalled):
@@ -220,7 +220,7 @@ class Exchange:
             self._tasks.start_soon(self._watched)
 
     async def _watched(self) -> None:
-        """Cancel the work when the client goes away, and keep its connection alive until then."""
+        """Cancel the work when the client disconnects, and send keep-alive comments until then."""
         with anyio.CancelScope() as self._watching:
             while not (self._done or self._closed):
                 gone = False
@@ -235,7 +235,7 @@ class Exchange:
 
 @contextmanager
 def giving_up(work: anyio.CancelScope, seconds: float) -> Generator[None, None, None]:
-    """Cancel the work of a client that does not let a block end in time: it leaves its stream unread."""
+    """Cancel the work if the block takes longer than `seconds`: its client leaves the stream unread."""
     with anyio.move_on_after(seconds) as bound:
         yield
     if bound.cancelled_caught:
@@ -244,7 +244,7 @@ def giving_up(work: anyio.CancelScope, seconds: float) -> Generator[None, None, 
 
 
 def given_up(send: Send, work: anyio.CancelScope, seconds: float) -> Send:
-    """Return a `send` that cancels the work of a client which leaves its stream unread for so long."""
+    """Return a `send` that cancels the work of a client that leaves its stream unread for `seconds`."""
 
     async def sending(message: Message) -> None:
         with giving_up(work, seconds):

@@ -1,7 +1,7 @@
-"""What a request must be before anything of it is read: for a name we serve, from an origin we know, JSON, small.
+"""Checks of a request's headers before its body is read: Host, Origin, content type and size.
 
-Stands in front of the endpoint on every bind (RELIABILITY.md 4: rebinding, CSRF, CORS, oversize), finds the endpoint's
-path and answers the health path. Knows HTTP only: nothing of MCP, of bodies or of who calls.
+Applied on every bind, against DNS rebinding, CSRF and oversized requests. Also finds the endpoint's path and answers
+the health path. Independent of MCP, of bodies and of callers.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _DAY = b"86400"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
-    """What is where, below the place where the app is mounted.
+    """The served paths, relative to the mount point.
 
     Attributes:
         endpoint: The path of MCP.
-        health: Answers `ok` to whoever asks, and nothing else; None for none.
-        public: Apps that anybody may read, from any origin (metadata of the authorization).
+        health: The path of the health check, which answers `ok`; None for none.
+        public: Apps by path that anyone may read, from any origin (authorization metadata).
     """
 
     endpoint: str = "/mcp"
@@ -41,15 +41,15 @@ class Paths:
 
 
 class Guard:
-    """Refuses what must not come near the endpoint; the rest goes to `app`.
+    """Refuses requests whose headers fail the checks; the rest goes to `app`.
 
     Args:
         app: The endpoint.
-        paths: Where it is, and what else there is.
-        origins: Which names and pages are let through.
-        body_bytes: A body that declares to be longer is refused before it is sent.
-        header_bytes: The size of all header values together.
-        header_count: How many headers a request may have.
+        paths: The served paths.
+        origins: The allowed hosts and origins.
+        body_bytes: Maximum declared length of a body; a longer one is refused before it is sent.
+        header_bytes: Maximum size of all header values together.
+        header_count: Maximum number of headers.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Guard:
         await respond(send, status, reason, close)
 
     async def _preflight(self, headers: Headers, send: Send) -> None:
-        """Answer a browser that asks before it sends: with what is allowed, or with nothing (no CORS)."""
+        """Answer a CORS preflight: with what is allowed, or with nothing (no CORS)."""
         if not self._origins.shares(headers.get(b"origin", b"")):
             await respond(send, 403, "CORS is not enabled for this origin")
             return
@@ -137,7 +137,7 @@ class Guard:
         await respond(send, 204, headers=allowed)
 
     async def _elsewhere(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the other paths; they are public, but only under our own names."""
+        """Serve the other paths, which are public but need an allowed Host."""
         app = self._paths.public.get(path)
         if app is None:
             await respond(send, 404, "Not Found")
@@ -167,14 +167,14 @@ def _is_json(kind: bytes) -> bool:
 
 
 def _parameters(headers: Headers) -> bytes:
-    """Return the names of mirrored arguments that a browser asks for: they are the server's own choice."""
+    """Return the headers of mirrored arguments that a preflight asks for; their names are the server's own choice."""
     asked = headers.get(b"access-control-request-headers", b"").lower().split(b",")
     names = [name.strip() for name in asked if name.strip().startswith(b"mcp-param-")]
     return b"".join(b", " + name for name in names if name.replace(b"-", b"").isalnum())
 
 
 def _shared(send: Send, origin: bytes) -> Send:
-    """Let the page of an origin read the answer."""
+    """Add the CORS headers that let a page of this origin read the response."""
     shared = [
         (b"access-control-allow-origin", origin),
         (b"access-control-expose-headers", _TOLD_HEADERS),

@@ -1,8 +1,8 @@
-"""POSTs as they come: judged, and answered here where the answer is one exchange; the rest goes to the SDK's app.
+"""The fast path for POSTs: checks each one, answers single exchanges itself and delegates the rest to the SDK's app.
 
-Ours are the requests of the stateless era but for streams of changes and calls that mirror arguments into headers;
-every refusal of what is no message or contradicts itself; and the taking apart of batches. The sessions of the
-handshake era are left to the SDK. Imports no SDK, no framework and no model library.
+Answered here are requests of the modern era except change streams and calls that mirror arguments into headers;
+every malformed or contradictory message; and batches, message by message. The sessions of the legacy era are the
+SDK's. Imports no SDK, no framework and no model library.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _QUICK = frozenset(
         methods.SERVER_DISCOVER.encode(),
     }
 )
-"""What is recognised with one look; the others are judged at leisure."""
+"""The methods that the quick parse recognises; all others take the full checks."""
 
 
 class _Handshake(msgspec.Struct):
@@ -66,7 +66,7 @@ class _Handshake(msgspec.Struct):
 
 @functools.lru_cache(maxsize=64)
 def _accepts(accept: bytes) -> bool:
-    """Whether an `Accept` header has both kinds of answer; a client sends the same one each time."""
+    """Whether an `Accept` header has both response types; cached, because a client sends the same one each time."""
     kinds = {kind.partition(b";")[0].strip() for kind in accept.lower().split(b",")}
     return b"*/*" in kinds or {b"application/json", b"text/event-stream"} <= kinds
 
@@ -85,18 +85,18 @@ def _takes_both(headers: Headers) -> bool:
 
 
 class Lane:
-    """Answers what it recognises, hands on what it does not.
+    """Answers requests of the modern era itself, and delegates all others to the SDK's app.
 
     Args:
-        endpoint: What answers.
+        endpoint: Answers the requests.
         beyond: The SDK's app.
-        tasks: Where the watches of long calls run; lives as long as the server.
-        mirrors: Whether a tool has arguments that its callers mirror into headers; those calls go beyond. None sends
-            every request beyond that is right.
-        principal: Who is behind a request that passed the authorization.
-        bounds: How long things may take, and how long a body may be.
-        streams: Whether answers may become streams of events.
-        replays: Told for which session the SDK's app is asked.
+        tasks: The task group of disconnect watches; lives as long as the server.
+        mirrors: Whether a tool has arguments that its callers mirror into headers; those calls are delegated. None
+            delegates every valid request.
+        principal: Returns the principal of an authorized request.
+        bounds: The timeouts, and the maximum length of a body.
+        streams: Whether responses may be event streams.
+        replays: Notified of the session of each request that is delegated.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Lane:
                 self._running.discard(work)
 
     def end_streams(self) -> None:
-        """End the streams that only wait for something to tell: their clients come back elsewhere."""
+        """End the idle change streams: their clients reconnect elsewhere."""
         for work in list(self._listening):
             work.cancel()
 
@@ -173,7 +173,7 @@ class Lane:
     async def _post_other(
         self, body: bytes, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope
     ) -> None:
-        """Serve what is not recognised with one look."""
+        """Serve a POST that the quick parse did not recognise."""
         try:
             message = decode_strict(body)
         except MalformedMessage as exc:
@@ -191,7 +191,7 @@ class Lane:
     async def _post_stateless(
         self, message: StrictMessage, body: bytes, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope
     ) -> None:
-        """Serve a message of the stateless era."""
+        """Serve a message of the modern era."""
         headers = dict(scope["headers"])
         if message.method is msgspec.UNSET or message.id is None:
             why = "the body must be a request or a notification, and the id of a request a string or an integer"
@@ -279,7 +279,7 @@ class Lane:
     async def _hand_on(
         self, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope, body: bytes = b""
     ) -> None:
-        """Let the SDK's app answer; a stream that we end meanwhile ends properly, one that nobody reads is given up."""
+        """Delegate to the SDK's app; `end_streams` ends its stream properly, a stalled client's work is cancelled."""
         send = given_up(send, work, self._bounds.stalled)
         watched = _Watched(send)
         if self._replays is not None:
@@ -299,7 +299,7 @@ _CLOSE = [(b"connection", b"close")]
 
 
 def _is_stateless(message: StrictMessage, headers: Headers) -> bool:
-    """Whether a message is of the stateless era, or of none that is known: by its header, or by its envelope."""
+    """Whether a message is of the modern era, or of an unknown one, by its header or its envelope."""
     version = headers.get(b"mcp-protocol-version")
     if version is not None and version not in _HANDSHAKE:
         return True
@@ -315,7 +315,7 @@ async def _refuse(send: Send, key: RequestId | None, error: RequestError) -> Non
 
 
 class _Watched:
-    """Knows how far an answer has come."""
+    """A `send` that records the progress of the response."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -330,7 +330,7 @@ class _Watched:
         await self._send(message)
 
     async def end(self) -> None:
-        """Finish what was begun, or say that nothing comes."""
+        """Finish a response that has begun, or answer 503."""
         if self._ended:
             return
         if self._started:
@@ -340,10 +340,10 @@ class _Watched:
 
 
 class _Session(_Watched):
-    """Ties a request, and the session that it begins, to what the session may replay.
+    """Ties a request, and the session that it begins, to the stored events of the session.
 
-    In a session the revision holds that was agreed for it, whatever known one a later header says: the SDK decides
-    by the header whether a client can come back for a stream.
+    A session keeps its negotiated revision, whatever known one a later header says: the SDK decides by the header
+    whether a client can resume a stream.
     """
 
     def __init__(self, send: Send, replays: Replays, scope: Scope, agreed: str) -> None:

@@ -1,6 +1,6 @@
-"""One look at a POST of the stateless era: the request in it when it is right in every respect, and who sends it.
+"""Quick parse of a POST of the modern era: the request and its client, if it is valid in every respect.
 
-Pure: headers and a body in, a request out or nothing. Why a request is refused is said by `mirror.py`.
+Pure: headers and a body in, a request or None out. The reason of a refusal is found by the full checks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LaneCall(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _PlainParams(msgspec.Struct, forbid_unknown_fields=True):
-    """The parameters of a call that says nothing unusual."""
+    """The parameters of a plain call: no other members."""
 
     name: str
     meta: msgspec.Raw = msgspec.field(name="_meta")
@@ -43,7 +43,7 @@ class _PlainParams(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _PlainCall(msgspec.Struct, forbid_unknown_fields=True):
-    """A call of a tool that says nothing unusual."""
+    """A plain call of a tool: no other members."""
 
     jsonrpc: Literal["2.0"]
     id: int | str
@@ -56,7 +56,7 @@ _decode = msgspec.json.Decoder(LaneCall).decode
 
 
 def recognised(headers: Headers, body: bytes) -> LaneCall | None:
-    """Return the request when it is right in every respect that the specification names, else None."""
+    """Return the request if it is valid in every respect that the specification names, else None."""
     try:
         call = _decode(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -81,9 +81,9 @@ def recognised(headers: Headers, body: bytes) -> LaneCall | None:
 
 
 def quick_call(headers: Headers, body: bytes) -> tuple[LaneCall, Client] | None:
-    """Return a plain call and who sends it, else None; what `recognised` would, at less than half the price.
+    """Return a plain call and its client, else None; equivalent to `recognised` at less than half the cost.
 
-    A client sends the same `_meta` with each of its calls, so it is read once; nobody may change what is shared then.
+    A client sends the same `_meta` with each of its calls, so it is parsed once and shared: it must not be modified.
     """
     if headers[b"mcp-method"] != _CALL:
         return None
@@ -107,7 +107,7 @@ def quick_call(headers: Headers, body: bytes) -> tuple[LaneCall, Client] | None:
 
 @functools.lru_cache(maxsize=512)
 def _sender(text: bytes) -> tuple[Json, Client] | None:
-    """Return a `_meta` and who sends it, None when it is not whole."""
+    """Return a `_meta` and its client, None when it is incomplete."""
     try:
         meta = msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -118,7 +118,7 @@ def _sender(text: bytes) -> tuple[Json, Client] | None:
 
 
 def client_of(meta: Json, principal: str | None) -> Client:
-    """Return who sends a request with this `_meta`, which is whole."""
+    """Return the client of a request with this complete `_meta`."""
     return Client(
         version=MODERN_VERSION, capabilities=meta[CLIENT_CAPABILITIES], info=meta.get(CLIENT_INFO), principal=principal
     )

@@ -1,4 +1,4 @@
-"""What a POST of the stateless era repeats in its headers, held against its body (specification, Streamable HTTP).
+"""Checks of the headers in which a POST of the modern era repeats its body (specification, Streamable HTTP).
 
 Pure: headers and a message in, the client or the refusal out.
 """
@@ -27,18 +27,18 @@ def check(
     raw: Sequence[tuple[bytes, bytes]],
     versions: Sequence[str],
 ) -> None:
-    """Judge a request: what routes it, then who sends it.
+    """Check a request: its routing headers, then its envelope.
 
     Args:
         method: The message's method.
         params: Its parameters.
         headers: The headers, without white space around their values.
-        raw: The same as they came, repetitions included.
+        raw: The headers as received, repetitions included.
         versions: The revisions that are served.
 
     Raises:
-        RequestError: A header repeats something else than the body says, is missing or repeated (-32020); the
-            envelope is not whole (-32602), or of a revision that is not served (-32022).
+        RequestError: A header contradicts the body, is missing or repeated (-32020); the envelope is incomplete
+            (-32602), or of an unsupported revision (-32022).
     """
     twice = repeated(raw)
     if twice is not None:
@@ -62,7 +62,7 @@ def check(
 
 
 def repeated(raw: Sequence[tuple[bytes, bytes]]) -> bytes | None:
-    """Return a header that routes and stands there more than once: two readers might choose differently."""
+    """Return a routing header that occurs more than once, or None: two readers might choose differently."""
     names = [name for name, _ in raw]
     return next((name for name in _ROUTED if names.count(name) > 1), None)
 

@@ -1,4 +1,4 @@
-"""Which names an endpoint answers to, and which web pages may talk to it.
+"""The host names of an endpoint, and the web origins that may send it requests.
 
 A page that an attacker shows in a victim's browser can reach a server on the victim's machine: by a name of its own
 that suddenly means 127.0.0.1 (DNS rebinding; it shows in `Host`), or plainly from its own origin (`Origin`). Pure
@@ -23,10 +23,10 @@ class Origins:
     """The names and origins of one endpoint.
 
     Args:
-        bound: The address that is bound. For a loopback or wildcard one the loopback names are allowed, for any other
+        bound: The bound address. For a loopback or wildcard one the loopback names are allowed, for any other
             that address itself.
         hosts: More names: `api.example` at any port, `api.example:8443` at that one; `*` for every name, where a proxy
-            in front looks at it.
+            in front checks it.
         origins: Origins whose pages may send requests: `https://app.example`, exactly.
         cors: Origins whose pages may also read the answers.
 
@@ -46,7 +46,7 @@ class Origins:
         self._seen: set[bytes] = set()
 
     def serves(self, host: bytes | None) -> bool:
-        """Whether a request with this `Host` header is meant for us."""
+        """Whether a request with this `Host` header is addressed to the endpoint."""
         if host in self._seen:
             return True
         if not host:

@@ -1,7 +1,7 @@
-"""Events of handshake-era streams, kept for clients that lost theirs and come back with `Last-Event-ID` (SEP-1699).
+"""Stored events of legacy streams, for clients that resume them with `Last-Event-ID` (SEP-1699).
 
-The SDK numbers the streams of each session alike and asks one store for all of them. `Replays` keeps them apart: what
-a session stored, only that session gets back. Knows no HTTP; the revision 2026-07-28 has nothing to replay.
+The SDK numbers the streams of each session alike and uses one store for all of them. This module keeps them apart: a
+session gets back its own events only. The revision 2026-07-28 has nothing to replay.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ __all__ = ["Event", "EventStore", "MemoryEventStore", "Replays"]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One message of a stream, with the id a client may come back with."""
+    """One message of a stream, with its event id."""
 
     message: Any  # the SDK's JSON-RPC message
     event_id: str | None = None
 
 
 class EventStore(Protocol):
-    """Keeps events; the SDK's `EventStore` is one, so those written for it do."""
+    """Stores events; has the interface of the SDK's `EventStore`, so that stores written for it fit."""
 
     async def store_event(self, stream_id: str, message: Any) -> str:
-        """Keep a message (None: only a place to come back to) and return its id."""
+        """Store a message (None: only a point to resume from) and return its event id."""
         ...
 
     async def replay_events_after(
         self, last_event_id: str, send_callback: Callable[[Any], Awaitable[None]]
     ) -> str | None:
-        """Send what came on the same stream after an event; return the stream's id, None for an unknown event."""
+        """Send the messages of the same stream after an event; return the stream's id, None for an unknown event."""
         ...
 
 
@@ -43,7 +43,7 @@ class MemoryEventStore:
     """Keeps the newest events of all streams in this process.
 
     Args:
-        size: How many; the oldest go first.
+        size: Maximum number of events; the oldest are dropped first.
     """
 
     def __init__(self, size: int = 10_000) -> None:
@@ -52,7 +52,7 @@ class MemoryEventStore:
         self._number = 0
 
     async def store_event(self, stream_id: str, message: Any) -> str:
-        """Keep a message and return its id."""
+        """Store a message and return its event id."""
         self._number += 1
         event_id = str(self._number)
         self._events[event_id] = (stream_id, message)
@@ -63,7 +63,7 @@ class MemoryEventStore:
     async def replay_events_after(
         self, last_event_id: str, send_callback: Callable[[Any], Awaitable[None]]
     ) -> str | None:
-        """Send what came on the same stream after an event."""
+        """Send the messages of the same stream after an event."""
         if last_event_id not in self._events:
             return None
         stream = self._events[last_event_id][0]
@@ -78,11 +78,11 @@ _asking: ContextVar[str] = ContextVar("toolweave_asking_session", default="")
 
 
 class Replays:
-    """An event store with the sessions kept apart.
+    """An event store that keeps the events of sessions apart.
 
     Args:
-        store: Where the events are.
-        most: How many sessions are known by their id; the longest unused are forgotten first.
+        store: The shared event store.
+        most: Maximum number of session ids; the least recently used are forgotten first.
     """
 
     def __init__(self, store: EventStore, most: int = 10_000) -> None:
@@ -91,7 +91,7 @@ class Replays:
         self._names: OrderedDict[str, tuple[str, str]] = OrderedDict()
 
     def enter(self, session_id: str | None) -> str:
-        """Say which session the current task asks for, None for one that begins; return the name it has here."""
+        """Set the session of the current task, None for a new one; return its internal name."""
         name = self._names.get(session_id, ("", ""))[0] if session_id is not None else secrets.token_hex(8)
         if session_id is not None and name:
             self._names.move_to_end(session_id)
@@ -99,24 +99,24 @@ class Replays:
         return name
 
     def agreed(self, session_id: str) -> str:
-        """Return the revision that was agreed for a session; "" when the session is not known."""
+        """Return the negotiated revision of a session; "" when the session is unknown."""
         return self._names.get(session_id, ("", ""))[1]
 
     def know(self, session_id: str, name: str, version: str) -> None:
-        """Remember the id that a session got, and the revision that was agreed for it."""
+        """Remember a session's id and its negotiated revision."""
         self._names[session_id] = name, version
         if len(self._names) > self._most:
             self._names.popitem(last=False)
 
     async def store_event(self, stream_id: str, message: Any) -> str:
-        """Keep a message of the current session."""
+        """Store a message of the current session."""
         name = _asking.get()
         return f"{name}.{await self._store.store_event(f'{name}.{stream_id}', message)}"
 
     async def replay_events_after(
         self, last_event_id: str, send_callback: Callable[[Any], Awaitable[None]]
     ) -> str | None:
-        """Send what came after an event, if it is one of the current session."""
+        """Send the messages after an event, if it is one of the current session."""
         name = _asking.get()
         if not name or not last_event_id.startswith(f"{name}."):
             return None

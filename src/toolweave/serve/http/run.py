@@ -1,4 +1,4 @@
-"""An HTTP app on a socket: uvicorn with the bounds it lacks, and an end that lets running calls finish.
+"""Serving an HTTP app with uvicorn: with the limits it lacks, and a shutdown that lets running calls finish.
 
 The one module that imports uvicorn; import it only to serve. Knows nothing of MCP.
 """
@@ -38,15 +38,15 @@ async def serve_http(
 ) -> None:
     """Serve an app until SIGINT or SIGTERM, or until cancelled.
 
-    On a signal no new request is taken, streams that only wait are ended, and calls that run have
+    On a signal no new request is accepted, idle streams are ended, and running calls have
     `HttpLimits.shutdown_seconds` to finish; a second signal ends them at once.
 
     Args:
-        app: What `McpServer.asgi_app` returns.
+        app: Made by `McpServer.asgi_app`.
         host: The address or name to bind.
         port: The port, 0 for a free one.
         tls: The files of certificate and key; None for plain HTTP.
-        on_started: Called with the address, such as `http://127.0.0.1:8000`, once requests are taken.
+        on_started: Called with the address, such as `http://127.0.0.1:8000`, once requests are accepted.
 
     Raises:
         OSError: The port cannot be bound.
@@ -55,7 +55,7 @@ async def serve_http(
     stopping = _Stopping()
     try:
         url = f"{'http' if tls is None else 'https'}://{_authority(host, bound)}"
-        # nobody is listened to before all is there: what signals do, what the lifespan opens, what is imported
+        # the socket listens only after the signal handlers, the lifespan and all imports are ready
         with stop_signals(stopping.stop), stopping.starting:
             async with app.lifespan():
                 server = _Server(_config(app, tls), app, bound.getsockname()[0])
@@ -73,11 +73,11 @@ async def serve_http(
 
 
 class _Stopping:
-    """What signals do: the first ends the start, or asks the server to stop; the second drops what runs.
+    """Signal handling: the first signal cancels the start or begins the shutdown; the second cancels running calls.
 
     Attributes:
-        starting: Around all, so that a start that takes long can be ended.
-        server: The server, once there is one.
+        starting: The cancel scope around everything, so that a slow start can be cancelled.
+        server: The server, once it exists.
     """
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ def _config(app: HttpApp, tls: tuple[str, str] | None) -> uvicorn.Config:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """Return a socket that has the address and does not listen yet: until it does, connections are refused."""
+    """Return a bound socket that does not listen yet: until it does, connections are refused."""
     family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
     bound = socket.socket(family, kind, protocol)
     try:
@@ -147,7 +147,7 @@ async def _tell(server: _Server, on_started: Callable[[str], object] | None, url
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server with our signals, and with an end that our app takes part in."""
+    """uvicorn's server with our signal handling, and a shutdown that involves our app."""
 
     def __init__(self, config: uvicorn.Config, app: HttpApp, address: str) -> None:
         super().__init__(config)
@@ -162,7 +162,7 @@ class _Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Tell that requests are taken."""
+        """Report that requests are accepted."""
         await super().startup(sockets)
         self.ready.set()
 
@@ -176,7 +176,7 @@ class _Server(uvicorn.Server):
             tasks.cancel_scope.cancel()
 
     async def finish(self, bound: socket.socket) -> None:
-        """End a server that was cancelled: what runs is cancelled, too."""
+        """End a cancelled server; running calls are cancelled, too."""
         if self.started and not self._over:
             self.app.abort()
             await self.shutdown([bound])
@@ -195,7 +195,7 @@ class _Protocol(HttpToolsProtocol):
     Args:
         *args: uvicorn's.
         limits: The bounds.
-        idle: The connections of the server on which nothing happens, since when by their order.
+        idle: The server's idle connections, longest idle first.
         **kwargs: uvicorn's.
     """
 
@@ -209,7 +209,7 @@ class _Protocol(HttpToolsProtocol):
         self._head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Give the first request its time; make room where there are too many connections."""
+        """Start the header timeout; close an idle connection when there are too many."""
         super().connection_made(transport)
         most = self._limits.connections
         if most is not None and len(self.connections) > most and self._idle:
@@ -255,7 +255,7 @@ class _Protocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
-        """An answer is out; the connection may be kept for another request."""
+        """Handle a sent response; the connection may be kept for another request."""
         super().on_response_complete()
         if not self.transport.is_closing() and not self._in_head and self.cycle.response_complete:
             self._idle[self] = None

@@ -1,6 +1,6 @@
-"""What a server offers beside tools: resources, prompts and completions, and the pages of every list.
+"""Server features beside tools: resources, prompts and completions, and the pagination of every list.
 
-Knows no carrier.
+Independent of transports.
 """
 
 from __future__ import annotations

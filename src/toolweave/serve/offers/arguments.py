@@ -1,6 +1,6 @@
-"""Functions that a request calls with strings: the arguments of a prompt, the variables of a URI.
+"""Functions called with string arguments: those of a prompt, or the variables of a URI template.
 
-Reads a signature, turns the strings into what it asks for, and runs the function. Knows no method of the protocol.
+Reads the signature, converts the strings to the annotated types, and runs the function.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _TEXT = (str, Any, EMPTY, str | None)
 
 
 class Handler:
-    """A function, ready to be called with strings.
+    """A function wrapped to be called with string arguments.
 
     Attributes:
         name: The function's name.
         description: Its docstring, without the sections on parameters and returns.
-        arguments: What it takes, in order, but for the context.
+        arguments: Its parameters in order, without the context.
     """
 
     __slots__ = ("_convert", "_defaults", "_function", "_injected", "_runner", "arguments", "description", "name")
@@ -50,7 +50,7 @@ class Handler:
         """Read the signature.
 
         Raises:
-            SchemaError: Naming the function and the parameter that no string can become.
+            SchemaError: No string can be converted to a parameter; names the function and the parameter.
         """
         parts = read_signature(function, injected=CallContext)
         if parts.unbound:
@@ -94,16 +94,16 @@ class Handler:
         return bound
 
     async def call(self, arguments: Mapping[str, Any], ctx: CallContext) -> Any:
-        """Run the function with what `bind` returned, a plain one in a worker thread."""
+        """Run the function with the arguments from `bind`, a plain one in a worker thread."""
         named = {**arguments, **dict.fromkeys(self._injected, ctx)}
         return await self._runner.run(self._function, named, abandon=True)
 
 
 def failure(what: str, exc: Exception, request: Request, *, expose: str | None) -> RequestError:
-    """Return the answer for what a function raised (requirements R104, C31).
+    """Return the error answer for an exception of a function.
 
-    A `RequestError` is the answer itself and a `ToolError` gives its message; what nobody meant for the client is
-    logged, and masked where strangers call: over HTTP, unless `expose` says `"message"` or `"masked"`.
+    A `RequestError` is the answer itself and a `ToolError` gives its message. Any other exception is logged, and its
+    message is masked over HTTP; `expose` (`"message"` or `"masked"`) overrides that.
     """
     if isinstance(exc, RequestError):
         return exc
@@ -150,7 +150,7 @@ def _converter(function: str, parameter: Parameter) -> Callable[[str], Any] | No
                 return adapter.validate_json(text)
             except ValidationError as exc:
                 refused = exc
-        # without the value: what a stranger sent does not come back
+        # without the value: untrusted input is not echoed
         raise ValueError(refused.errors(include_input=False, include_url=False, include_context=False)[0]["msg"])
 
     return convert

@@ -1,4 +1,4 @@
-"""Completions: what could be the value of a prompt's argument or of a URI template's variable (`completion/complete`).
+"""Completions of a prompt's arguments and of a URI template's variables (`completion/complete`).
 
 Knows prompts and templates only by their names.
 """
@@ -29,18 +29,18 @@ __all__ = ["Completed", "Completions"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _COUNTED = 10_000
-"""So many values of a function are counted at the most; it may go on for ever."""
+"""Maximum values that are counted of a function, which may yield for ever."""
 
 Known: TypeAlias = Callable[[str], Awaitable[bool]]
-"""Tells of a name whether it is offered."""
+"""Returns whether a name is offered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """Some values of many, when a completion knows more than it returns.
+    """A partial list of values, when a completion knows more than it returns.
 
     Attributes:
-        total: How many there are in all, when it is known.
+        total: The number of all values, when it is known.
         has_more: Whether there are more.
     """
 
@@ -54,9 +54,9 @@ class Completions:
 
     Args:
         rounds: Runs the functions.
-        prompts: Tells whether a prompt is offered; one that is not is refused (-32602).
-        resources: Tells the same of a URI or a template.
-        expose_errors: As for tools: what a client is told of an unexpected exception (requirement C31).
+        prompts: Returns whether a prompt is offered; others are refused (-32602).
+        resources: Returns the same for a URI or a template.
+        expose_errors: As for tools: the client's view of an unexpected exception.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Completions:
             function: Plain or async.
 
         Raises:
-            SchemaError: The function takes something else.
+            SchemaError: The function has other parameters.
             ValueError: The reference is of another form, or the argument is completed already.
         """
         kind, _, name = ref.partition(":")
@@ -95,7 +95,7 @@ class Completions:
         return {methods.COMPLETION_COMPLETE: self._complete}
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
-        """Return the `completions` capability, once something is completed (requirement R93)."""
+        """Return the `completions` capability, once something is completed."""
         return {"completions": {}} if self._functions else {}
 
     async def _complete(self, request: Request) -> Json:
@@ -129,7 +129,7 @@ class Completions:
 
 
 class _Completer:
-    """One function, and which of the things there are it takes."""
+    """A completion function, and the optional parameters that it has."""
 
     __slots__ = ("_function", "_injected", "_runner", "_takes_others")
 

@@ -1,6 +1,6 @@
-"""What handlers of resources and prompts return, as the protocol's contents and messages.
+"""Conversion of a handler's return value to resource contents or prompt messages.
 
-The same values as of tools (`ToolResult.of`), in other clothes. Knows no method.
+Accepts the same values as `ToolResult.of` does for tools.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Message:
 
     Attributes:
         content: A text, a content block, bytes, a `File` or the `Path` of one, an image; any other value is its JSON.
-        role: Who says it.
+        role: `"user"` or `"assistant"`.
     """
 
     content: Any
@@ -64,13 +64,13 @@ def _said(role: str, content: Any) -> list[tuple[str, Json]]:
 
 
 def resource_contents(value: Any, *, uri: str, mime_type: str | None) -> list[Json]:
-    """Return what a resource's function returned as the contents of `resources/read`.
+    """Return a resource function's return value as the contents of `resources/read`.
 
     Args:
         value: A text, bytes, a `File` or the `Path` of one, an image, a content block, or a list with one of these
             (but for texts); any other value is its JSON.
-        uri: What was read.
-        mime_type: What the resource was declared to be; None takes what the value is.
+        uri: The URI that was read.
+        mime_type: The declared MIME type; None derives it from the value.
     """
     if isinstance(value, ToolResult):
         value = value.content

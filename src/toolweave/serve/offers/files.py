@@ -1,6 +1,6 @@
 """The files below a directory as resources, and nothing outside it.
 
-Knows no server; gives definitions and contents to whoever lists and reads.
+Independent of the server: provides definitions and contents.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ def directory(
 ) -> Directory:
     """Return the files below a directory, subdirectories included, as resources; give it to `resources=`.
 
-    A URI that leads out of the directory is of no resource: no `..` in any encoding, no absolute path, no drive, no
+    A URI that leads out of the directory names no resource: no `..` in any encoding, no absolute path, no drive, no
     symbolic link to somewhere else. Only regular files are read.
 
     Args:
         path: The directory.
-        uri: What the URIs begin with, such as `"docs://"`; the directory's `file://` URI by default.
-        description: What is in it, for the template that stands for all files.
+        uri: The prefix of the URIs, such as `"docs://"`; the directory's `file://` URI by default.
+        description: The description of the template that stands for all files.
         hidden: Offers files and directories whose names begin with a dot, too.
-        most_files: How many files are listed; others can be read all the same.
+        most_files: Maximum number of listed files; others can be read nevertheless.
 
     Raises:
         NotADirectoryError: The path is no directory.
@@ -59,7 +59,7 @@ def directory(
 
 
 class Directory:
-    """What `directory` returns; a `ResourceSource`."""
+    """The files of a directory, as made by `directory`; a `ResourceSource`."""
 
     def __init__(self, root: Path, uri: str, *, description: str, hidden: bool, most_files: int) -> None:
         self._root = root
@@ -106,7 +106,7 @@ class Directory:
         )
 
     def _files(self, folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-        """Return what can be read and has a URI; what vanishes or is forbidden meanwhile is left out."""
+        """Return the readable files that have a URI; those that vanish or are forbidden meanwhile are left out."""
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError:

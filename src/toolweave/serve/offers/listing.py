@@ -1,6 +1,6 @@
-"""What is offered under a key each and may change while clients are connected, who hears of it, and its pages.
+"""Registries of items by key that may change while clients are connected: listeners, and paginated lists.
 
-What resources and prompts have in common; knows neither.
+Shared by resources and prompts; knows neither.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _log = logging.getLogger("toolweave.serve")
 
 
 class Defined(Protocol):
-    """What has a definition."""
+    """An item with a definition."""
 
     @property
     def definition(self) -> Json:
@@ -34,7 +34,7 @@ T = TypeVar("T", bound=Defined)
 
 
 class Listeners(Generic[E]):
-    """Subscribers of one event; one that raises is logged and costs nobody else the event."""
+    """Listeners for one event; an exception of one is logged and does not affect the others."""
 
     __slots__ = ("_listeners",)
 
@@ -42,7 +42,7 @@ class Listeners(Generic[E]):
         self._listeners: list[Callable[[E], None]] = []
 
     def subscribe(self, listener: Callable[[E], None]) -> Unsubscribe:
-        """Add a listener and return what removes it."""
+        """Add a listener and return its unsubscribe."""
         self._listeners.append(listener)
 
         def unsubscribe() -> None:
@@ -61,7 +61,7 @@ class Listeners(Generic[E]):
 
 
 class Offers(Generic[T]):
-    """Things by key, in the order they were added; the sequences are kept until something changes."""
+    """Items by key, in the order they were added; the sequences are cached until a change."""
 
     __slots__ = ("_by_key", "_definitions", "_listed", "_noun")
 
@@ -94,7 +94,7 @@ class Offers(Generic[T]):
         self._listed = self._definitions = None
 
     def get(self, key: str) -> T | None:
-        """Return what is offered under this key, or None."""
+        """Return the item of this key, or None."""
         return self._by_key.get(key)
 
     @property
@@ -116,12 +116,12 @@ class Offers(Generic[T]):
 
 
 class About(TypedDict, total=False):
-    """What a definition may say of a prompt or a resource.
+    """Options that definitions of prompts and resources have in common.
 
     Attributes:
         name: A name for programs; the function's by default.
         title: A name for people.
-        description: What it is; the function's docstring by default.
+        description: A description; the function's docstring by default.
         icons: Icon objects of the specification.
         meta: The definition's `_meta`.
     """
@@ -166,9 +166,9 @@ async def listing(
     *,
     key: Callable[[Json], str],
 ) -> Json:
-    """Return one page of the lists of several sources put together; of two entries with one key the first counts.
+    """Return one page of the joined lists of several sources; of two entries with one key the first counts.
 
-    A source that fails is logged and costs the others nothing.
+    The failure of a source is logged and does not affect the others.
 
     Raises:
         RequestError: -32602, a bad cursor.

@@ -1,6 +1,6 @@
-"""What a server's author offers beside tools: resources, prompts and completions, by decorators and by sources.
+"""The resources, prompts and completions of a server: decorators and sources.
 
-Knows no carrier and no tool.
+Independent of transports and tools.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class ResourceOptions(About, total=False):
 
 
 class Offering:
-    """The part of a server that is about resources, prompts and completions.
+    """The part of a server that offers resources, prompts and completions.
 
     Attributes:
         resources: Everything that can be read; add and remove there at any time.
         prompts: Every prompt; add and remove there at any time.
-        completions: What completes arguments of prompts and variables of templates.
+        completions: The completions of arguments of prompts and variables of templates.
     """
 
     resources: Resources
@@ -56,7 +56,7 @@ class Offering:
         page_size: int | None,
         expose_errors: ExposeErrors | None,
     ) -> Sequence[Feature]:
-        """Begin to offer, and return the features."""
+        """Set up the registries, and return the features."""
         self.resources = Resources(resources, rounds=rounds, page_size=page_size, expose_errors=expose_errors)
         self.prompts = Prompts(prompts, rounds=rounds, page_size=page_size, expose_errors=expose_errors)
         self.completions = Completions(
@@ -77,7 +77,7 @@ class Offering:
         return self.resources, self.prompts, self.completions
 
     def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[Callable[P, R]], Resource[P, R]]:
-        """Offer what a function returns under a URI, or under a template of URIs, also while clients are connected.
+        """Offer a function's result as a resource, under a URI or a URI template, also while clients are connected.
 
         The options are those of `toolweave.serve.resource`.
 
@@ -102,7 +102,7 @@ class Offering:
         The options are those of `toolweave.serve.prompt`.
 
         Raises:
-            SchemaError: The function takes what no text can become.
+            SchemaError: No string can be converted to one of the function's parameters.
             ValueError: The name is taken.
         """
         if function is None:
@@ -117,11 +117,11 @@ class Offering:
             argument: The name of the argument or variable.
 
         Raises:
-            SchemaError: The function takes something else.
+            SchemaError: The function has other parameters.
             ValueError: The reference is of another form, or the argument is completed already.
         """
         return partial(self.completions.add, ref, argument)
 
     def notify_resource_updated(self, uri: str) -> None:
-        """Tell the clients that subscribed to a resource that it is to be read again; from any thread."""
+        """Notify the subscribers of a resource that its content changed; from any thread."""
         self.resources.updated(uri)

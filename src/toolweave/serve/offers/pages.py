@@ -1,7 +1,7 @@
-"""Pages of a list and the cursors between them.
+"""Pagination: the pages of a list and the cursors between them.
 
 A cursor names the last items of the page it follows, so a list that changes meanwhile neither skips nor repeats what
-stayed, and any replica that offers the same list can go on. Knows nothing of what is listed.
+stayed, and any replica that offers the same list can continue.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _LONGEST = 4 * (_POSITION + _ANCHORS * _NAME + 2) // 3
 def page(
     items: Sequence[T], cursor: object, size: int | None, *, key: Callable[[T], str]
 ) -> tuple[Sequence[T], str | None]:
-    """Return one page of a list, and the cursor of the next page or None on the last (requirement R98).
+    """Return one page of a list, and the cursor of the next page or None on the last.
 
-    Costs O(page) as long as the list stays as it was; once it changed, one search through it.
+    Costs O(page) while the list is unchanged; after a change, one search through it.
 
     Args:
         items: The whole list, as it is now.
@@ -54,7 +54,7 @@ def _cursor(items: Sequence[T], end: int, key: Callable[[T], str]) -> str:
 
 
 def _after(items: Sequence[T], cursor: object, key: Callable[[T], str]) -> int:
-    """Return where the page that follows begins: behind the last of the cursor's items that is still there."""
+    """Return the start index of the next page: behind the last of the cursor's items that is still listed."""
     position, anchors = _read(cursor)
     if 0 < position <= len(items) and _name(key(items[position - 1])) == anchors[0]:
         return position

@@ -1,6 +1,6 @@
-"""The prompts of a server: what makes one of a function, and `prompts/list` and `prompts/get`.
+"""The prompts of a server: the decorator, `prompts/list` and `prompts/get`.
 
-Knows no carrier. Who hears of changes is the business of who subscribes here.
+Independent of the transport; changes are reported to listeners.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PromptsChanged:
 
 @runtime_checkable
 class PromptSource(Protocol):
-    """What offers prompts: those of functions, other servers. Definitions are the protocol's JSON."""
+    """A source of prompts: functions, or another server. Definitions are the protocol's JSON."""
 
     async def prompts(self) -> Sequence[Json]:
         """Return the definitions of its prompts (`Prompt`), each with a `name` of its own."""
@@ -57,10 +57,10 @@ class PromptSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt(Generic[P, R]):
-    """A function that writes messages; made by `prompt`.
+    """A prompt whose messages a function writes; made by `prompt`.
 
     Attributes:
-        definition: As it is listed.
+        definition: The definition as it is listed.
     """
 
     name: str
@@ -91,9 +91,9 @@ def prompt(function: Callable[..., Any] | None = None, /, **about: Unpack[About]
     """Make a prompt of a function; use as `@prompt` or `@prompt(name=...)`.
 
     Its arguments come from the signature, with the descriptions of `Annotated` and of the docstring; clients send
-    texts, which are converted to the annotated types (a list or an object from JSON). A `CallContext` is filled in.
-    It returns a text, a content block, bytes, a `File` or the `Path` of one, a `Message`, or a list of any of these;
-    what names no role is the user's.
+    strings, which are converted to the annotated types (a list or an object from JSON). A `CallContext` is injected.
+    It returns a text, a content block, bytes, a `File` or the `Path` of one, a `PromptTurn`, or a list of any of these;
+    the default role is `user`.
 
     Args:
         function: The function.
@@ -101,7 +101,7 @@ def prompt(function: Callable[..., Any] | None = None, /, **about: Unpack[About]
             by default.
 
     Raises:
-        SchemaError: Naming the function and the parameter that no text can become.
+        SchemaError: No string can be converted to a parameter; names the function and the parameter.
     """
     if function is None:
         return partial(prompt, **about)
@@ -112,7 +112,7 @@ def prompt(function: Callable[..., Any] | None = None, /, **about: Unpack[About]
 
 
 class PromptRegistry:
-    """Prompts of functions, which come and go while they are served; a `PromptSource`."""
+    """A mutable registry of prompts of functions; a `PromptSource`."""
 
     def __init__(self, prompts: Iterable[Prompt[..., Any]] = ()) -> None:
         self._prompts = Offers[Prompt[..., Any]]("prompt")
@@ -161,7 +161,7 @@ class PromptRegistry:
 
 
 Promptful: TypeAlias = "PromptSource | Iterable[Prompt[..., Any] | PromptSource | Callable[..., Any]]"
-"""What `prompts=` of a server takes."""
+"""The values that `prompts=` of a server accepts."""
 
 
 class Prompts:
@@ -169,9 +169,9 @@ class Prompts:
 
     Args:
         prompts: A source, or a sequence of prompts, functions and sources.
-        rounds: Runs what writes.
+        rounds: Runs the functions.
         page_size: Entries on a page of the list; None puts all on one.
-        expose_errors: As for tools: what a client is told of an unexpected exception (requirement C31).
+        expose_errors: As for tools: the client's view of an unexpected exception.
 
     Attributes:
         registry: The prompts of functions; add and remove there at any time.
@@ -204,7 +204,7 @@ class Prompts:
         """Offer a prompt, a function as one, or all of a source.
 
         Raises:
-            SchemaError: A function is none that texts can call.
+            SchemaError: A function cannot be called with strings.
             TypeError: It is none of them.
             ValueError: Its name is taken.
         """
@@ -239,7 +239,7 @@ class Prompts:
         return False
 
     def subscribe(self, listener: Callable[[PromptsChanged], None]) -> Unsubscribe:
-        """Call `listener` after every change, synchronously: who tells clients subscribes here."""
+        """Call `listener` after every change, synchronously."""
         return self._listeners.subscribe(listener)
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
@@ -247,7 +247,7 @@ class Prompts:
         return {methods.PROMPTS_LIST: self._list, methods.PROMPTS_GET: self._get}
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
-        """Return the `prompts` capability, once there is a prompt (requirement R93)."""
+        """Return the `prompts` capability, once there is a prompt."""
         self._offered = self._offered or len(self._sources) > 1 or len(self.registry) > 0
         return {"prompts": {"listChanged": True}} if self._offered else {}
 

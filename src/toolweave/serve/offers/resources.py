@@ -1,6 +1,6 @@
-"""The resources of a server: what makes one of a function, and `resources/list`, `templates/list` and `read`.
+"""The resources of a server: the decorator, `resources/list`, `resources/templates/list` and `resources/read`.
 
-Knows no carrier. Who hears of changes is the business of who subscribes here; files are `files.py`.
+Independent of the transport; changes are reported to listeners. Files are in `files.py`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class ResourcesChanged:
-    """What is offered changed.
+    """The offered resources changed.
 
     Attributes:
         uri: The resource whose content changed; None when it is the list, of resources or of templates.
@@ -51,7 +51,7 @@ class ResourcesChanged:
 
 @runtime_checkable
 class ResourceSource(Protocol):
-    """What offers resources: those of functions, a directory, other servers. Definitions are the protocol's JSON."""
+    """A source of resources: functions, a directory, or another server. Definitions are the protocol's JSON."""
 
     async def resources(self) -> Sequence[Json]:
         """Return the definitions of its resources (`Resource`), each with a `uri` of its own."""
@@ -72,11 +72,11 @@ class ResourceSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource(Generic[P, R]):
-    """A function that is read under a URI, or under all URIs of a template; made by `resource`.
+    """A resource, or a template of resources, that a function reads; made by `resource`.
 
     Attributes:
         uri: The URI or the template.
-        definition: As it is listed.
+        definition: The definition as it is listed.
     """
 
     uri: str
@@ -90,13 +90,13 @@ class Resource(Generic[P, R]):
         return self.function(*args, **kwargs)
 
     def match(self, uri: str) -> Mapping[str, str] | None:
-        """Return the variables of a URI that this resource is read under, or None."""
+        """Return the variables of a URI if it names this resource, else None."""
         if self.template is None:
             return {} if uri == self.uri else None
         return self.template.match(uri)
 
     async def read(self, uri: str, variables: Mapping[str, str], ctx: CallContext) -> Json | None:
-        """Return the members of a `ReadResourceResult`; None when the function has nothing there."""
+        """Return the members of a `ReadResourceResult`; None when the function returns None."""
         try:
             arguments = self.handler.bind(variables, what=f"resource {uri!r}")
         except RequestError:
@@ -115,16 +115,16 @@ def resource(
     annotations: Mapping[str, Any] | None = None,
     **about: Unpack[About],
 ) -> Callable[[Callable[P, R]], Resource[P, R]]:
-    """Make a resource of a function; use as `@resource("notes://{id}")` (requirement R101).
+    """Make a resource of a function; use as `@resource("notes://{id}")`.
 
     The function takes the template's variables by name, converted to its annotations, and a `CallContext` where it
-    declares one. It returns a text, bytes, a `File` or the `Path` of one, content blocks, a list of these, or what
-    has a JSON form; None says that there is no such resource. A variable is never empty and never leaves a directory
+    declares one. It returns a text, bytes, a `File` or the `Path` of one, content blocks, a list of these, or any
+    JSON value; None means that there is no such resource. A variable is never empty and never leaves a directory
     that it is used in; only `{+name}` has slashes.
 
     Args:
         uri: A URI, or an RFC 6570 template with `{name}` and at most one `{+name}`.
-        mime_type: What reading it gives; by default it is seen from each value, and is not listed.
+        mime_type: The MIME type of its content; by default it is derived from each value, and is not listed.
         size: In bytes, of a resource without variables.
         annotations: Hints of the specification, such as `{"audience": ["user"], "priority": 0.8}`.
         **about: `name`, `title`, `description`, `icons` and `meta`; the name and the description are the function's
@@ -167,7 +167,7 @@ def _check(uri: str, template: Template | None, handler: Handler) -> None:
 
 
 class ResourceRegistry:
-    """Resources of functions, which come and go while they are served; a `ResourceSource`."""
+    """A mutable registry of resources of functions; a `ResourceSource`."""
 
     def __init__(self, resources: Iterable[Resource[..., Any]] = ()) -> None:
         self._fixed = Offers[Resource[..., Any]]("resource")
@@ -204,7 +204,7 @@ class ResourceRegistry:
         self._listeners.tell(ResourcesChanged())
 
     def updated(self, uri: str) -> None:
-        """Tell that a resource is to be read again."""
+        """Notify that a resource's content changed."""
         self._listeners.tell(ResourcesChanged(uri))
 
     def subscribe(self, listener: Callable[[ResourcesChanged], None]) -> Unsubscribe:
@@ -223,11 +223,11 @@ class ResourceRegistry:
         return None
 
     async def resources(self) -> Sequence[Json]:
-        """Return the definitions of what has no variables."""
+        """Return the definitions of the resources without variables."""
         return self._fixed.definitions
 
     async def templates(self) -> Sequence[Json]:
-        """Return the definitions of what has variables."""
+        """Return the definitions of the resource templates."""
         return self._templates.definitions
 
     async def read(self, uri: str, ctx: CallContext) -> Json | None:
@@ -240,7 +240,7 @@ class ResourceRegistry:
 
 
 Resourceful: TypeAlias = "ResourceSource | Iterable[Resource[..., Any] | ResourceSource]"
-"""What `resources=` of a server takes."""
+"""The values that `resources=` of a server accepts."""
 
 
 class Resources:
@@ -248,9 +248,9 @@ class Resources:
 
     Args:
         resources: A source, or a sequence of resources and sources.
-        rounds: Runs what reads.
+        rounds: Runs the functions.
         page_size: Entries on a page of a list; None puts all on one.
-        expose_errors: As for tools: what a client is told of an unexpected exception (requirement C31).
+        expose_errors: As for tools: the client's view of an unexpected exception.
 
     Attributes:
         registry: The resources of functions; add and remove there at any time.
@@ -307,7 +307,7 @@ class Resources:
         self.registry.remove(uri)
 
     def updated(self, uri: str) -> None:
-        """Tell that a resource is to be read again."""
+        """Notify that a resource's content changed."""
         self.registry.updated(uri)
 
     async def offers(self, uri: str) -> bool:
@@ -320,7 +320,7 @@ class Resources:
         return False
 
     def subscribe(self, listener: Callable[[ResourcesChanged], None]) -> Unsubscribe:
-        """Call `listener` after every change, synchronously: who tells clients subscribes here."""
+        """Call `listener` after every change, synchronously."""
         return self._listeners.subscribe(listener)
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
@@ -332,7 +332,7 @@ class Resources:
         }
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
-        """Return the `resources` capability, once there is something to read (requirement R93)."""
+        """Return the `resources` capability, once there is something to read."""
         self._offered = self._offered or len(self._sources) > 1 or len(self.registry) > 0
         return {"resources": {"subscribe": True, "listChanged": True}} if self._offered else {}
 
@@ -361,7 +361,7 @@ class Resources:
                 raise failure(f"reading resource {uri!r}", exc, request, expose=self._expose) from None
             if found is not None:
                 return found
-        code = INVALID_PARAMS if request.modern else RESOURCE_NOT_FOUND  # requirement C14
+        code = INVALID_PARAMS if request.modern else RESOURCE_NOT_FOUND
         raise RequestError(f"Resource not found: {uri}", code=code, data={"uri": uri})
 
     def _require(self, request: Request) -> None:

@@ -1,4 +1,4 @@
-"""URI templates (RFC 6570, `{name}` and `{+name}`): which URIs one stands for, and what its variables are then.
+"""URI templates (RFC 6570, `{name}` and `{+name}`): matching of URIs, and the values of the variables.
 
 Matching takes linear time whatever the URI, and a value that could leave a directory matches nothing. Knows no
 resource and no file.
@@ -17,13 +17,13 @@ __all__ = ["Template", "is_template", "leaves_directory"]
 _EXPRESSION = re.compile(r"\{([^{}]*)\}")
 _VARIABLE = re.compile(r"(\+?)([A-Za-z_][A-Za-z0-9_]{0,99})")
 _LONGEST = 8192
-"""Characters of a URI; a longer one is of no resource, and no HTTP server would take it as a header."""
+"""Maximum characters of a URI; a longer one matches no resource, and no HTTP server would accept it as a header."""
 _ENCODINGS = 4
-"""How often a value may be percent-encoded; no honest one is more than twice."""
+"""Maximum levels of percent-encoding of a value; legitimate ones have at most two."""
 
 
 def is_template(uri: str) -> bool:
-    """Whether it has variables."""
+    """Whether a URI has variables."""
     return "{" in uri or "}" in uri
 
 
@@ -91,8 +91,8 @@ class Template:
     def _split(self, uri: str) -> list[str] | None:
         """Return the text that each variable stands for.
 
-        Before a `{+name}` each literal is sought from the left, behind it from the right, so that it gets what is
-        left; as no other variable has slashes, this finds a match if there is one, and looks at nothing twice.
+        Before a `{+name}` each literal is searched from the left, behind it from the right, and the rest is its value;
+        as no other variable has slashes, this finds a match if there is one, in one pass.
         """
         literals = self._literals
         if not uri.startswith(literals[0]) or not uri.endswith(literals[-1]):
@@ -134,7 +134,7 @@ def _variable(text: str, expression: str) -> _Variable:
 
 
 def _value(text: str, *, whole: bool) -> str | None:
-    """Return the decoded value, or None when it is not one that a handler may see."""
+    """Return the decoded value, or None when it is unsafe for a handler."""
     if "/" in text and not whole:
         return None
     try:

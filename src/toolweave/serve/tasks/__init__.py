@@ -1,4 +1,4 @@
-"""Calls that outlast their request: the extension `io.modelcontextprotocol/tasks`, and its form in revision 2025-11-25.
+"""Tasks: calls that outlast their request (extension `io.modelcontextprotocol/tasks`, and its form of 2025-11-25).
 
 `rules.py` says which calls become tasks, `feature.py` answers what clients ask, `task.py` is one task that runs. Tasks
 are in this process (`local.py`), or in a store that all replicas see (`remote.py`, `store.py`), as jobs of workers

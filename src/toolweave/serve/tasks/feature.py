@@ -1,4 +1,4 @@
-"""What clients ask about tasks: their methods in both forms of the protocol, and who may use them.
+"""Requests of clients about tasks, in both forms of the protocol, and who may make them.
 
 Knows no tool, no carrier, and not where a task runs: that is its `TaskBackend`.
 """
@@ -33,11 +33,11 @@ T = TypeVar("T")
 _log = logging.getLogger("toolweave.serve")
 
 SLACK_SECONDS = 5.0
-"""How much longer than the task itself may take its result is waited for."""
+"""Seconds beyond a task's deadline that a request for its result waits."""
 
 
 class Tasks:
-    """Makes tasks of calls and answers what clients ask about them; one for all clients of a server.
+    """Turns calls into tasks and answers the task methods; one for all clients of a server.
 
     Args:
         rules: The tools that become tasks, by name: `"optional"`, `"required"` or a `TaskRule`.
@@ -45,7 +45,7 @@ class Tasks:
         backend: Where tasks are.
         ttl_ms: Milliseconds from a task's creation until it may be forgotten; work that takes longer is cancelled.
         poll_ms: How often clients are asked to look, in milliseconds.
-        clock: Tells the time in seconds since the epoch.
+        clock: Returns the time in seconds since the epoch.
 
     Raises:
         ValueError: A rule is neither.
@@ -70,17 +70,17 @@ class Tasks:
         self._poll_ms = poll_ms
         self._clock = clock
 
-    # as the server and the tools see it
+    # the interface for the server and the tools
 
     def within(self, group: anyio.abc.TaskGroup) -> AbstractContextManager[None]:
-        """Let tasks run in a task group until the block ends, as far as they run here."""
+        """Run the tasks of this process in a task group until the block ends."""
         return self._backend.within(group)
 
     def takes(self, spec: ToolSpec, request: Request) -> bool:
         """Whether this call becomes a task.
 
         Raises:
-            RequestError: It must, and this client cannot take one.
+            RequestError: The tool requires tasks and this client does not support them.
         """
         return self.rules.takes(spec, request)
 
@@ -88,7 +88,7 @@ class Tasks:
         """Start the work as a task and return the result that names it.
 
         Raises:
-            RequestError: No more can be taken on.
+            RequestError: No more tasks are accepted.
         """
         given: Mapping[str, Any] = self._rounds.given(request) if request.modern else {}
         ttl_ms, now = self._ttl(request), self._clock()
@@ -98,10 +98,10 @@ class Tasks:
         return task_result(shown, modern=request.modern)
 
     def support(self, spec: ToolSpec, *, modern: bool) -> Json:
-        """Return what a definition says about tasks, as members of it."""
+        """Return the members of a tool definition that declare its task support."""
         return self.rules.support(spec, modern=modern)
 
-    # as clients see it
+    # the methods of the protocol
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return the methods about tasks, none when no tool becomes one."""
@@ -120,7 +120,7 @@ class Tasks:
         return capabilities(modern=modern) if self.rules else {}
 
     async def current(self, request: Request, names: Sequence[str]) -> Mapping[str, Json]:
-        """Return, for those ids whose tasks are this client's, the tasks as they are now.
+        """Return the current state of those tasks that are this client's, by id.
 
         Raises:
             RequestError: The client did not declare the extension.
@@ -130,7 +130,7 @@ class Tasks:
         return {name: one.shown for name, one in found if one is not None}
 
     async def watch(self, known: Mapping[str, Json], heard: Heard) -> None:
-        """Tell of the changes of tasks that nobody in this process would tell of."""
+        """Report changes of tasks that other processes run."""
         await self._backend.watch(known, heard)
 
     async def _get(self, request: Request) -> Json:
@@ -153,7 +153,7 @@ class Tasks:
         return {} if request.modern else in_core(found.shown)
 
     async def _result(self, request: Request) -> Json:
-        """Return the result of a task once it has ended, and ask until then what it wants to know."""
+        """Return the result of a task once it has ended; until then put its questions to the client."""
         found = await self._find(request)
         with anyio.move_on_after(max(0.0, found.left) + SLACK_SECONDS) as bound:
             await _reached(self._await_end(request, found))
@@ -173,7 +173,7 @@ class Tasks:
                 await found.change()
 
     async def _put_questions(self, request: Request, found: TaskHandle) -> None:
-        """Ask what waits in a task, on the stream of the request for its result."""
+        """Put a task's open questions to the client, on the stream of the request for its result."""
         for key, question in tuple(found.questions.items()):
             params = {**question.params(modern=False), "_meta": related(found.shown[TASK_ID])}
             try:

@@ -42,10 +42,10 @@ class LocalTasks:
 
     Args:
         rounds: Makes the contexts of handlers.
-        changes: Tells clients that listen.
-        store: Keeps how tasks ended; by default in this process.
-        most: How many run at the same time; the store bounds those that are kept.
-        clock: Tells the time in seconds since the epoch.
+        changes: Notifies listening clients.
+        store: Keeps ended tasks; by default in this process.
+        most: Maximum running tasks; the store bounds those that are kept.
+        clock: Returns the time in seconds since the epoch.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class LocalTasks:
         group.start_soon(self._run, running, new.work, context)
 
     async def find(self, name: str, owner: str | None) -> TaskHandle | None:
-        """Return a task of this owner, as it runs or as it ended."""
+        """Return a task of this owner, running or ended, or None."""
         running = self._running.get(name)
         if running is not None:
             return running if running.owner == owner else None
@@ -118,7 +118,7 @@ class LocalTasks:
         return _Kept(document.value["task"])
 
     async def watch(self, known: Mapping[str, Json], heard: Heard) -> None:
-        """Do nothing: what runs here tells of itself."""
+        """Do nothing: tasks of this process report their own changes."""
 
     async def _run(self, running: _Running, work: Work, context: CallContext) -> None:
         try:
@@ -128,7 +128,7 @@ class LocalTasks:
             del self._running[running.task.id]
 
     async def _ran(self, running: _Running, work: Work, context: CallContext) -> bool:
-        """Do the work of a task; return whether its end is in the store."""
+        """Run a task; return whether its end is stored."""
         task, kept = running.task, False
         try:
             with task.scope, anyio.move_on_after(task.left) as bound:
@@ -146,7 +146,7 @@ class LocalTasks:
         await self._store.put(COLLECTION, running.task.id, value, ttl=max(running.left, KEPT_AT_LEAST))
 
     async def _keep_end(self, running: _Running) -> bool:
-        """Keep how a task ended, or that this cannot be kept; False when the store takes neither."""
+        """Store the end of a task, or an error that it cannot be stored; False when the store accepts neither."""
         try:
             await self._keep(running)
         except Exception as exc:  # boundary: a store may be anybody's, and what it raises here ends every task
@@ -172,7 +172,7 @@ class LocalTasks:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A task that runs here, and the caller that it belongs to."""
+    """A running task of this process, and its caller."""
 
     task: Task
     owner: str | None
@@ -208,7 +208,7 @@ class _Running:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A task that does not run here any more."""
+    """A task of this process that has ended."""
 
     shown: Json
     questions: Mapping[str, Question] = field(default_factory=dict[str, Question])

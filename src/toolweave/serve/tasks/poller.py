@@ -31,7 +31,7 @@ class _Listener:
     done: anyio.Event = field(default_factory=anyio.Event)
 
     def tell(self, name: str, task: Json | None) -> None:
-        """Take how a task is now; None when it is gone."""
+        """Receive the current state of a task; None when it is gone."""
         before = self.known.get(name, task)
         if task is None or task["status"] in ENDED:
             self.known.pop(name, None)
@@ -50,16 +50,16 @@ class _Watched:
     left: float = 0.0  # until the next look
 
     def soon(self) -> None:
-        """Be looked at the next time, and often for a while."""
+        """Poll this task next, and often for a while."""
         self.pause, self.left = FIRST_SECONDS, 0.0
 
 
 class TaskPoller:
-    """The tasks that are listened to in one event loop.
+    """The polled tasks of one event loop.
 
     Args:
         tasks: The tasks.
-        sleep: Waits between looks.
+        sleep: Waits between polls.
     """
 
     def __init__(self, tasks: TaskStore, sleep: Sleep) -> None:
@@ -69,11 +69,11 @@ class TaskPoller:
         self._turn = anyio.Lock()
 
     async def watch(self, known: Mapping[str, Json], heard: Heard) -> None:
-        """Tell of every change of these tasks until all have ended; an outage of the store is waited out.
+        """Report every change of these tasks until all have ended; an outage of the store is waited out.
 
         Args:
-            known: As they were when they were last looked at.
-            heard: Takes the id of what changed, and how it is.
+            known: Their last known states.
+            heard: Called with the id of a changed task, and its state.
         """
         mine = _Listener(heard, {name: task for name, task in known.items() if task["status"] not in ENDED})
         if not mine.known:
@@ -99,7 +99,7 @@ class TaskPoller:
                 del self._watched[name]
 
     async def _look_for_all(self) -> None:
-        """Look as long as this listener is there, unless another does; whoever waits longest is the next."""
+        """Poll while this listener is registered, unless another does; the task that waits longest is next."""
         async with self._turn:
             while True:
                 await self._sleep(FIRST_SECONDS)

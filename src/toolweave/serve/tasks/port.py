@@ -1,4 +1,4 @@
-"""The port between what clients ask about tasks and where tasks are: this process, or a store and its workers.
+"""The port between the task methods and the backend of tasks: this process, or a store with workers.
 
 Knows neither of them.
 """
@@ -36,12 +36,12 @@ __all__ = [
 _log = logging.getLogger("toolweave.serve")
 
 KEPT_AT_LEAST = 60.0
-"""Seconds for which the end of a task can be read, however late it came."""
+"""Minimum seconds for which an ended task can be read."""
 MARK_SECONDS = 5.0
-"""How long what is cancelled may take to leave a note of it."""
+"""Seconds a cancelled task has to record that it was cancelled."""
 
 Heard = Callable[[str, Json], None]
-"""Told the id of a task, and how it is now."""
+"""Called with the id of a task and its current state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +50,10 @@ class NewTask:
 
     Attributes:
         request: The call as it came.
-        work: What the call asks for.
+        work: The handler of the call.
         given: Answers that came with it, by key.
-        shown: The task as its client is told of it; `taskId` is its name.
-        expires_at: When it has to be over, in seconds since the epoch.
+        shown: The task as its client sees it; `taskId` is its name.
+        expires_at: Its deadline, in seconds since the epoch.
     """
 
     request: Request
@@ -64,41 +64,41 @@ class NewTask:
 
 
 class TaskHandle(Protocol):
-    """A task of the client that asks."""
+    """A handle of a task of the requesting client."""
 
     @property
     def shown(self) -> Json:
-        """The task as it is now, as far as is known here (`DetailedTask`)."""
+        """The last known state of the task (`DetailedTask`)."""
         ...
 
     @property
     def questions(self) -> Mapping[str, Question]:
-        """What waits for the client, by key."""
+        """The open questions to the client, by key."""
         ...
 
     @property
     def left(self) -> float:
-        """Seconds until it has to be over."""
+        """Seconds until its deadline."""
         ...
 
     async def answer(self, answers: Mapping[str, Any]) -> None:
-        """Take answers of the client; what was not asked, or is answered, is ignored.
+        """Accept answers of the client; those to no open question are ignored.
 
         Raises:
-            RequestError: One is no answer to its question; none was taken.
+            RequestError: One is no answer to its question; none was accepted.
         """
         ...
 
     async def refuse(self, key: str, error: RequestError) -> None:
-        """Take that the client refuses to answer a question: the handler gets the error."""
+        """Accept the client's refusal to answer a question: the handler gets the error."""
         ...
 
     async def cancel(self) -> bool:
-        """End it as cancelled; return False if it has ended already."""
+        """Cancel it; return False if it has ended already."""
         ...
 
     async def change(self) -> None:
-        """Wait until it is not as it was.
+        """Wait for its next change.
 
         Raises:
             RequestError: It is gone.
@@ -107,10 +107,10 @@ class TaskHandle(Protocol):
 
 
 class TaskBackend(Protocol):
-    """Where tasks are."""
+    """The backend that runs and keeps tasks."""
 
     def within(self, group: anyio.abc.TaskGroup) -> AbstractContextManager[None]:
-        """Be served in a task group until the block ends."""
+        """Run tasks in a task group until the block ends."""
         ...
 
     async def start(self, new: NewTask) -> None:
@@ -126,12 +126,12 @@ class TaskBackend(Protocol):
         ...
 
     async def watch(self, known: Mapping[str, Json], heard: Heard) -> None:
-        """Tell of every change of these tasks that would not be told otherwise, until all have ended."""
+        """Report the changes of these tasks that other processes make, until all have ended."""
         ...
 
 
 async def perform(task: Task, work: Work, context: CallContext) -> None:
-    """Do the work of a task in its scope, to its end."""
+    """Run the handler of a task in its cancel scope, to its end."""
     try:
         result = await work(context)
     except RequestError as exc:
@@ -144,10 +144,10 @@ async def perform(task: Task, work: Work, context: CallContext) -> None:
 
 
 def too_long() -> RequestError:
-    """Return how a task fails that was not over when it had to be."""
+    """Return the error of a task past its deadline."""
     return RequestError("the task took longer than it may", code=INTERNAL_ERROR)
 
 
 def full() -> RequestError:
-    """Return why no task can be taken on."""
+    """Return the error for too many tasks."""
     return RequestError("no more tasks can be taken on now; try again later", code=INTERNAL_ERROR)

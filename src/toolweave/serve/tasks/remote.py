@@ -50,10 +50,10 @@ class RemoteTasks:
         yield
 
     async def start(self, new: NewTask) -> None:
-        """Keep a task and have a worker do it.
+        """Store a task and submit it to the workers.
 
         Raises:
-            RequestError: It cannot be kept, or given to a worker.
+            RequestError: It cannot be stored, or submitted.
         """
         entry = self._tasks.entry(new)
         try:
@@ -77,7 +77,7 @@ class RemoteTasks:
         return None if entry is None or entry.owner != owner else _Handle(self._tasks, entry, self._sleep)
 
     async def watch(self, known: Mapping[str, Json], heard: Heard) -> None:
-        """Tell of every change of these tasks until all have ended; an outage of the store is waited out."""
+        """Report every change of these tasks until all have ended; an outage of the store is waited out."""
         loop = asyncio.get_running_loop()
         watching = self._watching.get(loop)
         if watching is None:
@@ -94,7 +94,7 @@ class RemoteTasks:
 
 
 class _Handle:
-    """A task in the store, as it was when it was last looked at."""
+    """A task in the store, as it was last read."""
 
     def __init__(self, tasks: TaskStore, entry: Entry, sleep: Sleep) -> None:
         self._tasks = tasks
@@ -158,7 +158,7 @@ class _Handle:
         self._entry = entry
 
     def _close(self, entry: Entry, keys: Mapping[str, Any]) -> bool:
-        """Take questions away that need no answer any more; return whether there were any."""
+        """Remove questions that need no answer any more; return whether there were any."""
         asked = self._asked(entry)
         rest = {key: one for key, one in asked.items() if key not in keys}
         if len(rest) == len(asked):

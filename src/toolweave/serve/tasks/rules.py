@@ -1,4 +1,4 @@
-"""Which calls become tasks, for which clients, and what is done about one whose worker died.
+"""Task rules: the calls that become tasks, for which clients, and the recovery after a worker died.
 
 Knows definitions and requests; not where tasks run.
 """
@@ -25,19 +25,19 @@ TaskSupport: TypeAlias = Literal["optional", "required"]
 """Whether a client that has no tasks may call the tool."""
 
 OnLost: TypeAlias = Literal["rerun", "fail"]
-"""What is done about a task whose worker died: the tool runs again, or the task fails, for its outcome is unknown."""
+"""The recovery of a task whose worker died: the tool runs again, or the task fails, for its outcome is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRule:
-    """How a tool becomes a task.
+    """The rule by which a tool's calls become tasks.
 
     Attributes:
         support: `"required"` refuses clients that have no tasks, `"optional"` gives them a plain call.
         ask_first: The first questions are asked in the call itself, and the task, in which the handler runs from its
             start again, begins with their answers. A call that asks nothing is answered without a task.
-        on_lost: What is done when the worker that ran it died. By default the tool runs again only if it says that
-            this does no harm (`readOnlyHint`, `idempotentHint`), or goes on where it was, as a durable agent does.
+        on_lost: The recovery when the worker that ran it died. By default the tool runs again only if it declares
+            that this is safe (`readOnlyHint`, `idempotentHint`), or resumes where it was, as a durable agent does.
     """
 
     support: TaskSupport
@@ -68,7 +68,7 @@ class Rules:
         """Whether this call becomes a task.
 
         Raises:
-            RequestError: It must, and this client cannot take one.
+            RequestError: The tool requires tasks and this client does not support them.
         """
         if not self._rules:
             return False
@@ -93,7 +93,7 @@ class Rules:
         return False
 
     def support(self, spec: ToolSpec, *, modern: bool) -> Json:
-        """Return what a definition says about tasks, as members of it; the extension says nothing there."""
+        """Return the members of a tool definition that declare its task support; the extension says nothing there."""
         rule = self._rules.get(spec.name)
         return {} if modern or rule is None else support(rule.support)
 
@@ -107,7 +107,7 @@ class Rules:
 
 
 def declared(request: Request) -> bool:
-    """Whether a stateless client declared the extension."""
+    """Whether a modern client declared the extension."""
     return declares_tasks(request.client.capabilities)
 
 

@@ -20,9 +20,9 @@ OPEN_TO_ALL = 0.8
 FEW = 0.1
 """The part of the permits up to which an owner may have some of the rest."""
 TRIES = 8
-"""How often a free number is guessed, before all of them are looked at."""
+"""Guesses at a free number before all of them are read."""
 REFUSED_SECONDS = 1.0
-"""Seconds for which who was refused is refused again without a look."""
+"""Seconds for which an owner that was refused is refused again without reading the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class StoreSemaphore:
 
     Args:
         server: The server's name.
-        clock: Tells the time in seconds.
-        most: How many there are.
+        clock: Returns the time in seconds.
+        most: The number of slots.
     """
 
     def __init__(self, store: Store, server: str, clock: Callable[[], float], *, most: int = MOST) -> None:

@@ -1,7 +1,7 @@
-"""Tasks in a store that many processes share: their documents, and how these change without one losing another's word.
+"""Task records in a store that many processes share, changed by compare-and-set.
 
-A task's own document is small and changes: how it is, who runs it, what its client answered. The call that it came
-from is written once. Knows no request that waits and no tool that runs.
+A task's own document is small and changes: its status, its runner, its client's answers. The call that it came from is
+written once.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ TASKS = "tasks"
 CALLS = "task-calls"
 TASK_NOTES = JobCollections("task", "server")
 FORM = 1
-"""How entries are written; those of another form are none of ours."""
+"""The format version of the records; those of another version are ignored."""
 _NOTED_SECONDS = 86_400.0
 """Seconds for which it is kept how many workers died of a task."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Entry:
-    """One task as it stands in the store.
+    """The record of one task in the store.
 
     Attributes:
         owner: The principal whose task it is.
-        server: The name of its server; those of others are none of ours.
+        server: The name of its server; tasks of other servers are ignored.
         task: As clients see it.
-        expires_at: When it has to be over, in seconds since the epoch.
+        expires_at: Its deadline, in seconds since the epoch.
         runner: The holder of the lease that runs it, or died; None before it began, and after it was handed back.
         answers: What the client answered, by the key of the question.
         refused: What it refused to answer, with the error's message and data.
@@ -76,8 +76,8 @@ class TaskStore:
     Args:
         queue: Tells workers of them.
         server: The server's name.
-        clock: Tells the time in seconds since the epoch.
-        most: How many tasks may be outstanding, for all that share the store.
+        clock: Returns the time in seconds since the epoch.
+        most: Maximum outstanding tasks of all that share the store.
 
     Attributes:
         topic: What workers are told of them.
@@ -93,15 +93,15 @@ class TaskStore:
         self._permits = StoreSemaphore(store, server, clock, most=most)
 
     def entry(self, new: NewTask) -> Entry:
-        """Return what a new task is to be in the store."""
+        """Return the record of a new task."""
         owner = new.request.client.principal
         return Entry(owner=owner, server=self.server, task=new.shown, expires_at=new.expires_at)
 
     async def add(self, entry: Entry, new: NewTask) -> None:
-        """Write a new task, and the call that it comes from; `remove` takes away what came of it when this fails.
+        """Store a new task, and the call that it comes from; after a failure `remove` deletes what was stored.
 
         Raises:
-            RequestError: As many are outstanding as may be.
+            RequestError: Too many tasks are outstanding.
             StoreError: The store cannot be reached, or is full.
         """
         ttl = self._ttl(entry)
@@ -130,7 +130,7 @@ class TaskStore:
         entry.revision = revisions[0]
 
     async def remove(self, entry: Entry) -> None:
-        """Forget a task that its client was never told of.
+        """Delete a task that was never announced to its client.
 
         Raises:
             StoreError: The store cannot be reached.
@@ -150,7 +150,7 @@ class TaskStore:
             await self._permits.release(Permit(*entry.permit))
 
     async def call(self, name: str, line: Line) -> tuple[Request, Json] | None:
-        """Return the call that a task comes from, and the answers that came with it; None when it is forgotten."""
+        """Return the call that a task comes from, and the answers that came with it; None when it has expired."""
         found = await self.store.get(CALLS, name)
         if found is None:
             return None
@@ -168,7 +168,7 @@ class TaskStore:
         return request, {"given": call["given"], "meta": call["meta"]}
 
     async def read(self, name: str) -> Entry | None:
-        """Return a task as it is now; one that is not over when it had to be has failed.
+        """Return the current record of a task; one past its deadline has failed.
 
         Raises:
             StoreError: The store cannot be reached.
@@ -191,9 +191,9 @@ class TaskStore:
         return Entry(**{name: found.value[name] for name in _WRITTEN}, revision=found.revision)
 
     async def write(self, entry: Entry) -> bool:
-        """Write a task unless another wrote it meanwhile; return whether it was written.
+        """Store a task unless its record changed meanwhile; return whether it was stored.
 
-        With its end, what its client answered is forgotten, and its call, which may all be secret.
+        When it has ended, its call and its client's answers are deleted: they may be secret.
         """
         changes: list[Change] = [self._put(entry)]
         if entry.ended:
@@ -205,7 +205,7 @@ class TaskStore:
         return True
 
     async def change(self, name: str, change: Callable[[Entry], bool]) -> Entry | None:
-        """Change a task as it is now; `change` returns whether there is anything to write. None when it is gone."""
+        """Change the current record of a task; `change` returns whether to store it. None when the task is gone."""
         while True:
             entry = await self.read(name)
             if entry is None or not change(entry) or await self.write(entry):

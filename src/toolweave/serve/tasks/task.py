@@ -1,4 +1,4 @@
-"""One task: what it says of itself, the questions that it waits with, and its end.
+"""A running task: its state, its open questions, and its end.
 
 Knows neither the work nor who may see it.
 """
@@ -24,16 +24,16 @@ from toolweave.tools.questions import Keys, Question
 __all__ = ["TOLD_BY", "Task", "TaskCaller"]
 
 TOLD_BY = methods.NOTIFICATIONS_TASKS
-"""The notification by which a client hears of its tasks."""
+"""The notification of a task's status."""
 
 
 class Task:
     """A task that runs in this process.
 
     Args:
-        shown: As it was created, or as it is when it runs again.
-        expires_at: When it has to be over, in seconds since the epoch.
-        now: Tells the time in seconds since the epoch.
+        shown: Its state when it was created, or when it runs again.
+        expires_at: Its deadline, in seconds since the epoch.
+        now: Returns the time in seconds since the epoch.
         changed: Called after every change that clients can see.
     """
 
@@ -60,7 +60,7 @@ class Task:
 
     @property
     def left(self) -> float:
-        """Seconds until it has to be over."""
+        """Seconds until its deadline."""
         return self.expires_at - self._now()
 
     @property
@@ -69,18 +69,18 @@ class Task:
         return self.status in ENDED
 
     def show(self) -> Json:
-        """Return all that a client may see of it, as the extension writes it (`DetailedTask`)."""
+        """Return the task as clients see it, in the form of the extension (`DetailedTask`)."""
         return dict(self._shown)
 
     def progress(self, progress: Progress) -> None:
-        """Take what the handler reports as the message of the status."""
+        """Set the status message to the handler's progress."""
         if self.ended:
             return
         total = "" if progress.total is None else f"/{progress.total:g}"
         self._update(statusMessage=progress.message or f"{progress.progress:g}{total}")
 
     def end(self, status: str, message: str | None = None, result: Json | None = None) -> bool:
-        """Reach `completed`, with its `result`, or `cancelled`; return False if it has ended already."""
+        """End as `completed`, with a `result`, or as `cancelled`; return False if it has ended already."""
         if self.ended:
             return False
         self.questions.clear()
@@ -88,13 +88,13 @@ class Task:
         return True
 
     def fail(self, error: RequestError, *, anew: bool = False) -> None:
-        """Fail with a JSON-RPC error, unless it has ended; with `anew` also then, for nobody has read the end yet."""
+        """Fail with a JSON-RPC error, unless it has ended; with `anew` also then, because its end was not read yet."""
         if not self.ended or anew:
             self.questions.clear()
             self._become(failed(self._shown, self._now(), error))
 
     async def ask(self, questions: Sequence[Question], given: Mapping[str, Any]) -> list[Any]:
-        """Wait with questions until the client answered all of them, save those that `given` answers by key."""
+        """Ask questions and wait until the client has answered all that `given` does not answer by key."""
         keys = [self._unused(key) for key in self._keys.of(questions)]
         for key, question in zip(keys, questions, strict=True):
             try:
@@ -112,10 +112,10 @@ class Task:
         return answers
 
     def answer(self, answers: Mapping[str, Any]) -> None:
-        """Take answers of the client; what was not asked, or is answered, is ignored.
+        """Accept answers of the client; those to no open question are ignored.
 
         Raises:
-            RequestError: One is no answer to its question; none was taken.
+            RequestError: One is no answer to its question; none was accepted.
         """
         try:
             read = {key: self.questions[key].read(value) for key, value in answers.items() if key in self.questions}
@@ -128,13 +128,13 @@ class Task:
             self._require()
 
     def refuse(self, key: str, error: ToolError) -> None:
-        """Take that the client refuses to answer a question: the handler gets the error."""
+        """Accept the client's refusal to answer a question: the handler gets the error."""
         if self.questions.pop(key, None) is not None:
             self._answers[self._first.pop(key, key)] = error
             self._require()
 
     def ask_again(self, key: str) -> None:
-        """Ask an open question under another key: its answer was none, and clients remember what they answered."""
+        """Ask an open question under another key: its answer was invalid, and clients remember answered keys."""
         anew = self._unused(key)
         self._first[anew] = self._first.pop(key, key)
         self.questions[anew] = self.questions.pop(key)
@@ -145,7 +145,7 @@ class Task:
         await self._news.wait()
 
     def _unused(self, wished: str) -> str:
-        """Return a key that this task never used; clients remember what they have answered."""
+        """Return a key that this task never used; clients remember answered keys."""
         key, count = wished, 1
         while key in self._used:
             count += 1
@@ -174,12 +174,12 @@ class Task:
 
 
 class TaskCaller:
-    """The way from a handler that runs as a task to its client: questions wait in the task.
+    """The `Caller` of a handler that runs as a task: questions wait in the task.
 
     Args:
-        capabilities: What the client declared with the call.
+        capabilities: The capabilities that the client declared with the call.
         given: Answers that came with the call, by key.
-        client_key: Tells the client's requests from those of others; None where nothing can.
+        client_key: Identifies the client among all others, or None.
     """
 
     def __init__(
@@ -192,16 +192,16 @@ class TaskCaller:
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the client declared with the call."""
+        """The capabilities that the client declared with the call."""
         return self._capabilities
 
     @property
     def client_key(self) -> str | None:
-        """Whose call it is."""
+        """The key that identifies the client, or None."""
         return self._client_key
 
     async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
-        """Wait with the questions until the client has answered all of them.
+        """Ask the questions and wait until the client has answered all of them.
 
         Raises:
             RequestError: The client did not declare what a question needs.

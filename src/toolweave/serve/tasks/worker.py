@@ -38,23 +38,23 @@ __all__ = ["Prepare", "TaskJobs"]
 _log = logging.getLogger("toolweave.serve")
 
 Prepare = Callable[[Request], tuple[ToolSpec, Work]]
-"""Finds the tool of a call and what is to be done; raises `RequestError` when there is no such tool."""
+"""Returns the tool of a call and its handler; raises `RequestError` when there is no such tool."""
 
 END_TRIES = 20
-"""How often the end of a task is written until the queue has to bring it up again; some seconds between."""
+"""Attempts to store the end of a task, some seconds apart, before the queue has to deliver the job again."""
 
 
 class TaskJobs:
     """The tasks of all servers of one name, as a `JobKind`.
 
     Args:
-        rules: What is done about a task whose worker died.
+        rules: The recovery of a task whose worker died.
         rounds: Makes the contexts of handlers.
         tasks: The tasks of the server.
         prepare: Finds the tools.
         running: Returns what is entered while a tool runs.
-        sleep: Waits between looks at what clients do, and between renewals of a lease.
-        lease_seconds: How long a task is kept for a worker that says nothing.
+        sleep: Waits between polls of the store, and between renewals of a lease.
+        lease_seconds: The lifetime of a lease that is not renewed.
     """
 
     records = TASKS
@@ -180,7 +180,7 @@ class TaskJobs:
             raise StoreError(f"the end of a task cannot be written: {why}", collection=TASKS)
 
     def _begin(self, lease: Lease, reruns: bool, entry: Entry) -> bool:
-        """Note that the tool runs, from its start.
+        """Record that the tool runs, from its start.
 
         Raises:
             RequestError: It ran before, and must not run again.
@@ -216,7 +216,7 @@ class TaskJobs:
         return kept
 
     async def _follow(self, run: _Run) -> None:
-        """Bring what the tool says to the store, and what clients say there to the tool, until either has ended."""
+        """Copy the tool's state to the store, and the clients' answers to the tool, until either has ended."""
         pause = Backoff(self._sleep)
         while not run.over:
             await pause.wait_for(run.news)
@@ -228,7 +228,7 @@ class TaskJobs:
         run.task.scope.cancel()
 
     async def _keep_end(self, run: _Run) -> bool:
-        """Write how a task ended, or that this cannot be kept; False when it has no end in the store."""
+        """Store the end of a task, or an error that it cannot be stored; False when neither was stored."""
         pause, refused = Backoff(self._sleep), 0
         for _ in range(END_TRIES):
             try:
@@ -248,7 +248,7 @@ class TaskJobs:
         return False
 
     async def _stopped(self, run: _Run, holder: str, *, reruns: bool) -> None:
-        """Hand a task back for another worker, or write that its tool was stopped if it must not run again."""
+        """Hand a task back for another worker, or record that its tool was stopped if it must not run again."""
         if not reruns:
             run.task.fail(_outcome_unknown("was stopped"))
         try:
@@ -259,7 +259,7 @@ class TaskJobs:
 
 
 class _Run:
-    """A task that runs here: in the store, and as its handler sees it."""
+    """A task that this worker runs: its record in the store, and its state here."""
 
     def __init__(self, tasks: TaskStore, entry: Entry, holder: str) -> None:
         self._tasks = tasks
@@ -272,7 +272,7 @@ class _Run:
         self.news.set()
 
     async def exchange(self) -> bool:
-        """Take what clients said and write what the tool said; return whether there was any of it.
+        """Read the clients' answers and store the tool's state; return whether anything changed.
 
         Raises:
             StoreError: The store cannot be reached, or has no room.
@@ -307,10 +307,10 @@ class _Run:
 
 
 class _Nobody:
-    """The line of a call whose client is not here."""
+    """The reply channel of a call whose client is not connected to this process."""
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        """Do nothing: nobody hears it."""
+        """Do nothing: no client is connected."""
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
         raise RequestError("the client of a task is not asked directly", code=INVALID_REQUEST)

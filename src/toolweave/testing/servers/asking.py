@@ -60,7 +60,7 @@ class AskingPeer(Peer):
         self.open: dict[str, tuple[threading.Event, list[Json]]] = {}
 
     def blocks(self, message: Json) -> bool:
-        """Whether answering takes its time."""
+        """Whether answering may block."""
         params = members(message.get("params"))
         asking = params.get("name") in ASKING_TOOLS or "asks" in (params.get("name"), params.get("uri"))
         return asking or super().blocks(message)
@@ -73,7 +73,7 @@ class AskingPeer(Peer):
         headers: dict[str, str] | None = None,
         on_request: Callable[[Request], None] | None = None,
     ) -> Json | None:
-        """Take one message; the answer to a question of ours goes to the tool that waits for it."""
+        """Handle one message; the answer to a request of this server goes to the tool that waits for it."""
         if "method" not in message and message.get("id") in self.open:
             arrived, answers = self.open.pop(str(message["id"]))
             answers.append(message)
@@ -127,7 +127,7 @@ class AskingPeer(Peer):
 
 
 ASKING_TOOLS: dict[str, tuple[Json, Callable[[Call], Json]]] = {}
-"""Name -> (definition without its name, function); all of them may wait."""
+"""Name -> (definition without its name, function); all of them may block."""
 
 
 def tool(description: str, **properties: str) -> Callable[[Callable[[Call], Json]], Callable[[Call], Json]]:

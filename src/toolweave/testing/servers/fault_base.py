@@ -1,6 +1,6 @@
-"""The seam of the misbehaving servers: a server whose steps a mode may replace, and the table of modes.
+"""The base of the misbehaving servers: a server whose steps a mode may replace, and the table of modes.
 
-A mode hooks its fault into a `FaultServer`. Those that are about messages alone work behind any transport.
+A mode hooks its fault into a `FaultServer`. Those that concern messages alone work behind any transport.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from toolweave.testing.servers.toolset import Call, Json, members, text_result
 __all__ = ["MESSAGE_MODES", "MODES", "FaultServer", "Quota", "complain", "message_mode", "mode"]
 
 Step = Callable[[Json], bool]
-"""Takes a request; True when it dealt with it."""
+"""Handles a request; returns True when it did."""
 
 Rewrite = Callable[[Json, Json], "bytes | None"]
-"""Takes a request and its answer; returns the lines to send in its place, None to leave it."""
+"""Returns the lines to send instead of a request's answer; None to leave it."""
 
 
 class Quota:
-    """How often a fault may happen: `times` (0: always), counted over processes if a file is to remember it."""
+    """Limits how often a fault happens: `times` (0: always), counted across processes if a file keeps the count."""
 
     def __init__(self, times: int, memory: str | None) -> None:
         self.times = times
@@ -33,7 +33,7 @@ class Quota:
         self.taken = 0
 
     def take(self) -> bool:
-        """Count one more time; False when it would be one too many."""
+        """Count one fault; return False when the limit is reached."""
         if self.times and self._past() >= self.times:
             return False
         self.taken += 1
@@ -43,7 +43,7 @@ class Quota:
         return True
 
     def give_back(self) -> None:
-        """The fault did not happen after all."""
+        """Take back a count: the fault did not happen after all."""
         self.taken -= 1
         if self.memory is not None:
             os.truncate(self.memory, self._past() - 1)
@@ -86,7 +86,7 @@ class FaultServer:
     # -- for modes --------------------------------------------------------------------------
 
     def on(self, method: str, step: Step) -> None:
-        """Let `step` take requests of `method`, or of any (`*`) that has no step of its own."""
+        """Let `step` handle requests of `method`, or of any (`*`) that has no step of its own."""
         self.steps[method] = step
 
     def for_calls(self, change: Rewrite) -> None:
@@ -145,7 +145,7 @@ class FaultServer:
     # -- for transports ---------------------------------------------------------------------
 
     def took(self, message: Json) -> bool:
-        """Let the mode deal with a message; False when it is to be answered as usual."""
+        """Let the mode handle a message; return False when it is to be answered as usual."""
         if "method" not in message:
             self.received[message.get("id")] = message
             self.arrived.setdefault(message.get("id"), threading.Event()).set()
@@ -158,7 +158,7 @@ class FaultServer:
         return False
 
     def rewritten(self, message: Json, answer: Json) -> bytes | None:
-        """Return the lines that the mode sends in the place of an answer; None when it leaves it alone."""
+        """Return the lines that the mode sends instead of an answer; None when it leaves that alone."""
         if self.rewrite is None or not self.quota.take():
             return None
         data = self.rewrite(message, answer)
@@ -171,7 +171,7 @@ MODES: dict[str, Callable[[FaultServer], None]] = {}
 """Mode -> function that hooks the fault into a server on standard input and output."""
 
 MESSAGE_MODES: dict[str, Callable[[FaultServer], None]] = {}
-"""Those that are about messages alone, so that an HTTP server can have them too."""
+"""The modes that concern messages alone, so that an HTTP server can have them too."""
 
 
 def mode(function: Callable[[FaultServer], None]) -> Callable[[FaultServer], None]:

@@ -14,20 +14,20 @@ __all__ = ["MESSAGE_FAULTS", "STDIO_FAULTS", "add_fault_arguments", "main", "quo
 
 ROOMS = (fault_answers, fault_bytes, fault_life, fault_lists, fault_talk)
 STDIO_FAULTS = {name: function.__doc__ or "" for name, function in sorted(MODES.items())}
-"""Mode -> what it does, in one sentence."""
+"""Mode -> its description, in one sentence."""
 MESSAGE_FAULTS = {name: text for name, text in STDIO_FAULTS.items() if name in MESSAGE_MODES}
-"""Those that HTTP can have too."""
+"""The modes that an HTTP server can have, too."""
 DEFAULT_SIZES = {"huge_line": 50_000_000, "stderr_flood": 4_000_000, "stdout_flood": 4_000_000}
 DEFAULT_CODES = {"dies_mid_call": 9}
 
 
 class StdioFault(StdioServer):
-    """A stdio server that asks its fault before it behaves."""
+    """A stdio server that lets its fault handle a message first."""
 
     fault: FaultServer
 
     def run(self) -> None:
-        """Serve; what a mode hooked to the start and the end happens around it."""
+        """Serve, with the mode's hooks at the start and the end."""
         self.fault.before_start()
         super().run()
         self.fault.after_end()
@@ -52,7 +52,7 @@ def add_fault_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def quota_from(options: argparse.Namespace) -> Quota:
-    """Return how often the fault may happen."""
+    """Return the quota of the fault."""
     return Quota(options.times, options.memory)
 
 

@@ -199,7 +199,7 @@ class HttpServer:
         started: Callable[[Request], None],
         done: Callable[[Json | None], None],
     ) -> None:
-        """Handle a message, on a thread if it takes its time."""
+        """Handle a message, on a thread if it may block."""
 
         def work() -> None:
             done(self.peer.handle(message, session, send, exchange.headers, started))
@@ -287,7 +287,7 @@ def check_headers(headers: dict[str, str], message: Json) -> None:
 
 
 async def next_item(queue: asyncio.Queue[Any], exchange: Exchange) -> Any:
-    """Return the next item of a queue, or END when the client went away first."""
+    """Return the next item of a queue, or END when the client disconnects first."""
     async with asyncio.TaskGroup() as tasks:
         item = tasks.create_task(queue.get())
         gone = tasks.create_task(exchange.reader.gone.wait())

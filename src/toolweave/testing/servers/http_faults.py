@@ -17,7 +17,7 @@ __all__ = ["EXCHANGE_FAULTS", "Misstep", "begin", "fault"]
 
 
 class Misstep:
-    """What a fault knows: the message, the command line's options, and the right answer."""
+    """The context of a fault: the message, the command line's options, and the right answer."""
 
     def __init__(
         self, message: Json, options: argparse.Namespace, answer: Callable[[], tuple[bytes, dict[str, str]]]
@@ -30,7 +30,7 @@ class Misstep:
 
 
 Fault = Callable[[Exchange, Misstep], Awaitable[None]]
-"""Takes the exchange over; raises LookupError to leave it alone after all."""
+"""Takes over the exchange; raises LookupError to leave it alone after all."""
 
 EXCHANGE_FAULTS: dict[str, Fault] = {}
 """Mode -> fault."""

@@ -1,4 +1,4 @@
-"""When the HTTP server misbehaves, and how: its mode, the method it takes, and how often."""
+"""The fault of the HTTP server: its mode, the method it applies to, and how often."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["HTTP_FAULTS", "Misbehaviour", "help_text"]
 ROOMS = (http_breaks, http_streams)
 EXCHANGES = {name: function.__doc__ or "" for name, function in EXCHANGE_FAULTS.items()}
 HTTP_FAULTS = dict(sorted({**MESSAGE_FAULTS, **EXCHANGES}.items()))
-"""Mode -> what it does, in one sentence."""
+"""Mode -> its description, in one sentence."""
 FORGETTING = {"gone_session", "gone_session_400"}
 
 
@@ -52,7 +52,7 @@ class Misbehaviour:
             self.messages = with_fault(server, options.mode)
 
     async def took(self, exchange: Exchange, message: Json) -> bool:
-        """Take the exchange over, if it is its turn."""
+        """Take over the exchange, if the fault applies to it."""
         if exchange.method == "GET" and await resume(exchange):
             return True
         if self.messages is not None and message:
@@ -72,12 +72,12 @@ class Misbehaviour:
         return True
 
     def is_turn(self, exchange: Exchange, message: Json) -> bool:
-        """Whether the exchange is one that the fault takes; those without a message only if --on says so."""
+        """Whether the fault applies to the exchange; without a message only if --on says so."""
         on = self.options.on
         return bool(message) if on is None else on in (message.get("method"), exchange.method)
 
     async def rewrote(self, exchange: Exchange, message: Json, answer: Json, headers: dict[str, str]) -> bool:
-        """Send something else in the place of an answer, if the mode has it so."""
+        """Send something else instead of an answer, if the mode rewrites answers."""
         data = self.messages.rewritten(message, answer) if self.messages is not None else None
         if data is None:
             return False
@@ -113,7 +113,7 @@ class Misbehaviour:
         return json.dumps(answer).encode(), headers
 
     def forget_sessions(self) -> None:
-        """Lose every session when the mode says so."""
+        """Drop every session when the mode requires that."""
         if (
             self.options.mode in FORGETTING
             and sum(self.peer.calls.values()) >= self.options.after

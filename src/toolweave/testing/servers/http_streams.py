@@ -12,7 +12,7 @@ from toolweave.testing.servers.toolset import text_result
 __all__ = ["EXCHANGE_FAULTS"]
 
 KEPT: dict[str, str] = {}
-"""Event id -> the answer that a stream lost, for the client that asks where it was."""
+"""Event id -> the answer that a stream lost, for a client that resumes it."""
 
 
 @fault
@@ -34,7 +34,7 @@ async def dropped_sse_with_id(exchange: Exchange, step: Misstep) -> None:
 
 
 async def resume(exchange: Exchange) -> bool:
-    """Give the client that names an event what it lost after it."""
+    """Send a client that names an event the answer that it lost after that."""
     lost = KEPT.pop(exchange.headers.get("last-event-id", ""), None)
     if lost is None:
         return False

@@ -61,7 +61,7 @@ class Refusal(Exception):
 
 
 class Session:
-    """What a legacy server keeps for one client; `send` reaches it outside any request."""
+    """The state of one client at a legacy server; `send` reaches it outside any request."""
 
     def __init__(self, send: Send | None = None) -> None:
         self.send = send
@@ -139,7 +139,7 @@ class Peer:
     # -- messages ---------------------------------------------------------------------------
 
     def blocks(self, message: Json) -> bool:
-        """Whether answering takes its time, so that it must not happen in the reading loop."""
+        """Whether answering may block, so that it must not happen in the reading loop."""
         return message.get("method") == "tools/call" and members(message.get("params")).get("name") in BLOCKING
 
     def handle(
@@ -150,7 +150,7 @@ class Peer:
         headers: dict[str, str] | None = None,
         on_request: Callable[[Request], None] | None = None,
     ) -> Json | None:
-        """Take one message; return the answer, or None when there is none (yet)."""
+        """Handle one message; return the answer, or None when there is none (yet)."""
         if "method" not in message:
             self.answers.append(message)
             return None
@@ -184,14 +184,14 @@ class Peer:
                 self.stop(request)
 
     def stop(self, request: Request) -> None:
-        """Cancel a running request; a listen stream ends without an answer."""
+        """Cancel a running request; a listen stream ends without a result."""
         self.running.pop((request.session, request.id), None)
         request.cancelled.set()
         if request in self.listeners:
             self.listeners.remove(request)
 
     def broadcast(self, method: str, params: Json | None = None) -> None:
-        """Tell every client about a change in the way of its era."""
+        """Notify every client of a change, in the form of its era."""
         for session in list(self.sessions):
             if session.send is not None and session.version is not None:
                 session.send({"jsonrpc": "2.0", "method": method, **({"params": params} if params else {})})

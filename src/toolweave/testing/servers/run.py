@@ -1,4 +1,4 @@
-"""Starts a test server fast: `python -I -S run.py echo|faults|http OPTIONS`; knows nothing of what they do.
+"""Fast start of a test server: `python -I -S run.py echo|faults|http OPTIONS`.
 
 The servers use the standard library and each other, so this script stands empty packages in for `toolweave` and
 `toolweave.testing`: a server starts in the time of a bare interpreter and sees nothing of the client it tests.

@@ -1,4 +1,4 @@
-"""A server whose tools become tasks: in the core of 2025-11-25, or as the extension of the stateless revisions.
+"""A server whose tools become tasks: in the core of 2025-11-25, or as the extension of the modern revisions.
 
 Tasks run on threads; a task that asks its client waits for the answer in the way of its era. Standard library only.
 """
@@ -95,7 +95,7 @@ class TaskingPeer(AskingPeer):
             self.capabilities["tasks"] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
 
     def blocks(self, message: Json) -> bool:
-        """Whether answering takes its time."""
+        """Whether answering may block."""
         return message.get("method") == "tasks/result" or super().blocks(message)
 
     def seen(self, request: Request) -> Json:
@@ -158,7 +158,7 @@ class TaskingPeer(AskingPeer):
         return task.to_json(modern=request.modern)
 
     def _result(self, task: ServerTask, request: Request) -> Json:
-        """Ask what the task wants to know, then return its result."""
+        """Put the task's questions to the client, then return its result."""
         while task.status not in ("completed", "failed", "cancelled"):
             for key, question in list(task.questions.items()):
                 params = {**question["params"], "_meta": {RELATED: {"taskId": task.id}}}

@@ -1,4 +1,4 @@
-"""What the test servers offer: tools, resources and prompts, as data and plain functions.
+"""The tools, resources and prompts of the test servers, as data and plain functions.
 
 Knows nothing of wires, eras or transports; `protocol.py` shapes the values here for each revision.
 Standard library only, and only the modules that start fast.
