@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
@@ -402,7 +402,7 @@ async def test_dependencies_of_handlers_come_through_the_context_and_not_through
 )
 def test_both_schemas_are_checked_when_a_tool_is_registered(schemas: dict[str, Any], says: str) -> None:
     made = tool(echo, name="odd")
-    odd = Tool(replace(made.spec, **schemas), made.toolset)
+    odd = Tool(made.spec.replace(**schemas), made.toolset)
 
     with pytest.raises(SchemaError, match=f"'odd'.*{says}") as caught:
         served(odd)

@@ -373,6 +373,27 @@ async def test_dependencies_reach_a_handler_by_its_context_and_by_closure() -> N
     assert result.text == "Hello Ada"
 
 
+class Greeter:
+    def __init__(self, word: str) -> None:
+        self.word = word
+
+    def greet(self, name: str) -> str:
+        return f"{self.word} {name}"
+
+
+async def test_the_state_may_be_an_object_whose_type_the_handler_names() -> None:
+    @tool
+    def greet(ctx: CallContext[Greeter], name: str) -> str:
+        return ctx.state.greet(name)
+
+    async with connected(serve(greet, state=Greeter("Hello"))) as connection:
+        (listed,) = await connection.list_tools()
+        result = await connection.call_tool("greet", {"name": "Ada"})
+
+    assert list(listed.input_schema["properties"]) == ["name"]
+    assert result.text == "Hello Ada"
+
+
 @pytest.mark.requirement("R33")
 async def test_only_what_is_included_is_offered_and_what_is_excluded_is_not_callable() -> None:
     def one() -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
 import anyio
@@ -217,7 +216,7 @@ def parallelize(tool: Tool, *, name: str | None = None, limit: int = 8, most: in
         slots, above, key = anyio.Semaphore(at_once), current_run(), _key(ctx)
 
         async def run(number: int) -> None:
-            own = ctx if key is None else replace(ctx, meta={**ctx.meta, IDEMPOTENCY_KEY: part_key(key, number)})
+            own = ctx if key is None else ctx.replace(meta={**ctx.meta, IDEMPOTENCY_KEY: part_key(key, number)})
             async with slots, nullcontext() if above is None else above.host.slots.of(tool.spec):
                 results[number] = await tool.execute(calls[number], own)
 

@@ -263,7 +263,9 @@ def _listed(items: ToolLike | Iterable[ToolLike]) -> Iterable[ToolLike]:
 
 
 def _passed_through(item: ClientTool) -> Tool:
-    spec = ToolSpec(name=item.name, description=item.description, input_schema=item.input_schema)
+    spec = ToolSpec(name=item.name, description=item.description)
+    if item.input_schema is not None:
+        spec = spec.replace(input_schema=item.input_schema)
     return Tool(spec, _ClientToolset(spec))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -168,7 +167,7 @@ class Hub(Hooks, Openable, BaseToolset):
         if spec is None:
             return ToolResult.failure(self._why_not(call.name))
         server, name = self._routes[spec.name]
-        return await self._clients[server].call(replace(call, name=name), ctx)
+        return await self._clients[server].call(call.replace(name=name), ctx)
 
     # life
 

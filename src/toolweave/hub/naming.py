@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from toolweave.config import ServerConfig
 from toolweave.tools.names import GivenNames, expose
@@ -99,7 +99,7 @@ def name_server(
             named.conflicts.append(Conflict(server=server, text=text, name=wanted))
         known = before.specs.get(name)
         if known is None or before.seen.by_name.get(before.inner[name]) is not spec:
-            known = spec if spec.name == name else replace(spec, name=name)
+            known = spec if spec.name == name else spec.replace(name=name)
         named.specs[name] = known
         named.inner[name] = spec.name
     given.forget(server, {spec.original_name for spec in snapshot})

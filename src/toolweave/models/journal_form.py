@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from typing import Any, TypeAlias, TypeVar, cast
+
+import msgspec
 
 from toolweave.errors import ErrorKind, StoreError, ToolError
 from toolweave.models.base import Finished, Usage
@@ -203,12 +205,19 @@ def _members(value: Any) -> Json:
 
 @cache
 def _fields(made: Any) -> Mapping[str, tuple[bool, Callable[[], Any]]]:
-    """Return the fields of a dataclass but `type`: whether each is compared, and what returns its default."""
+    """Return the fields of a value but `type`: whether each is a part of the value, and a function for its default."""
+    if not is_dataclass(made):
+        return {
+            one.name: (one.name not in made.quiet, _default(one))
+            for one in msgspec.structs.fields(made)
+            if one.name != "type"
+        }
     return {one.name: (one.compare, _default(one)) for one in fields(made) if one.name != "type"}
 
 
-def _default(one: Field[Any]) -> Callable[[], Any]:
-    return one.default_factory if one.default_factory is not MISSING else lambda: one.default
+def _default(one: Field[Any] | msgspec.structs.FieldInfo) -> Callable[[], Any]:
+    factory = one.default_factory
+    return factory if factory is not MISSING and factory is not msgspec.NODEFAULT else lambda: one.default
 
 
 def _made(made: type[T], data: Json) -> T:
@@ -251,7 +260,7 @@ def _result(data: Json) -> ToolResult:
         structured_content=data.get("structured_content"),
         is_error=data.get("is_error", False),
         error=None if error is None else _error(error),
-        meta=data.get("meta"),
+        meta=data.get("meta") or {},
     )
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
-from toolweave.protocol.frozen import mutable_twin, slot_setters
+import msgspec
+
 from toolweave.protocol.narrow import as_object, as_text
+from toolweave.protocol.value import Value
 
 __all__ = [
     "AudioContent",
@@ -24,64 +25,44 @@ __all__ = [
     "UnknownContent",
     "block_json",
     "content_block",
-    "plain_text",
     "resource_json",
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """The fields of every content block; `raw` is the block as received, empty for one made locally."""
+class Block(Value, frozen=True, kw_only=True):
+    """The fields of every content block.
 
+    Attributes:
+        annotations: Hints about the audience and priority, as received, or None.
+        meta: The block's `_meta`.
+        raw: The block as received, empty for one made locally; not compared.
+    """
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
     annotations: Mapping[str, Any] | None = None
-    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
+    meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__struct_fields__ if name != "raw")
+
+    __hash__ = None  # type: ignore[assignment]  # its members may be dicts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, init=False)
-class TextContent(Block):
+class TextContent(Block, frozen=True, kw_only=True):
     """A block of text. Server text is untrusted."""
 
     type: ClassVar[str] = "text"
     text: str
-
-    def __init__(
-        self,
-        *,
-        text: str,
-        annotations: Mapping[str, Any] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        raw: Mapping[str, Any] | None = None,
-    ) -> None:
-        _set_text(self, text)
-        _set_annotations(self, annotations)
-        _set_block_meta(self, {} if meta is None else meta)
-        _set_block_raw(self, {} if raw is None else raw)
 
     def render(self) -> str:
         """Return the text itself."""
         return self.text
 
 
-_set_text, _set_annotations, _set_block_meta, _set_block_raw = slot_setters(
-    TextContent, "text", "annotations", "meta", "raw"
-)
-_TextTwin = mutable_twin(TextContent)
-
-
-def plain_text(text: str, raw: Mapping[str, Any]) -> TextContent:
-    """Make a plain text block, the most common kind, faster than calling `TextContent`."""
-    block = _TextTwin()
-    block.annotations = None
-    block.meta = {}
-    block.raw = raw
-    block.text = text
-    block.__class__ = TextContent
-    return block
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Media(Block):
+class _Media(Block, frozen=True, kw_only=True):
     """The fields of images and audio; `data` is base64 as on the wire."""
 
     type: ClassVar[str]
@@ -101,22 +82,19 @@ class _Media(Block):
         return f"[{self.type}: {self.mime_type}, {_size(self.data)}]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageContent(_Media):
+class ImageContent(_Media, frozen=True, kw_only=True):
     """An image; `data` is base64 as on the wire."""
 
     type: ClassVar[str] = "image"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AudioContent(_Media):
+class AudioContent(_Media, frozen=True, kw_only=True):
     """Audio; `data` is base64 as on the wire."""
 
     type: ClassVar[str] = "audio"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceLink(Block):
+class ResourceLink(Block, frozen=True, kw_only=True):
     """A pointer to a resource of the same server; read it with `read_resource(uri)`."""
 
     type: ClassVar[str] = "resource_link"
@@ -132,8 +110,7 @@ class ResourceLink(Block):
         return f"{self.title or self.name or 'resource'} ({self.uri})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddedResource(Block):
+class EmbeddedResource(Block, frozen=True, kw_only=True):
     """A resource inside the result; exactly one of `text` and `blob` (base64) is set."""
 
     type: ClassVar[str] = "resource"
@@ -159,8 +136,7 @@ class EmbeddedResource(Block):
         return f"[resource: {self.uri}, {self.mime_type or 'application/octet-stream'}, {_size(self.blob or '')}]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnknownContent(Block):
+class UnknownContent(Block, frozen=True, kw_only=True):
     """A block of a type this version does not know, or a malformed one; the whole of it is in `raw`."""
 
     type: str = "unknown"
@@ -178,7 +154,7 @@ def content_block(item: Any) -> ContentBlock:
     """Parse one content block; a malformed one or one of an unknown type becomes `UnknownContent`."""
     block: Any = item if type(item) is dict else as_object(item)  # pyright: ignore[reportUnknownVariableType]
     if block is not None and len(block) == 2 and block.get("type") == "text" and type(block.get("text")) is str:
-        return plain_text(block["text"], block)  # nearly every block: spare it the questions below
+        return TextContent(text=block["text"], raw=block)  # nearly every block: spare it the questions below
     if block is None:
         return UnknownContent(type="malformed", raw={"value": item})
     make = _MAKERS.get(as_text(block.get("type")) or "")

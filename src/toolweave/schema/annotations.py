@@ -193,14 +193,15 @@ def _enclosing_locals(target: Any) -> dict[str, Any]:
 
 
 def _mentions(annotation: Any, wanted: type) -> bool:
-    """Return whether an annotation is a type, a union with it, or a string that names it."""
+    """Return whether an annotation is a type, with arguments or without, a union with it, or a string that names it."""
     if isinstance(annotation, str):
         return re.search(rf"\b{wanted.__name__}\b", annotation) is not None
     if isinstance(annotation, type):
         return issubclass(annotation, wanted)
-    if typing.get_origin(annotation) in {Annotated, typing.Union, types.UnionType}:
+    origin = typing.get_origin(annotation)
+    if origin in {Annotated, typing.Union, types.UnionType}:
         return any(_mentions(argument, wanted) for argument in typing.get_args(annotation))
-    return False
+    return isinstance(origin, type) and issubclass(origin, wanted)  # a generic type with its arguments
 
 
 def modern(annotation: Any) -> Any:

@@ -24,7 +24,6 @@ from toolweave.serve.offers.pages import page
 from toolweave.serve.request import Json, Method, Request
 from toolweave.serve.rounds import Rounds, Work
 from toolweave.tools import CallContext, ToolCall, ToolsChanged, Toolset, ToolSnapshot, ToolSpec
-from toolweave.tools.call import plain_call
 from toolweave.tools.function import check_schemas
 from toolweave.tools.mcp import call_result, tool_definition
 from toolweave.tools.result import ToolResult, invalid_input
@@ -184,7 +183,7 @@ class Tools:
         if checks.arguments is not None and not checks.arguments.is_valid(arguments):
             refused = invalid_input(spec.name, checks.arguments.problems(arguments))
             return call_result(refused, modern=request.modern)
-        work = partial(self._run, request, spec, checks, plain_call(name, arguments))
+        work = partial(self._run, request, spec, checks, ToolCall(name=name, arguments=arguments))
         if self._tasks is not None and self._tasks.takes(spec, request):
             return await self._tasks.start(request, spec, work)
         return await self._rounds.run(request, work)

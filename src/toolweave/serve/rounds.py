@@ -25,7 +25,7 @@ from toolweave.serve.logs import Logs
 from toolweave.serve.progress import ProgressStream
 from toolweave.serve.request import Json, Request
 from toolweave.serve.seal import TTL_SECONDS, Seal
-from toolweave.tools.call import IDEMPOTENCY_KEY, CallContext, ProgressCallback, plain_context
+from toolweave.tools.call import IDEMPOTENCY_KEY, CallContext, ProgressCallback
 from toolweave.tools.questions import Caller, Keys, Question
 
 __all__ = ["Rounds", "Work", "check_can", "kept_meta"]
@@ -56,12 +56,12 @@ class Rounds:
     def __init__(
         self,
         *,
-        state: Mapping[str, Any] | None = None,
+        state: Any = None,  # a mapping, or an object of the author's
         seal: Seal | None = None,
         logs: Logs | None = None,
         patience: float = TTL_SECONDS,
     ) -> None:
-        self.state: Mapping[str, Any] = {} if state is None else state
+        self.state: Any = {} if state is None else state
         self.seal = Seal() if seal is None else seal
         self.logs = Logs() if logs is None else logs
         self.patience = patience
@@ -77,7 +77,7 @@ class Rounds:
         token = meta.get("progressToken")
         if type(token) is str or type(token) is int:
             return await self._watched(request, token, caller, work)
-        ctx = plain_context(_kept(request, meta), self.state, caller)
+        ctx = CallContext(meta=_kept(request, meta), state=self.state, caller=caller)
         return await (work(ctx) if caller.plain else caller.run(work, ctx))
 
     def context(

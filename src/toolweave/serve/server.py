@@ -65,7 +65,7 @@ class Options:
     """The settings of a server that are values; see `create_mcp_server`."""
 
     instructions: str | None = None
-    state: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    state: Any = field(default_factory=dict[str, Any])  # a mapping, or an object of the author's
     page_size: int | None = 100
     expose_errors: ExposeErrors | None = None
     ttl_ms: int = 0
@@ -126,7 +126,7 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
     prompts: Promptful | None = None,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
-    state: Mapping[str, Any] | None = None,
+    state: Any = None,  # a mapping, or an object of the author's
     page_size: int | None = 100,
     expose_errors: ExposeErrors | None = None,
     ttl_ms: int = 0,
@@ -155,7 +155,8 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         include: Offers only these of `tools`, by their own names; it wins over `exclude`. Agents are
             offered when they are in `agents`, whatever this says.
         exclude: Leaves these tools out.
-        state: Dependencies for handlers: `ctx.state`.
+        state: Dependencies for handlers, as `ctx.state`: a mapping, or any object; a parameter annotated
+            `CallContext[AppState]` gives its type.
         page_size: Entries on a page of a list; None puts all on one.
         expose_errors: Whether a client reads the message of an unexpected exception; by default it does over stdio
             and in process, and over HTTP it is masked. Stack traces are in the log only.
@@ -190,7 +191,7 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         offered = combined(offered, runners)
     options = Options(
         instructions=instructions,
-        state=state or {},
+        state={} if state is None else state,
         page_size=page_size,
         expose_errors=expose_errors,
         ttl_ms=ttl_ms,

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, TypeVar, overload
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, overload
+
+import msgspec
 
 from toolweave.errors import ToolError
 from toolweave.protocol.client_requests import (
@@ -21,8 +23,8 @@ from toolweave.protocol.client_requests import (
     SamplingResult,
     can_answer,
 )
-from toolweave.protocol.frozen import mutable_twin, slot_setters
 from toolweave.protocol.logs import LogLevel, check_level
+from toolweave.protocol.value import Value
 from toolweave.tools.questions import Caller, Elicitation, Question, Roots, Sampling
 
 __all__ = [
@@ -34,9 +36,14 @@ __all__ = [
     "ProgressCallback",
     "ProgressReporter",
     "ToolCall",
-    "plain_call",
-    "plain_context",
 ]
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultingTypeVar  # PEP 696, in `typing` from 3.13 on
+
+    StateT_co = DefaultingTypeVar("StateT_co", default=Mapping[str, Any], covariant=True)
+else:
+    StateT_co = TypeVar("StateT_co", covariant=True)
 
 FormT = TypeVar("FormT")
 
@@ -66,8 +73,7 @@ ProgressCallback: TypeAlias = Callable[[Progress], Awaitable[None] | None]
 """Called for every progress notification, in order; sync or async. Its exceptions are logged."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, init=False)
-class ToolCall:
+class ToolCall(Value, frozen=True, kw_only=True):
     """The call itself: an exposed name and one arguments object.
 
     Attributes:
@@ -75,37 +81,15 @@ class ToolCall:
     """
 
     name: str
-    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    arguments: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     id: str | None = None
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        id: str | None = None,  # noqa: A002 - the field's name
-    ) -> None:
-        _set_name(self, name)
-        _set_arguments(self, {} if arguments is None else arguments)
-        _set_id(self, id)
+
+def _no_state() -> Any:  # the state of a context that is given none, whatever the type of others
+    return {}
 
 
-_set_name, _set_arguments, _set_id = slot_setters(ToolCall, "name", "arguments", "id")
-_CallTwin = mutable_twin(ToolCall)
-
-
-def plain_call(name: str, arguments: Mapping[str, Any]) -> ToolCall:
-    """Make a call without an id, as `Tool.execute` does for each; faster than the class."""
-    call = _CallTwin()
-    call.name = name
-    call.arguments = arguments
-    call.id = None
-    call.__class__ = ToolCall
-    return call
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, init=False)
-class CallContext:
+class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True):
     """The context of one call; handlers receive it by declaring a `CallContext` parameter.
 
     Attributes:
@@ -113,30 +97,17 @@ class CallContext:
             None uses the toolset's default.
         on_progress: Receives progress notifications, or None.
         meta: Members for the request's `_meta`.
-        state: Dependencies for handlers, by name.
+        state: Dependencies for handlers: a mapping, or an object of any type, which an annotation
+            `CallContext[AppState]` tells type checkers.
         caller: The client on whose behalf the call runs, or None where no client can be asked.
     """
 
+    quiet: ClassVar[frozenset[str]] = frozenset({"state", "caller"})
     timeout: float | None = None
     on_progress: ProgressCallback | None = None
-    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    state: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
-    caller: Caller | None = field(default=None, repr=False)
-
-    def __init__(
-        self,
-        *,
-        timeout: float | None = None,
-        on_progress: ProgressCallback | None = None,
-        meta: Mapping[str, Any] | None = None,
-        state: Mapping[str, Any] | None = None,
-        caller: Caller | None = None,
-    ) -> None:
-        _set_timeout(self, timeout)
-        _set_on_progress(self, on_progress)
-        _set_meta(self, {} if meta is None else meta)
-        _set_state(self, {} if state is None else state)
-        _set_caller(self, caller)
+    meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    state: StateT_co = msgspec.field(default_factory=_no_state)
+    caller: Caller | None = None
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress to the caller; does nothing when the caller did not ask for it."""
@@ -262,26 +233,6 @@ class CallContext:
         if self.caller is None:
             raise ToolError(f"there is no client to ask here ({questions[0].method}); only a served call has one")
         return await self.caller.ask(questions)
-
-
-_set_timeout, _set_on_progress, _set_meta, _set_state, _set_caller = slot_setters(
-    CallContext, "timeout", "on_progress", "meta", "state", "caller"
-)
-
-
-_ContextTwin = mutable_twin(CallContext)
-
-
-def plain_context(meta: Mapping[str, Any], state: Mapping[str, Any], caller: Caller | None) -> CallContext:
-    """Make a context without a timeout and without progress, as a served call's is; faster than the class."""
-    context = _ContextTwin()
-    context.timeout = None
-    context.on_progress = None
-    context.meta = meta
-    context.state = state
-    context.caller = caller
-    context.__class__ = CallContext
-    return context
 
 
 NO_CONTEXT = CallContext()

@@ -9,7 +9,6 @@ import functools
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Generic, ParamSpec, TypeVar, get_args, overload
 
 from toolweave.errors import ErrorKind, SchemaError, ToolError, as_tool_error
@@ -265,7 +264,7 @@ class _FunctionToolset(BaseToolset):
                 await outcome
 
         with anyio.move_on_after(timeout) as scope:
-            return await self._run(kwargs, replace(ctx, on_progress=alive))
+            return await self._run(kwargs, ctx.replace(on_progress=alive))
         raise ToolError(
             f"tool {self._spec.name!r} gave no sign of life for {timeout:g} s", kind=ErrorKind.TIMEOUT, retryable=False
         )

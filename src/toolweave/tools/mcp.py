@@ -22,7 +22,7 @@ from toolweave.protocol.meta import SERVER_INFO
 from toolweave.protocol.narrow import as_array, as_object, as_text
 from toolweave.tools.call import RESUMABLE
 from toolweave.tools.names import aliases
-from toolweave.tools.result import ToolResult, plain_result
+from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolSpec
 
 __all__ = ["ERROR_META", "call_result", "read_definition", "tool_definition", "tool_result"]
@@ -113,19 +113,12 @@ def tool_result(raw: Mapping[str, Any], *, server: str) -> ToolResult:
     blocks = (content_block(content[0]),) if len(content) == 1 else tuple(map(content_block, content))  # pyright: ignore[reportUnknownArgumentType]
     meta: Any = raw.get("_meta")
     if type(meta) is not dict:
-        meta = as_object(meta) or {}
-    result = plain_result(blocks, raw.get("structuredContent"), meta, raw)  # pyright: ignore[reportUnknownArgumentType]
+        meta = cast("Any", as_object(meta) or {})
+    result = ToolResult(content=blocks, structured_content=raw.get("structuredContent"), meta=meta, raw=raw)
     if raw.get("isError") is not True:
         return result
     error = _read_error(result.meta, result.text or _EMPTY_ERROR)
-    return ToolResult(
-        content=blocks or (TextContent(text=_EMPTY_ERROR),),
-        structured_content=result.structured_content,
-        is_error=True,
-        error=error,
-        meta=result.meta,
-        raw=raw,
-    )
+    return result.replace(content=blocks or (TextContent(text=_EMPTY_ERROR),), is_error=True, error=error)
 
 
 def call_result(result: ToolResult, *, modern: bool, typed: bool = False) -> _Json:

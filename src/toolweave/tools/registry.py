@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal, TypeAlias
 
@@ -155,7 +155,7 @@ class ToolRegistry(BaseToolset):
             name = spec.name
         tool = self._tools[name][1]
         if call.name != tool.spec.name:
-            call = replace(call, name=tool.spec.name)
+            call = call.replace(name=tool.spec.name)
         try:
             return await tool.toolset.call(call, ctx)
         except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns
@@ -197,7 +197,7 @@ class ToolRegistry(BaseToolset):
                 return item
             if on_conflict == "rename":
                 taken = ChainMap[str, Any](self._tools, self._aliases)
-                spec = replace(spec, name=free_name(spec.name, spec.server, taken))
+                spec = spec.replace(name=free_name(spec.name, spec.server, taken))
         before = self._tools.get(spec.name)
         self._tools[spec.name] = (spec, item)
         if before is None:
@@ -229,7 +229,7 @@ class ToolRegistry(BaseToolset):
         """Return a definition with its aliases; the same object while both are unchanged, because others cache it."""
         known = self._with_aliases.get(spec.name)
         if known is None or known[0] is not spec or known[1].aliases != aliases:
-            known = self._with_aliases[spec.name] = (spec, replace(spec, aliases=aliases))
+            known = self._with_aliases[spec.name] = (spec, spec.replace(aliases=aliases))
         return known[1]
 
     def _count(self, alias: Alias) -> None:

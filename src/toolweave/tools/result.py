@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
+
+import msgspec
 
 from toolweave.errors import ErrorKind, ToolError, ToolExecutionError
 from toolweave.protocol.content import (
@@ -20,17 +21,15 @@ from toolweave.protocol.content import (
     EmbeddedResource,
     ImageContent,
     TextContent,
-    plain_text,
 )
-from toolweave.protocol.frozen import mutable_twin, slot_setters
+from toolweave.protocol.value import Value
 from toolweave.schema.problems import Problem, describe
 from toolweave.tools.media import Payload, is_binary, payload
 
-__all__ = ["ToolResult", "invalid_input", "plain_result", "typed"]
+__all__ = ["ToolResult", "invalid_input", "typed"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, init=False)
-class ToolResult:
+class ToolResult(Value, frozen=True, kw_only=True):
     """The result of one tool call.
 
     Attributes:
@@ -43,32 +42,23 @@ class ToolResult:
         load: Converts structured content to the tool's own type, for `data`; None where no type is known.
     """
 
+    quiet: ClassVar[frozenset[str]] = frozenset({"raw", "load"})
     content: tuple[ContentBlock, ...] = ()
     structured_content: Any = None
     is_error: bool = False
     error: ToolError | None = None
-    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    raw: Any = field(default=None, repr=False, compare=False)
-    load: Callable[[Any], Any] | None = field(default=None, repr=False, compare=False)
+    meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    raw: Any = None
+    load: Callable[[Any], Any] | None = None
 
-    def __init__(
-        self,
-        *,
-        content: tuple[ContentBlock, ...] = (),
-        structured_content: Any = None,
-        is_error: bool = False,
-        error: ToolError | None = None,
-        meta: Mapping[str, Any] | None = None,
-        raw: Any = None,
-        load: Callable[[Any], Any] | None = None,
-    ) -> None:
-        _set_content(self, content)
-        _set_structured_content(self, structured_content)
-        _set_is_error(self, is_error)
-        _set_error(self, error)
-        _set_meta(self, {} if meta is None else meta)
-        _set_raw(self, raw)
-        _set_load(self, load)
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ToolResult):
+            return NotImplemented
+        return (self.content, self.structured_content, self.is_error, self.error, self.meta) == (
+            (other.content, other.structured_content, other.is_error, other.error, other.meta)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # its members may be dicts
 
     @property
     def text(self) -> str:
@@ -136,7 +126,7 @@ class ToolResult:
         if isinstance(value, ToolResult):
             return value
         if isinstance(value, str):
-            return plain_result((plain_text(value, {}),), None, {}, None)
+            return cls(content=(TextContent(text=value),))
         if type(value) is not dict:  # nearly every other value is one
             blocks = _blocks(value, fallback)
             if blocks is not None:
@@ -163,42 +153,12 @@ class ToolResult:
 
     def replace_content(self, blocks: Iterable[ContentBlock]) -> ToolResult:
         """Return the same result with other blocks."""
-        return ToolResult(
-            content=tuple(blocks),
-            structured_content=self.structured_content,
-            is_error=self.is_error,
-            error=self.error,
-            meta=self.meta,
-            raw=self.raw,
-            load=self.load,
-        )
-
-
-_set_content, _set_structured_content, _set_is_error, _set_error, _set_meta, _set_raw, _set_load = slot_setters(
-    ToolResult, "content", "structured_content", "is_error", "error", "meta", "raw", "load"
-)
-_ResultTwin = mutable_twin(ToolResult)
-
-
-def plain_result(
-    content: tuple[ContentBlock, ...], structured_content: Any, meta: Mapping[str, Any], raw: Any
-) -> ToolResult:
-    """Make a result that is no error, as nearly every result is; faster than the class."""
-    result = _ResultTwin()
-    result.content = content
-    result.structured_content = structured_content
-    result.is_error = False
-    result.error = None
-    result.meta = meta
-    result.raw = raw
-    result.load = None
-    result.__class__ = ToolResult
-    return result
+        return self.replace(content=tuple(blocks))
 
 
 def typed(result: ToolResult, load: Callable[[Any], Any] | None) -> ToolResult:
     """Set the converter for `data` of a result, in place; only for a new result that is not shared yet."""
-    _set_load(result, load)
+    msgspec.structs.force_setattr(result, "load", load)
     return result
 
 
@@ -245,8 +205,6 @@ def _content(content: Payload) -> ContentBlock:
 
 
 def _as_json(value: Any, fallback: Callable[[Any], Any]) -> Any:
-    import msgspec  # results are made far more often than they need converting
-
     def dump(item: Any) -> Any:
         model_dump = getattr(item, "model_dump", None)
         return model_dump(mode="json") if callable(model_dump) else fallback(item)

@@ -12,7 +12,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Protocol, Self, TypeAlias, overload, runtime_checkable
 
 from toolweave.errors import ErrorKind, as_tool_error
-from toolweave.tools.call import NO_CONTEXT, CallContext, ToolCall, plain_call
+from toolweave.tools.call import NO_CONTEXT, CallContext, ToolCall
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolSpec
 
@@ -248,7 +248,7 @@ class Tool:
         Only cancellation and programming errors such as a non-mapping argument propagate. A removed tool is not found,
         even if another one has its name by now.
         """
-        call = plain_call(self.spec.name, {} if arguments is None else arguments)
+        call = ToolCall(name=self.spec.name, arguments={} if arguments is None else arguments)
         try:
             now = self.toolset.snapshot().find(call.name)
             if now is not None and now is not self.spec and not self._is(now):

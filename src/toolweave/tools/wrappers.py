@@ -11,7 +11,6 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
@@ -178,14 +177,14 @@ class WrapperToolset(BaseToolset):
 
 def prefixed(toolset: Toolset, prefix: str, separator: str = "_") -> BaseToolset:
     """Return the toolset with `prefix` and `separator` before every name: `fs` gives `fs_read_file`."""
-    return _View(toolset, lambda spec: replace(spec, name=f"{prefix}{separator}{spec.name}"))
+    return _View(toolset, lambda spec: spec.replace(name=f"{prefix}{separator}{spec.name}"))
 
 
 def renamed(toolset: Toolset, names: Mapping[str, str] | Callable[[ToolSpec], str]) -> BaseToolset:
     """Return the toolset with other names, by a mapping from exposed names or by a function."""
     if callable(names):
-        return _View(toolset, lambda spec: replace(spec, name=names(spec)))
-    return _View(toolset, lambda spec: replace(spec, name=names.get(spec.name, spec.name)))
+        return _View(toolset, lambda spec: spec.replace(name=names(spec)))
+    return _View(toolset, lambda spec: spec.replace(name=names.get(spec.name, spec.name)))
 
 
 def filtered(
@@ -217,7 +216,7 @@ def enhanced(toolset: Toolset, schema: Callable[[ToolSpec], Mapping[str, Any]]) 
 
     def enhance(spec: ToolSpec) -> ToolSpec:
         try:
-            return replace(spec, input_schema=schema(spec))
+            return spec.replace(input_schema=schema(spec))
         except Exception:  # boundary: user code
             _log.exception("the schema of tool %r could not be enhanced", spec.name)
             return spec
@@ -387,7 +386,7 @@ class _Joined(WrapperToolset):
             inside = toolset.snapshot()
             if inside.find(call.name) is inside.by_name.get(name):
                 name = call.name
-        inner = call if call.name == name else replace(call, name=name)
+        inner = call if call.name == name else call.replace(name=name)
         try:
             return await (toolset.call(inner, ctx) if self._run is None else self._run(toolset, inner, ctx, spec))
         except Exception as exc:  # boundary: user code, and third-party toolsets that raise
@@ -445,4 +444,4 @@ class _Combined(_Joined):
 
 def _named(spec: ToolSpec, given: GivenNames, who: tuple[Hashable, str]) -> ToolSpec:
     name = given.give(who, spec.name, spec.server)
-    return spec if name == spec.name else replace(spec, name=name)
+    return spec if name == spec.name else spec.replace(name=name)

@@ -1,0 +1,28 @@
+"""The base of the values that nearly every call makes: frozen structs, built in C."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import msgspec
+
+__all__ = ["Value"]
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True):
+    """A frozen value with named members; `replace` returns a changed copy."""
+
+    quiet: ClassVar[frozenset[str]] = frozenset()
+    """Members that `repr` leaves out: long ones, and those that may hold secrets."""
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy in which these members are changed.
+
+        Raises:
+            TypeError: There is no such member.
+        """
+        return msgspec.structs.replace(self, **changes)
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__ if name not in self.quiet)
+        return f"{type(self).__name__}({', '.join(shown)})"
