@@ -24,7 +24,6 @@ MANY_PARAMETERS: dict[str, int] = {
     "toolweave.models.openai.__init__": 9,  # keyword-only: the same
     "toolweave.serve.server.create_mcp_server": 22,  # keyword-only: what a server is, in one call
     "toolweave.tools.function.tool": 10,  # keyword-only: the members of a definition, and its threads
-    "toolweave.tools.spec.__init__": 12,  # keyword-only: the members of a tool's definition
 }
 """Functions over PARAMETERS with their exact number, each with the reason beside it."""
 

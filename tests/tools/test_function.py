@@ -463,7 +463,7 @@ def test_importing_the_rooms_loads_nothing_heavy() -> None:
 import sys
 import toolweave, toolweave.tools, toolweave.schema
 toolweave.ToolRegistry, toolweave.ServerConfig
-heavy = {"pydantic", "jsonschema_rs", "anyio", "msgspec", "mcp", "pydantic_core"}
+heavy = {"pydantic", "jsonschema_rs", "anyio", "mcp", "pydantic_core"}
 first = sorted(heavy & sys.modules.keys())
 """
     done = subprocess.run(

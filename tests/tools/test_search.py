@@ -208,7 +208,7 @@ def real_tools(definitions: list[dict[str, Any]]) -> ToolSnapshot:
                 original_name=one["name"],
                 server=one["server"],
                 description=one["description"] or "",
-                input_schema=schema if isinstance(schema, Mapping) else None,  # pyright: ignore[reportUnknownArgumentType]
+                input_schema=schema if isinstance(schema, Mapping) else {},  # pyright: ignore[reportUnknownArgumentType]
             ),
         )
     return ToolSnapshot(specs.values(), version=1)

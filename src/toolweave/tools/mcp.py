@@ -113,8 +113,8 @@ def tool_result(raw: Mapping[str, Any], *, server: str) -> ToolResult:
     blocks = (content_block(content[0]),) if len(content) == 1 else tuple(map(content_block, content))  # pyright: ignore[reportUnknownArgumentType]
     meta: Any = raw.get("_meta")
     if type(meta) is not dict:
-        meta = cast("Any", as_object(meta) or {})
-    result = ToolResult(content=blocks, structured_content=raw.get("structuredContent"), meta=meta, raw=raw)
+        meta = as_object(meta) or {}
+    result = ToolResult(content=blocks, structured_content=raw.get("structuredContent"), meta=meta, raw=raw)  # pyright: ignore[reportUnknownArgumentType]
     if raw.get("isError") is not True:
         return result
     error = _read_error(result.meta, result.text or _EMPTY_ERROR)
