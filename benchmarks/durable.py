@@ -115,7 +115,8 @@ async def docket_alone(url: str, measure: Callable[[Callable[[int], Awaitable[No
 
 async def ours(url: str, measure: Callable[[Callable[[int], Awaitable[None]]], Awaitable[None]]) -> None:
     """Do submitted runs of an agent whose model answers with a text."""
-    from toolweave.agent import Agent, SubmittedRun, work_runs
+    from toolweave import Agent
+    from toolweave.agent import SubmittedRun, work_runs
     from toolweave.jobs import Backend
     from toolweave.models import ScriptedModel
 

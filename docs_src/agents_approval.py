@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from toolweave import Agent, ScriptedModel, ToolMessage, tool, tool_call
+from toolweave import Agent, ScriptedModel, tool, tool_call
 from toolweave.agent import ApprovalRequested
+from toolweave.models import ToolMessage
 
 
 @tool(annotations={"destructiveHint": True})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from toolweave import Agent, ModelError, RunStatuses, ScriptedModel, SqliteStore, tool_call
+from toolweave import Agent, ModelError, ScriptedModel, SqliteStore, tool_call
+from toolweave.agent import RunStatuses
 
 
 def pay(amount: int) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from toolweave import Agent, CallContext, MemoryStore, ScriptedModel, tool_call
+from toolweave import Agent, CallContext, ScriptedModel, tool_call
+from toolweave.state import MemoryStore
 from toolweave.tools import IDEMPOTENCY_KEY
 
 paid: dict[str, str] = {}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from toolweave import Agent, ModelRequest, ScriptedModel
+from toolweave import Agent, ScriptedModel
+from toolweave.models import ModelRequest
 
 
 def answer(request: ModelRequest) -> str:

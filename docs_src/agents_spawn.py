@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from toolweave import Agent, MemoryStore, ModelRequest, ScriptedModel, spawn_tools, tool_call
+from toolweave import Agent, ScriptedModel, spawn_tools, tool_call
 from toolweave.agent import run_tree
+from toolweave.models import ModelRequest
+from toolweave.state import MemoryStore
 
 
 def work(request: ModelRequest) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from toolweave import Agent, ScriptedModel, parallelize, tool, tool_call
-from toolweave.agent import ChildFinished, ChildStarted
+from toolweave import Agent, ScriptedModel, tool, tool_call
+from toolweave.agent import ChildFinished, ChildStarted, parallelize
 
 
 @tool

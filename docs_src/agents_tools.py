@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from toolweave import Agent, ClientTool, ScriptedModel, ToolMessage, ToolOutcome, ToolResult, tool_call
+from toolweave import Agent, ClientTool, ScriptedModel, ToolResult, tool_call
+from toolweave.models import ToolMessage, ToolOutcome
 
 
 def now() -> str:

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from toolweave import (
-    Callbacks,
-    ElicitationRequest,
-    ElicitationResult,
-    LogMessage,
-    Progress,
-    SamplingRequest,
-    SamplingResult,
-    connect_mcp,
-)
+from toolweave import Callbacks, Progress, connect_mcp
+from toolweave.connect import ElicitationRequest, ElicitationResult, LogMessage, SamplingRequest, SamplingResult
 from toolweave.testing import stdio_server_command
 
 

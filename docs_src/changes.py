@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from toolweave import ResourceUpdated, ToolsChanged, changes, connect_mcp
+from toolweave import ToolsChanged, connect_mcp
+from toolweave.connect import ResourceUpdated
 from toolweave.testing import MemoryServer
+from toolweave.tools import changes
 
 shop = MemoryServer(name="shop")
 shop.resource("shop://offer", "tea, 3.50")

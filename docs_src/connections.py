@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from toolweave import ConnectionLostError, StateChanged, connect_mcp
+from toolweave import ConnectionLostError, connect_mcp
+from toolweave.connect import StateChanged
 from toolweave.testing import MemoryServer
 
 shop = MemoryServer(name="shop")

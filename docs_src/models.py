@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from toolweave import ConfigError, model_from
+from toolweave import ConfigError
+from toolweave.models import model_from
 
 os.environ["ANTHROPIC_API_KEY"] = os.environ["OPENAI_API_KEY"] = "not a real key"
 os.environ.pop("GROQ_API_KEY", None)

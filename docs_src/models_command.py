@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from toolweave import Agent, CommandModel
+from toolweave import Agent
+from toolweave.models import CommandModel
 
 
 def add(a: int, b: int) -> int:

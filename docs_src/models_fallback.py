@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from toolweave import FallbackModel, ModelError, ScriptedModel, generate
+from toolweave import ModelError, ScriptedModel, generate
+from toolweave.models import FallbackModel
 
 busy = ScriptedModel([ModelError("try again later", model="busy", kind="overloaded")], name="busy")
 model = FallbackModel(busy, ScriptedModel(["Hello!"], name="spare"))

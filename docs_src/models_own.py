@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-from toolweave import Agent, AssistantMessage, ModelRequest, UserMessage
-from toolweave.models import Finished, ModelEvent, StreamedText, TextPart
+from toolweave import Agent
+from toolweave.models import AssistantMessage, Finished, ModelEvent, ModelRequest, StreamedText, TextPart, UserMessage
 
 
 class Echo:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from toolweave import Agent, Backend, ModelRequest, ScriptedModel, create_mcp_server, tool, tool_call
+from toolweave import Agent, Backend, ScriptedModel, create_mcp_server, tool, tool_call
+from toolweave.models import ModelRequest
 
 backend = Backend.from_environment()
 

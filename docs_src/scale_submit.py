@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from toolweave import Agent, Backend, ModelRequest, ScriptedModel, tool, tool_call
+from toolweave import Agent, Backend, ScriptedModel, tool, tool_call
 from toolweave.agent import work_runs
+from toolweave.models import ModelRequest
 
 
 @tool(annotations={"readOnlyHint": True})

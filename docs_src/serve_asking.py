@@ -5,15 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from toolweave import (
-    Callbacks,
-    CallContext,
-    ElicitationRequest,
-    Progress,
-    SamplingRequest,
-    connect_mcp,
-    create_mcp_server,
-)
+from toolweave import Callbacks, CallContext, Progress, connect_mcp, create_mcp_server
+from toolweave.connect import ElicitationRequest, SamplingRequest
 
 server = create_mcp_server(name="travel", version="1.0.0")
 

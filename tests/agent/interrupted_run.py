@@ -11,7 +11,8 @@ from pathlib import Path
 
 import anyio
 
-from toolweave.agent import Agent, Run
+from toolweave import Agent
+from toolweave.agent import Run
 from toolweave.models import ScriptedModel, tool_call
 from toolweave.state import SqliteStore, Store
 

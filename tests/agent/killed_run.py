@@ -15,7 +15,7 @@ from typing import Any
 
 import anyio
 
-from toolweave.agent import Agent
+from toolweave import Agent
 from toolweave.errors import ErrorKind
 from toolweave.models import ModelRequest, ScriptedModel, ToolCallPart, ToolMessage, UserMessage, tool_call
 from toolweave.state import Change, SqliteStore

@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from tests.tools.doubles import Scripted, spec
-from toolweave import Approval, ToolSpec, tool
-from toolweave.agent import Agent, ApprovalGiven, ApprovalRequested, Limits, ResultPolicy, ToolFinished, ToolStarted
+from toolweave import Agent, ToolSpec, tool
+from toolweave.agent import Approval, ApprovalGiven, ApprovalRequested, Limits, ResultPolicy, ToolFinished, ToolStarted
 from toolweave.agent.approval import Allowed, Approvals
 from toolweave.agent.durable import Durable
 from toolweave.models import ModelRequest, ToolCallPart, ToolMessage, UserMessage

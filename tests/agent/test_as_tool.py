@@ -18,7 +18,6 @@ from toolweave import (
     ToolSpec,
     connect_mcp,
     create_mcp_server,
-    parallelize,
     tool,
 )
 from toolweave.agent import (
@@ -29,6 +28,7 @@ from toolweave.agent import (
     ToolFinished,
     ToolProgress,
     current_run,
+    parallelize,
 )
 from toolweave.models import (
     AssistantMessage,

@@ -8,7 +8,8 @@ from typing import cast
 import anyio
 import pytest
 
-from toolweave.agent import Agent, ApprovalRequested, ToolArguments, ToolCallStarted, ToolFinished
+from toolweave import Agent
+from toolweave.agent import ApprovalRequested, ToolArguments, ToolCallStarted, ToolFinished
 from toolweave.agent.spawn import spawn_tools
 from toolweave.models import AssistantMessage, ScriptedModel, ToolCallPart, ToolMessage
 from toolweave.state import MemoryStore, Store

@@ -9,17 +9,9 @@ import anyio
 import pytest
 
 from tests.tools.doubles import Scripted, spec
-from toolweave import (
-    CallContext,
-    ErrorKind,
-    ToolCall,
-    ToolError,
-    ToolExecutionError,
-    ToolResult,
-    ToolSpec,
-    tool,
-)
-from toolweave.agent import Agent, AgentTools, ClientTool, Limits, ToolFinished, ToolStarted
+from toolweave import Agent, CallContext, ErrorKind, ToolCall, ToolError, ToolResult, ToolSpec, tool
+from toolweave.agent import AgentTools, ClientTool, Limits, ToolFinished, ToolStarted
+from toolweave.errors import ToolExecutionError
 from toolweave.models import AssistantMessage, ProviderTool, ToolCallPart, ToolMessage, ToolOutcome
 from toolweave.models.scripted import ScriptedModel, tool_call
 

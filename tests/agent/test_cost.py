@@ -11,8 +11,18 @@ import pytest
 from tests.agent import wires
 from tests.agent.wires import WIRES, Wire, chunk
 from tests.models.http_server import Answer, Received, serve
-from toolweave import Agent, ConfigError, FallbackModel, Limits, ModelError, RunResult, ScriptedModel, Usage, model_from
-from toolweave.models import AssistantMessage, Finished, Model, Price, TextPart, tool_call
+from toolweave import Agent, ConfigError, Limits, ModelError, RunResult, ScriptedModel
+from toolweave.models import (
+    AssistantMessage,
+    FallbackModel,
+    Finished,
+    Model,
+    Price,
+    TextPart,
+    Usage,
+    model_from,
+    tool_call,
+)
 
 pytestmark = pytest.mark.anyio
 

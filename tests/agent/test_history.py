@@ -13,9 +13,19 @@ from hypothesis import strategies as st
 from tests.agent import wires
 from tests.agent.wires import WIRES, Wire
 from tests.models.http_server import Answer, Received, error_answer, serve
-from toolweave import Agent, MemoryStore, ModelError, ScriptedModel, ToolResult, UserMessage, tool_call
+from toolweave import Agent, ModelError, ScriptedModel, ToolResult, tool_call
 from toolweave.agent import trim_history
-from toolweave.models import AssistantMessage, Message, ModelRequest, TextPart, ToolCallPart, ToolMessage, ToolOutcome
+from toolweave.models import (
+    AssistantMessage,
+    Message,
+    ModelRequest,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolOutcome,
+    UserMessage,
+)
+from toolweave.state import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,8 @@ import pytest
 
 from tests.connect.targets import EACH_ERA, connected, serving
 from tests.tools.doubles import Scripted, spec
-from toolweave.agent import Agent, RunResult, RunStatuses, parallelize
+from toolweave import Agent
+from toolweave.agent import RunResult, RunStatuses, parallelize
 from toolweave.agent.durable import Durable
 from toolweave.agent.keys import call_key, part_key, run_id_of
 from toolweave.errors import ModelError, RunError

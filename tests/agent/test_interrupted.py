@@ -13,7 +13,8 @@ import anyio
 import pytest
 
 from tests.agent.interrupted_run import RUN
-from toolweave.agent import Agent, Run, RunStatuses
+from toolweave import Agent
+from toolweave.agent import Run, RunStatuses
 from toolweave.agent.keys import run_id_of
 from toolweave.agent.records import CONVERSATIONS, LEASES
 from toolweave.models import ScriptedModel, tool_call

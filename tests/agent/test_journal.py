@@ -9,10 +9,10 @@ from typing import Any
 import anyio
 import pytest
 
-from toolweave import ModelError, RunError, ToolSpec
-from toolweave.agent import Agent, RunResult
+from toolweave import Agent, ModelError, ToolSpec
+from toolweave.agent import RunResult
 from toolweave.agent.journal import Recorded, RunStart
-from toolweave.errors import StoreError
+from toolweave.errors import RunError, StoreError
 from toolweave.models import Finished, ToolCallPart, ToolMessage, UserMessage
 from toolweave.models.scripted import ScriptedModel, tool_call
 

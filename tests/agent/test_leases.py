@@ -8,8 +8,10 @@ from typing import Any
 import anyio
 import pytest
 
-from toolweave import Agent, MemoryStore, ScriptedModel, StoreError, tool, tool_call
+from toolweave import Agent, ScriptedModel, tool, tool_call
 from toolweave.agent import RunStatuses
+from toolweave.errors import StoreError
+from toolweave.state import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,9 @@ from typing import Any
 import anyio
 import pytest
 
-from toolweave import RunError
-from toolweave.agent import Agent, Limits
+from toolweave import Agent
+from toolweave.agent import Limits
+from toolweave.errors import RunError
 from toolweave.models import AssistantMessage, Finished, TextPart, ToolMessage, Usage
 from toolweave.models.scripted import ScriptedModel, tool_call
 

@@ -15,9 +15,10 @@ import pytest
 from tests.models.fake_openai import said
 from tests.models.http_server import Answer, Received, serve
 from tests.tools.doubles import Scripted, spec
-from toolweave import DuplicateToolError, ModelError, Run, connect_mcp, create_mcp_server
-from toolweave.agent import Agent, StepStarted, ToolStarted
+from toolweave import Agent, ModelError, Run, connect_mcp, create_mcp_server
+from toolweave.agent import StepStarted, ToolStarted
 from toolweave.agent.owner import CLOSE_SECONDS
+from toolweave.errors import DuplicateToolError
 from toolweave.models import ModelRequest, OpenAICompatibleModel
 from toolweave.models.scripted import ScriptedModel, tool_call
 from toolweave.tools import Toolset

@@ -10,9 +10,10 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
-from toolweave import Agent, Prompt, SchemaError
+from toolweave import Agent, Prompt
 from toolweave.agent import Limits
 from toolweave.agent.output import Output
+from toolweave.errors import SchemaError
 from toolweave.models import UserMessage
 from toolweave.models.scripted import ScriptedModel, tool_call
 

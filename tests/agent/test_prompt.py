@@ -9,21 +9,11 @@ from typing import Any
 
 import pytest
 
-from toolweave import (
-    ContentBlock,
-    EmbeddedResource,
-    ImageContent,
-    Prompt,
-    TextContent,
-    connect_mcp,
-    create_mcp_server,
-    generate,
-)
-from toolweave.agent import Agent
+from toolweave import Agent, ImageContent, Prompt, TextContent, connect_mcp, create_mcp_server, generate
 from toolweave.models import AssistantMessage, Message, TextPart, ToolMessage, UserMessage
 from toolweave.models.scripted import ScriptedModel
 from toolweave.testing import MemoryServer
-from toolweave.tools import File
+from toolweave.tools import ContentBlock, EmbeddedResource, File
 
 pytestmark = pytest.mark.anyio
 

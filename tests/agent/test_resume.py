@@ -12,7 +12,8 @@ import anyio
 import pytest
 
 from tests.agent.killed_run import LINES, RUN, CountingStore, agent_of
-from toolweave.agent import Agent, ApprovalRequested, RunResult
+from toolweave import Agent
+from toolweave.agent import ApprovalRequested, RunResult
 from toolweave.agent.durable import Durable, StoreJournal
 from toolweave.agent.journal import RunStart
 from toolweave.agent.records import JOURNAL, LEASES, RUNS, read_record

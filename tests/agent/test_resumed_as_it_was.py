@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from toolweave.agent import Agent, ApprovalRequested, Limits, Prompt, RunResult, RunStatuses, spawn_tools
+from toolweave import Agent
+from toolweave.agent import ApprovalRequested, Limits, Prompt, RunResult, RunStatuses, spawn_tools
 from toolweave.agent.records import RUNS, STARTS
 from toolweave.errors import ErrorKind, ModelError
 from toolweave.models import Finished, Model, ScriptedModel, TextPart, ToolMessage, Usage, UserMessage, tool_call

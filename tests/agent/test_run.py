@@ -9,9 +9,8 @@ from collections.abc import AsyncGenerator
 import anyio
 import pytest
 
-from toolweave import ModelError, ToolResult
+from toolweave import Agent, ModelError, ToolResult, generate, stream
 from toolweave.agent import (
-    Agent,
     Event,
     ModelFailed,
     RunFinished,
@@ -23,8 +22,6 @@ from toolweave.agent import (
     ToolStarted,
     UsageReported,
     current_run,
-    generate,
-    stream,
 )
 from toolweave.errors import RunError
 from toolweave.models import (

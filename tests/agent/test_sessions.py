@@ -7,8 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
-from toolweave import ModelError
-from toolweave.agent import Agent, Run
+from toolweave import Agent, ModelError
+from toolweave.agent import Run
 from toolweave.agent.sessions import MemoryConversations, Rooms
 from toolweave.agent.sizes import ResultPolicy
 from toolweave.models import ModelRequest, ToolMessage, UserMessage

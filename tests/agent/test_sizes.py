@@ -9,20 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolweave import (
-    AudioContent,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-    ToolError,
-    ToolResult,
-    tool,
-)
-from toolweave.agent import Agent, ResultPolicy, ToolFinished
+from toolweave import Agent, ImageContent, TextContent, ToolError, ToolResult, tool
+from toolweave.agent import ResultPolicy, ToolFinished
 from toolweave.agent.sizes import fitted
 from toolweave.models import ModelRequest, ToolMessage
 from toolweave.models.scripted import ScriptedModel, tool_call
+from toolweave.tools import AudioContent, EmbeddedResource, ResourceLink
 
 pytestmark = pytest.mark.anyio
 

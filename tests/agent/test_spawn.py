@@ -11,7 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
-from toolweave.agent import Agent, Durable, RunResult, SpawnTools, current_run, run_tree, spawn_tools
+from toolweave import Agent
+from toolweave.agent import Durable, RunResult, SpawnTools, current_run, run_tree, spawn_tools
 from toolweave.agent.records import JOURNAL, read_record
 from toolweave.agent.status import RunStatuses
 from toolweave.errors import ModelError

@@ -9,7 +9,8 @@ import pytest
 
 from tests.jobs.places import PLACES, url_of, working
 from tests.redis_server import RedisServer
-from toolweave.agent import Agent, RunStatuses, current_run, spawn_tools
+from toolweave import Agent
+from toolweave.agent import RunStatuses, current_run, spawn_tools
 from toolweave.jobs import Backend
 from toolweave.models import ModelRequest, ScriptedModel, ToolMessage, UserMessage, tool_call
 from toolweave.state import MemoryStore

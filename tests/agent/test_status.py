@@ -11,7 +11,8 @@ import anyio
 import pydantic
 import pytest
 
-from toolweave.agent import Agent, RunStatuses
+from toolweave import Agent
+from toolweave.agent import RunStatuses
 from toolweave.agent.durable import Durable
 from toolweave.agent.events import RunResult
 from toolweave.agent.journal import RunStart

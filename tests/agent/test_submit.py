@@ -9,7 +9,8 @@ import pytest
 
 from tests.jobs.places import PLACES, url_of, working
 from tests.redis_server import RedisServer
-from toolweave.agent import Agent, Prompt, RunStatuses
+from toolweave import Agent
+from toolweave.agent import Prompt, RunStatuses
 from toolweave.errors import RunError
 from toolweave.jobs import Backend
 from toolweave.models import AssistantMessage, ModelRequest, ScriptedModel, ToolMessage, UserMessage, tool_call

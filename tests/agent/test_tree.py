@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from toolweave.agent import Agent, root_of, run_tree
+from toolweave import Agent
+from toolweave.agent import root_of, run_tree
 from toolweave.agent.journal import RunStart
 from toolweave.agent.records import create
 from toolweave.models import ScriptedModel, UserMessage, tool_call

@@ -8,11 +8,12 @@ import anyio
 import pytest
 
 from tests.jobs.places import working
-from toolweave import Agent, MemoryStore, ScriptedModel, spawn_tools, tool, tool_call
+from toolweave import Agent, ScriptedModel, spawn_tools, tool, tool_call
 from toolweave.agent import work_runs
 from toolweave.agent.durable import OnUnknown
 from toolweave.jobs import Backend
 from toolweave.models import ModelRequest
+from toolweave.state import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

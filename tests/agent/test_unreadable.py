@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from toolweave import Agent, MemoryStore, RunStatuses, ScriptedModel, StoreError
-from toolweave.agent import run_tree
+from toolweave import Agent, ScriptedModel
+from toolweave.agent import RunStatuses, run_tree
 from toolweave.agent.records import CHILDREN, RUNS
+from toolweave.errors import StoreError
+from toolweave.state import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

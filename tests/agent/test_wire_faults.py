@@ -14,9 +14,9 @@ from tests.agent import wires
 from tests.agent.wires import WIRES, Wire, chunk, says
 from tests.models import fake_openai
 from tests.models.http_server import Answer, Received, error_answer, serve, stream_answer
-from toolweave import Agent, FallbackModel, Limits, ModelError, Retry, RunResult
+from toolweave import Agent, Limits, ModelError, RunResult
 from toolweave.agent import TextDelta, TurnRestarted
-from toolweave.models import AssistantMessage, ToolMessage
+from toolweave.models import AssistantMessage, FallbackModel, Retry, ToolMessage
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,8 @@ import anyio
 import pytest
 
 from tests.jobs.places import client_of, working
-from toolweave.agent import Agent, resubmit_runs, run_handlers, work_runs
+from toolweave import Agent
+from toolweave.agent import resubmit_runs, run_handlers, work_runs
 from toolweave.agent.records import LEASES, RUN_NOTES, RUNS, STARTS, RunRecord
 from toolweave.errors import StoreError
 from toolweave.jobs import Backend, Job, Later

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from tests.models import fake_anthropic, fake_openai
 from tests.models.http_server import Answer, json_answer, stream_answer
-from toolweave import AnthropicModel, OpenAICompatibleModel, Retry
+from toolweave.models import AnthropicModel, OpenAICompatibleModel, Retry
 
 __all__ = [
     "DONE",

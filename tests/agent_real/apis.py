@@ -16,7 +16,7 @@ from tests.models import fake_anthropic, fake_openai
 from tests.models.fake_anthropic import FakeAnthropic
 from tests.models.fake_openai import FakeOpenAI
 from tests.models.http_server import Answer, Received, serve
-from toolweave import AnthropicModel, OpenAICompatibleModel
+from toolweave.models import AnthropicModel, OpenAICompatibleModel
 
 __all__ = ["APIS", "Api", "ApiName", "Call", "Fake", "Read", "Said", "Say", "fake", "in_turns", "model"]
 

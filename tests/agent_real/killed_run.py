@@ -17,7 +17,8 @@ import anyio
 
 from tests.agent_real.apis import ApiName, Call, Read, Said, Say, model
 from tests.agent_real.conftest import npm_servers
-from toolweave import Agent, Model, SqliteStore, UserMessage, tool
+from toolweave import Agent, SqliteStore, tool
+from toolweave.models import Model, UserMessage
 from toolweave.state import Change
 from toolweave.tools import Tool
 

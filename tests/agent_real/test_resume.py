@@ -12,7 +12,8 @@ import pytest
 
 from tests.agent_real.apis import APIS, ApiName, fake, model
 from tests.agent_real.killed_run import LINES, RUN, CountingStore, agent_of, effects_of, writer
-from toolweave import RunStatuses, UserMessage
+from toolweave.agent import RunStatuses
+from toolweave.models import UserMessage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.reference]
 

@@ -20,8 +20,8 @@ import anyio
 from tests.agent_real.apis import ApiName, model
 from tests.agent_real.conftest import npm_servers, overheard, running
 from tests.agent_real.killed_run import noting
-from toolweave import Agent, Backend, RedisStore, tool
-from toolweave.state import Change
+from toolweave import Agent, Backend, tool
+from toolweave.state import Change, RedisStore
 
 __all__ = ["NOT_COUNTED", "Worked", "heard_in", "noted_in", "opened"]
 

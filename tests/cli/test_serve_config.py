@@ -13,7 +13,8 @@ import pytest
 from tests.cli.command import toolweave, write_config
 from tests.cli.served import serve_entry, serving
 from tests.servers.fixtures import fault_command
-from toolweave import ListChanged, McpConnection, ProtocolError, ResourceUpdated, ToolsChanged, connect_mcp
+from toolweave import McpConnection, ProtocolError, ToolsChanged, connect_mcp
+from toolweave.connect import ListChanged, ResourceUpdated
 
 pytestmark = pytest.mark.anyio
 

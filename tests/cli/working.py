@@ -22,7 +22,8 @@ from pathlib import Path
 
 import anyio
 
-from toolweave import Agent, AssistantMessage, Backend, ScriptedModel, UserMessage, tool, tool_call
+from toolweave import Agent, Backend, ScriptedModel, tool, tool_call
+from toolweave.models import AssistantMessage, UserMessage
 
 folder = Path(__file__).parent
 

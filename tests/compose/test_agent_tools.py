@@ -16,7 +16,7 @@ from toolweave import (
     load_config,
     tool_call,
 )
-from toolweave.agent import Agent as RoomAgent
+from toolweave.agent import BaseAgent as RoomAgent
 from toolweave.testing import MemoryServer
 
 pytestmark = pytest.mark.anyio

@@ -12,28 +12,32 @@ import pytest
 from toolweave import (
     Agent,
     AgentRegistry,
-    ConnectionState,
     Hub,
     McpConnection,
     McpTools,
     ScriptedModel,
-    combined,
     connect_mcp,
     connect_mcp_servers,
     create_mcp_server,
     discover_mcp_tools,
+    generate,
+)
+from toolweave.compose import hub_server, mcp_component
+from toolweave.connect import ConnectionState
+from toolweave.export.plain import plain_functions
+from toolweave.testing import MemoryServer
+from toolweave.tools import (
+    CallContext,
+    ToolCall,
+    Toolset,
+    combined,
     enhanced,
     filtered,
-    generate,
     prefixed,
     renamed,
     traced,
     transformed,
 )
-from toolweave.compose import hub_server, mcp_component
-from toolweave.export.plain import plain_functions
-from toolweave.testing import MemoryServer
-from toolweave.tools import CallContext, ToolCall, Toolset
 
 pytestmark = pytest.mark.anyio
 

@@ -16,15 +16,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolweave import (
-    Callbacks,
-    ElicitationRequest,
-    ElicitationResult,
-    McpConnection,
-    SamplingRequest,
-    SamplingResult,
-    connect_mcp,
-)
+from toolweave import Callbacks, McpConnection, connect_mcp
+from toolweave.connect import ElicitationRequest, ElicitationResult, SamplingRequest, SamplingResult
 
 __all__ = ["SCENARIOS", "main"]
 

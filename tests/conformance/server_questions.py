@@ -11,7 +11,9 @@ from typing import Any, Literal, TypeVar
 
 import anyio
 
-from toolweave import CallContext, ElicitationResult, RequestError, ToolError
+from toolweave import CallContext, ToolError
+from toolweave.connect import ElicitationResult
+from toolweave.errors import RequestError
 from toolweave.serve import TaskRule
 from toolweave.tools import Elicitation, Roots, Sampling
 

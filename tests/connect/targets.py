@@ -22,8 +22,8 @@ from mcp import StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from tests.servers.fixtures import echo_command, http_server
-from toolweave import McpConnection, ServerConfig, ToolResult, connect_mcp, register_transport
-from toolweave.connect import Channel, memory_channels
+from toolweave import McpConnection, ServerConfig, ToolResult, connect_mcp
+from toolweave.connect import Channel, memory_channels, register_transport
 from toolweave.testing.servers.protocol import Peer, Session
 from toolweave.testing.servers.tasking import TaskingPeer
 

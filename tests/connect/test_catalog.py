@@ -13,7 +13,8 @@ import pytest
 
 from tests.connect.targets import MODERN, ChannelServer, Json, connected, error, initialized, state_of
 from tests.servers.fixtures import echo_command, fault_command, http_server
-from toolweave import ConnectionState, ProtocolError, Tool, ToolsChanged, connect_mcp
+from toolweave import ProtocolError, Tool, ToolsChanged, connect_mcp
+from toolweave.connect import ConnectionState
 
 pytestmark = pytest.mark.anyio
 

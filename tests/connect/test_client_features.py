@@ -23,18 +23,15 @@ from tests.connect.targets import (
     serving,
     state_of,
 )
-from toolweave import (
-    Callbacks,
+from toolweave import Callbacks, ProtocolError, ToolResult, connect_mcp_servers
+from toolweave.connect import (
+    ConnectionState,
     ElicitationRequest,
     ElicitationResult,
-    ProtocolError,
     Root,
     SamplingRequest,
     SamplingResult,
-    ToolResult,
-    connect_mcp_servers,
 )
-from toolweave.connect import ConnectionState
 
 pytestmark = pytest.mark.anyio
 everywhere = pytest.mark.parametrize(("kind", "version"), MATRIX)

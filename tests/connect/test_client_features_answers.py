@@ -21,18 +21,8 @@ from tests.connect.targets import (
     initialized,
     serving,
 )
-from toolweave import (
-    Callbacks,
-    ConnectionLostError,
-    ConnectionState,
-    ElicitationRequest,
-    ElicitationResult,
-    ImageContent,
-    ProtocolError,
-    SamplingRequest,
-    SamplingResult,
-    TextContent,
-)
+from toolweave import Callbacks, ConnectionLostError, ImageContent, ProtocolError, TextContent
+from toolweave.connect import ConnectionState, ElicitationRequest, ElicitationResult, SamplingRequest, SamplingResult
 from toolweave.testing import MemoryServer
 
 pytestmark = pytest.mark.anyio

@@ -18,12 +18,8 @@ from tests.connect.targets import (
     initialized,
     serving,
 )
-from toolweave import (
-    Callbacks,
-    LogMessage,
-    ProtocolError,
-)
-from toolweave.connect import ConnectionState
+from toolweave import Callbacks, ProtocolError
+from toolweave.connect import ConnectionState, LogMessage
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.connect.targets import MODERN, ChannelServer, Json, connected, serving
-from toolweave import Callbacks, ElicitationRequest, ProtocolError, RequestTimeoutError
+from toolweave import Callbacks, ProtocolError, RequestTimeoutError
+from toolweave.connect import ElicitationRequest
 
 pytestmark = pytest.mark.anyio
 KINDS = ("stdio", "stdio-sdk", "http-json", "http-sse", "http-sse-sdk", "channel")

@@ -12,7 +12,8 @@ import pytest
 from tests.connect.targets import MODERN, Json, connected, eventually
 from tests.servers.fixtures import running, sdk_command
 from tests.servers.sdk_asking import asking
-from toolweave import Callbacks, ElicitationRequest, LogMessage, ProtocolError, SamplingRequest, SamplingResult
+from toolweave import Callbacks, ProtocolError
+from toolweave.connect import ElicitationRequest, LogMessage, SamplingRequest, SamplingResult
 
 pytestmark = pytest.mark.anyio
 MATRIX = [

@@ -8,12 +8,8 @@ import anyio
 import pytest
 
 from tests.connect.targets import ASKS, EACH_ENGINE, Json, connected, serving
-from toolweave import (
-    Callbacks,
-    ElicitationRequest,
-    McpConnection,
-    RequestTimeoutError,
-)
+from toolweave import Callbacks, McpConnection, RequestTimeoutError
+from toolweave.connect import ElicitationRequest
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,8 @@ import pytest
 
 from tests.connect.targets import connected, eventually
 from tests.servers.fixtures import echo_command, fault_command
-from toolweave import ConnectError, ConnectionState, StateChanged, ToolsChanged, connect_mcp
+from toolweave import ConnectError, ToolsChanged, connect_mcp
+from toolweave.connect import ConnectionState, StateChanged
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from tests.connect.targets import MATRIX, MODERN, connected, eventually, serving, state_of
-from toolweave import ConnectionLostError, ConnectionState, McpConnection, ToolError, ToolsChanged
-from toolweave.connect import ListChanged, ResourceUpdated
+from toolweave import ConnectionLostError, McpConnection, ToolError, ToolsChanged
+from toolweave.connect import ConnectionState, ListChanged, ResourceUpdated
 from toolweave.testing import MemoryServer
 
 pytestmark = pytest.mark.anyio

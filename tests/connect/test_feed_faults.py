@@ -14,8 +14,8 @@ import pytest
 
 from tests.connect.scripted import Exchange, HttpScript, listening
 from tests.connect.targets import MODERN, ChannelServer, Json, connected, error, eventually, initialized
-from toolweave import AuthRequiredError, ConnectionState, ProtocolError, RequestTimeoutError, ToolsChanged
-from toolweave.connect import ResourceUpdated
+from toolweave import AuthRequiredError, ProtocolError, RequestTimeoutError, ToolsChanged
+from toolweave.connect import ConnectionState, ResourceUpdated
 from toolweave.testing.servers.protocol import PREFIX, Peer
 
 pytestmark = pytest.mark.anyio

@@ -16,11 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.connect.targets import connected
-from toolweave import ConnectError, ConnectionLostError, ProtocolError, ServerError
+from toolweave import ConnectError, ConnectionLostError, ProtocolError
 from toolweave.connect.channel import MAX_MESSAGE_BYTES, NotSent
 from toolweave.connect.session import Peer
 from toolweave.connect.stdio.process import ServerProcess
 from toolweave.connect.wire.channel import ChannelWire, channel_wire
+from toolweave.errors import ServerError
 from toolweave.protocol.jsonrpc import decode_lenient, objects_in
 
 MEMBERS = st.dictionaries(st.text(max_size=6), st.text(max_size=12) | st.integers() | st.none(), max_size=4)

@@ -21,7 +21,9 @@ from tests.connect.targets import (
     steps_of,
 )
 from tests.servers.fixtures import echo_command, fault_command, http_server
-from toolweave import ConfigError, ConnectError, ConnectionState, McpConnection, Timeouts, connect_mcp
+from toolweave import ConfigError, ConnectError, McpConnection, connect_mcp
+from toolweave.config import Timeouts
+from toolweave.connect import ConnectionState
 
 pytestmark = pytest.mark.anyio
 QUICK_PROBE = Timeouts(connect=15, probe=0.2, close=1)

@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from tests.connect.targets import MODERN, ChannelServer, Json, connected, error, eventually, initialized
-from toolweave import ConnectionState, RequestTimeoutError
-from toolweave.connect import Silent
+from toolweave import RequestTimeoutError
+from toolweave.connect import ConnectionState, Silent
 
 pytestmark = pytest.mark.anyio
 

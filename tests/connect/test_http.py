@@ -10,7 +10,9 @@ import pytest
 
 from tests.connect.targets import MODERN, ChannelServer, Json, connected, steps_of
 from tests.servers.fixtures import http_server
-from toolweave import Auth, AuthRequiredError, ConnectError, ConnectionState, McpConnection, ProtocolError, connect_mcp
+from toolweave import AuthRequiredError, ConnectError, McpConnection, ProtocolError, connect_mcp
+from toolweave.config import Auth
+from toolweave.connect import ConnectionState
 from toolweave.connect.sdk import SdkWire
 
 pytestmark = pytest.mark.anyio

@@ -17,8 +17,8 @@ from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuth
 from tests.connect.scripted import Exchange, HttpScript, Special, legacy_answer, listening, modern_answer
 from tests.connect.targets import MODERN, Json, Script, connected, initialized, steps_of
 from tests.servers.fixtures import http_server
-from toolweave import AuthRequiredError, ConnectError, ConnectionState, ProtocolError, connect_mcp
-from toolweave.connect import AuthChallenge
+from toolweave import AuthRequiredError, ConnectError, ProtocolError, connect_mcp
+from toolweave.connect import AuthChallenge, ConnectionState
 
 pytestmark = pytest.mark.anyio
 ENGINES = ("auto", "sdk")

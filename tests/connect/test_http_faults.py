@@ -16,14 +16,14 @@ from toolweave import (
     CallContext,
     ConnectError,
     ConnectionLostError,
-    ConnectionState,
     ErrorKind,
     ProtocolError,
     RequestTimeoutError,
-    ServerError,
     ToolCall,
     connect_mcp,
 )
+from toolweave.connect import ConnectionState
+from toolweave.errors import ServerError
 from toolweave.testing.servers import HTTP_FAULTS
 
 pytestmark = pytest.mark.anyio

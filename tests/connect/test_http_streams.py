@@ -18,7 +18,8 @@ from tests.connect.scripted import (
     modern_answer,
 )
 from tests.connect.targets import Json, connected, eventually, initialized
-from toolweave import AuthRequiredError, ConnectionState, ErrorKind, McpConnection, ProtocolError, connect_mcp
+from toolweave import AuthRequiredError, ErrorKind, McpConnection, ProtocolError, connect_mcp
+from toolweave.connect import ConnectionState
 
 pytestmark = pytest.mark.anyio
 ENGINES = ("auto", "sdk")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.connect.scripted import DONE, Exchange, HttpScript, legacy_answer, listening, modern_answer
 from tests.connect.targets import ChannelServer, Json, connected, initialized
-from toolweave import ServerError
+from toolweave.errors import ServerError
 
 pytestmark = pytest.mark.anyio
 

@@ -22,10 +22,9 @@ from toolweave import (
     ProtocolError,
     ServerConfig,
     connect_mcp,
-    register_transport,
 )
 from toolweave.config import register_transport_name
-from toolweave.connect import Channel, memory_channels
+from toolweave.connect import Channel, memory_channels, register_transport
 
 pytestmark = pytest.mark.anyio
 

@@ -18,20 +18,17 @@ from toolweave import (
     CallContext,
     ConnectError,
     ConnectionClosedError,
-    ConnectionState,
     ErrorKind,
     McpConnection,
     RequestTimeoutError,
     ServerConfig,
-    StateChanged,
     ToolCall,
     ToolResult,
     Toolset,
     connect_mcp,
-    register_transport,
 )
 from toolweave.config import server_config
-from toolweave.connect import Channel
+from toolweave.connect import Channel, ConnectionState, StateChanged, register_transport
 
 pytestmark = pytest.mark.anyio
 

@@ -16,15 +16,8 @@ import pytest
 
 from tests.connect.targets import eventually, group_lives, pid_of
 from tests.servers.fixtures import echo_command, fault_command, http_server
-from toolweave import (
-    Callbacks,
-    ConnectionClosedError,
-    ConnectionState,
-    ErrorKind,
-    McpConnection,
-    SamplingResult,
-    connect_mcp,
-)
+from toolweave import Callbacks, ConnectionClosedError, ErrorKind, McpConnection, connect_mcp
+from toolweave.connect import ConnectionState, SamplingResult
 from toolweave.errors import WrongLoopError
 from toolweave.testing import stdio_server_command
 

@@ -10,8 +10,9 @@ import pytest
 from tests.connect.targets import KINDS, MATRIX, MODERN, VERSIONS, Json, connected, eventually, serving, state_of
 from tests.servers.fixtures import echo_command
 from tests.servers.raw import raw_stdio
-from toolweave import EmbeddedResource, Progress, ProtocolError, ToolsChanged
+from toolweave import Progress, ProtocolError, ToolsChanged
 from toolweave.connect import ConnectionState
+from toolweave.tools import EmbeddedResource
 
 pytestmark = pytest.mark.anyio
 everywhere = pytest.mark.parametrize(("kind", "version"), MATRIX)

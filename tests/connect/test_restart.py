@@ -17,15 +17,14 @@ from toolweave import (
     CallContext,
     ConnectError,
     ConnectionLostError,
-    ConnectionState,
     ErrorKind,
     McpConnection,
     RequestTimeoutError,
-    StateChanged,
     ToolCall,
     ToolsChanged,
     connect_mcp,
 )
+from toolweave.connect import ConnectionState, StateChanged
 from toolweave.connect.restart import GiveUp, Loss, RestartPolicy, Wait
 
 pytestmark = pytest.mark.anyio

@@ -11,18 +11,9 @@ import pytest
 from tests.connect.scripted import HttpScript, listening
 from tests.connect.targets import ChannelServer, Json, connected, initialized
 from tests.servers.fixtures import echo_command, fault_command
-from toolweave import (
-    AudioContent,
-    EmbeddedResource,
-    ErrorKind,
-    ImageContent,
-    ProtocolError,
-    ResourceLink,
-    TextContent,
-    ToolExecutionError,
-    ToolResult,
-    UnknownContent,
-)
+from toolweave import ErrorKind, ImageContent, ProtocolError, TextContent, ToolResult
+from toolweave.errors import ToolExecutionError
+from toolweave.tools import AudioContent, EmbeddedResource, ResourceLink, UnknownContent
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,8 @@ import pytest
 
 from tests.connect.scripted import DONE, Exchange, HttpScript, answer_to, legacy_answer, listening, modern_answer
 from tests.connect.targets import ChannelServer, Json, connected, eventually, initialized
-from toolweave import Callbacks, ProtocolError, SamplingRequest
+from toolweave import Callbacks, ProtocolError
+from toolweave.connect import SamplingRequest
 
 pytestmark = pytest.mark.anyio
 QUESTION: Json = {"message": "your password?", "requestedSchema": {"type": "object", "properties": {}}}

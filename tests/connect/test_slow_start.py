@@ -10,7 +10,8 @@ import pytest
 from tests.connect.targets import MODERN, connected
 from tests.hub.fleet import opened
 from tests.servers.fixtures import echo_command, fault_command, http_server
-from toolweave import ConnectionState, RequestTimeoutError, connect_mcp
+from toolweave import RequestTimeoutError, connect_mcp
+from toolweave.connect import ConnectionState
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,8 @@ import pytest
 
 from tests.connect.targets import connected, pid_of, steps_of
 from tests.servers.fixtures import echo_command, fault_command
-from toolweave import CallContext, ConfigError, ConnectError, ToolCall, connect_mcp, register_transport
+from toolweave import CallContext, ConfigError, ConnectError, ToolCall, connect_mcp
+from toolweave.connect import register_transport
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,9 @@ import pytest
 
 from tests.connect.targets import connected, on_engine
 from tests.servers.fixtures import fault_command
-from toolweave import CallContext, ConnectionState, ErrorKind, ServerError, ToolCall, connect_mcp
+from toolweave import CallContext, ErrorKind, ToolCall, connect_mcp
+from toolweave.connect import ConnectionState
+from toolweave.errors import ServerError
 from toolweave.testing.servers import STDIO_FAULTS
 
 pytestmark = pytest.mark.anyio

@@ -17,14 +17,13 @@ from toolweave import (
     CallContext,
     ConnectError,
     ConnectionLostError,
-    ConnectionState,
     ErrorKind,
     McpConnection,
     ProtocolError,
-    StateChanged,
     ToolCall,
 )
 from toolweave.config import Timeouts, server_config
+from toolweave.connect import ConnectionState, StateChanged
 from toolweave.connect.restart import RestartPolicy
 from toolweave.testing import FakeClock
 

@@ -12,15 +12,8 @@ import anyio.lowlevel
 import pytest
 
 from tests.connect.targets import connected, eventually, pid_of
-from toolweave import (
-    CallContext,
-    ConnectionState,
-    ErrorKind,
-    McpConnection,
-    RequestTimeoutError,
-    ToolCall,
-    ToolResult,
-)
+from toolweave import CallContext, ErrorKind, McpConnection, RequestTimeoutError, ToolCall, ToolResult
+from toolweave.connect import ConnectionState
 from toolweave.connect.stdio.process import ServerProcess
 
 pytestmark = pytest.mark.anyio

@@ -15,12 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.connect.targets import ChannelServer, Json, error, initialized
-from toolweave import AuthRequiredError, ConnectionState, McpConnection, ServerError, StateChanged
+from toolweave import AuthRequiredError, McpConnection
 from toolweave.config import server_config
-from toolweave.connect import Channel
+from toolweave.connect import Channel, ConnectionState, StateChanged
 from toolweave.connect.owner import Owner
 from toolweave.connect.session import Peer
 from toolweave.connect.state import TRANSITIONS
+from toolweave.errors import ServerError
 from toolweave.testing import FakeClock
 
 ENDS = {ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED, ConnectionState.CLOSED}

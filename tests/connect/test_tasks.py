@@ -11,7 +11,6 @@ import pytest
 from tests.connect.targets import MODERN, ChannelServer, Json, connected, eventually, initialized, serving, state_of
 from toolweave import (
     Callbacks,
-    ElicitationRequest,
     ErrorKind,
     Progress,
     ProtocolError,
@@ -20,6 +19,7 @@ from toolweave import (
     ToolError,
     ToolResult,
 )
+from toolweave.connect import ElicitationRequest
 from toolweave.testing import MemoryServer
 from toolweave.tools import CallContext
 

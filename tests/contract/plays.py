@@ -23,18 +23,8 @@ from pydantic import FileUrl
 
 from tests.contract.transcript import Json, Transcript, read
 from tests.servers.fixtures import running
-from toolweave import (
-    Callbacks,
-    ElicitationRequest,
-    ElicitationResult,
-    LogMessage,
-    McpConnection,
-    Root,
-    SamplingRequest,
-    SamplingResult,
-    ToolweaveError,
-    connect_mcp,
-)
+from toolweave import Callbacks, McpConnection, ToolweaveError, connect_mcp
+from toolweave.connect import ElicitationRequest, ElicitationResult, LogMessage, Root, SamplingRequest, SamplingResult
 
 __all__ = ["MODERN", "ROOT", "Stage", "play_ours", "play_the_sdk", "stage"]
 

@@ -13,18 +13,10 @@ import pytest
 import toolweave.agent
 from tests.docs.pages import CHECKOUT, tables
 from tests.docs.test_pages import code_spans
-from toolweave import (
-    AnthropicModel,
-    Limits,
-    Model,
-    ModelError,
-    OpenAICompatibleModel,
-    Retry,
-    model_from,
-)
+from toolweave import Limits, ModelError
 from toolweave.agent import Event, OnUnknown, ResultPolicy
 from toolweave.agent.events import StopReason
-from toolweave.models import ModelEvent
+from toolweave.models import AnthropicModel, Model, ModelEvent, OpenAICompatibleModel, Retry, model_from
 from toolweave.models.retry import with_retries
 
 
@@ -76,7 +68,7 @@ def test_the_numbers_in_the_text_are_the_defaults() -> None:
     text = (CHECKOUT / "docs" / "agents.md").read_text(encoding="utf-8")
 
     assert f"at most {ResultPolicy().max_chars:,} characters" in text
-    options = inspect.signature(toolweave.agent.Agent).parameters
+    options = inspect.signature(toolweave.agent.BaseAgent).parameters
     assert f"Above {options['defer_tools'].default:,} tokens" in text
     assert f"max_steps={options['max_steps'].default}," in text
     assert set(re.findall(r"ResultPolicy\((.*?)\)", text)[0].replace("=...", "").split(", ")) == {

@@ -8,7 +8,9 @@ from typing import get_args
 
 from tests.docs.pages import CHECKOUT, tables
 from tests.docs.test_pages import code_spans
-from toolweave import Callbacks, ConnectionState, ErrorKind, ServerConfig, Timeouts
+from toolweave import Callbacks, ErrorKind, ServerConfig
+from toolweave.config import Timeouts
+from toolweave.connect import ConnectionState
 from toolweave.connect.events import EventName
 from toolweave.connect.restart import RestartPolicy
 from toolweave.connect.state import TRANSITIONS

@@ -18,7 +18,8 @@ from langgraph.prebuilt import ToolNode
 from tests.export.offers import PNG, Rendezvous, registry
 from tests.servers.fixtures import echo_command
 from tests.tools.doubles import Scripted, spec
-from toolweave import ToolExecutionError, ToolRegistry, Toolset, connect_mcp, tool
+from toolweave import ToolRegistry, Toolset, connect_mcp, tool
+from toolweave.errors import ToolExecutionError
 from toolweave.export import langchain_tools
 
 pytestmark = pytest.mark.anyio

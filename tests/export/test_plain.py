@@ -17,7 +17,8 @@ import pytest
 from tests.export.offers import registry
 from tests.servers.fixtures import echo_command
 from tests.tools.doubles import Scripted, spec
-from toolweave import ToolExecutionError, ToolResult, connect_mcp, tool
+from toolweave import ToolResult, connect_mcp, tool
+from toolweave.errors import ToolExecutionError
 from toolweave.export import plain_functions
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ from tests.docs.pages import tables
 from tests.faults.clients import Defaults
 from tests.faults.report import KINDS, PAGE, Outcomes, as_page, introduction, kinds, totals
 from tests.faults.rows import COMBOS, ROWS, Combo, runs
-from toolweave import Timeouts
+from toolweave.config import Timeouts
 from toolweave.testing.servers import stdio_server_command
 
 FINDINGS = {

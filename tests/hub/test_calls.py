@@ -9,7 +9,9 @@ import pytest
 
 from tests.hub.fleet import ToolServer, absent, echo, fault, opened
 from tests.servers.fixtures import http_server
-from toolweave import CallContext, ConnectionState, ErrorKind, Progress, ToolCall, ToolExecutionError
+from toolweave import CallContext, ErrorKind, Progress, ToolCall
+from toolweave.connect import ConnectionState
+from toolweave.errors import ToolExecutionError
 
 pytestmark = pytest.mark.anyio
 

@@ -6,15 +6,8 @@ import anyio
 import pytest
 
 from tests.hub.fleet import BOUND, ToolServer, absent, alive, echo, fault, opened, pid_of
-from toolweave import (
-    ConfigError,
-    ConnectError,
-    ConnectionState,
-    RequestTimeoutError,
-    ToolRegistry,
-    connect_mcp,
-    discover_mcp_tools,
-)
+from toolweave import ConfigError, ConnectError, RequestTimeoutError, ToolRegistry, connect_mcp, discover_mcp_tools
+from toolweave.connect import ConnectionState
 from toolweave.hub import DiscoveredTools
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,8 @@ import anyio
 import pytest
 
 from tests.hub.fleet import BOUND, echo
-from toolweave import ConnectionState, Hub, McpConnection, ProtocolError, StateChanged, connect_mcp, connect_mcp_servers
+from toolweave import Hub, McpConnection, ProtocolError, connect_mcp, connect_mcp_servers
+from toolweave.connect import ConnectionState, StateChanged
 
 pytestmark = pytest.mark.anyio
 

@@ -8,15 +8,8 @@ import anyio
 import pytest
 
 from tests.hub.fleet import BOUND, alive, echo, eventually, fault, opened, pid_of, waiting
-from toolweave import (
-    CallContext,
-    ConnectionClosedError,
-    ConnectionState,
-    ErrorKind,
-    Hub,
-    ToolResult,
-    connect_mcp_servers,
-)
+from toolweave import CallContext, ConnectionClosedError, ErrorKind, Hub, ToolResult, connect_mcp_servers
+from toolweave.connect import ConnectionState
 
 pytestmark = pytest.mark.anyio
 

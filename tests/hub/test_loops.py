@@ -11,7 +11,8 @@ import anyio.to_thread
 import pytest
 
 from tests.hub.fleet import ToolServer
-from toolweave import ConnectionState, ErrorKind, Hub, connect_mcp_servers
+from toolweave import ErrorKind, Hub, connect_mcp_servers
+from toolweave.connect import ConnectionState
 from toolweave.errors import WrongLoopError
 
 T = TypeVar("T")

@@ -8,7 +8,8 @@ import anyio
 import pytest
 
 from tests.hub.fleet import opened, waiting
-from toolweave import ConnectionState, McpConnection, ServerConfig
+from toolweave import McpConnection, ServerConfig
+from toolweave.connect import ConnectionState
 from toolweave.hub.starts import Starts
 
 pytestmark = pytest.mark.anyio

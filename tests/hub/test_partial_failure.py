@@ -11,17 +11,10 @@ import pytest
 
 from tests.hub.fleet import BOUND, absent, echo, fault, opened, waiting
 from tests.servers.fixtures import http_server
-from toolweave import (
-    AuthRequiredError,
-    ConfigError,
-    ConnectError,
-    ConnectionState,
-    DuplicateToolError,
-    ErrorKind,
-    ServerConfig,
-    connect_mcp_servers,
-)
+from toolweave import AuthRequiredError, ConfigError, ConnectError, ErrorKind, ServerConfig, connect_mcp_servers
 from toolweave.config import LoadedConfig
+from toolweave.connect import ConnectionState
+from toolweave.errors import DuplicateToolError
 
 pytestmark = pytest.mark.anyio
 

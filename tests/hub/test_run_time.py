@@ -25,12 +25,11 @@ from toolweave import (
     ConnectError,
     ConnectionClosedError,
     ConnectionLostError,
-    ConnectionState,
-    DuplicateToolError,
     McpConnection,
     RequestTimeoutError,
-    ServerError,
 )
+from toolweave.connect import ConnectionState
+from toolweave.errors import DuplicateToolError, ServerError
 
 pytestmark = pytest.mark.anyio
 

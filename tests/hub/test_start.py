@@ -13,7 +13,8 @@ import pytest
 
 from tests.hub.fleet import BOUND, absent, echo, fault, next_change, opened, waiting
 from tests.servers.fixtures import echo_command
-from toolweave import ConnectionState, ErrorKind, Hub, RequestTimeoutError, connect_mcp_servers
+from toolweave import ErrorKind, Hub, RequestTimeoutError, connect_mcp_servers
+from toolweave.connect import ConnectionState
 
 pytestmark = pytest.mark.anyio
 

@@ -13,14 +13,9 @@ from toolweave import (
     ToolCall,
     ToolsChanged,
     Toolset,
-    as_toolset,
-    changes,
-    combined,
     connect_mcp_servers,
-    filtered,
-    prefixed,
-    renamed,
 )
+from toolweave.tools import as_toolset, changes, combined, filtered, prefixed, renamed
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,8 @@ import anyio
 import pytest
 
 from tests.redis_server import NO_SERVER, RedisServer
-from toolweave.agent import Agent, work_runs
+from toolweave import Agent
+from toolweave.agent import work_runs
 from toolweave.jobs import Backend
 
 PLACES = ["memory", "redis"]

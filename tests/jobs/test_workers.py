@@ -16,7 +16,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from toolweave.agent import Agent, RunStatuses, SubmittedRun
+from toolweave import Agent
+from toolweave.agent import RunStatuses, SubmittedRun
 from toolweave.agent.records import JOURNAL, RunRecord
 from toolweave.jobs import Backend
 from toolweave.models import AssistantMessage, ScriptedModel

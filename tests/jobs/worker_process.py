@@ -16,7 +16,8 @@ from typing import Any
 import anyio
 
 from tests.agent.killed_run import answer
-from toolweave.agent import Agent, work_runs
+from toolweave import Agent
+from toolweave.agent import work_runs
 from toolweave.jobs import Backend
 from toolweave.models import ModelRequest, ScriptedModel, UserMessage
 from toolweave.tools import tool

@@ -13,8 +13,8 @@ import pytest
 from tests.agent import wires
 from tests.agent.wires import WIRES, Wire
 from tests.models.http_server import Answer, Received, error_answer, serve
-from toolweave import Agent, ImageContent, ModelError, ModelSettings, ProviderTool, RunResult
-from toolweave.models import AnthropicModel
+from toolweave import Agent, ImageContent, ModelError, RunResult
+from toolweave.models import AnthropicModel, ModelSettings, ProviderTool
 
 pytestmark = pytest.mark.anyio
 

@@ -16,29 +16,21 @@ from toolweave import (
     CallContext,
     ConfigError,
     ConnectError,
-    ConnectionState,
     ErrorKind,
     Hub,
     McpConnection,
     ServerConfig,
-    StateChanged,
     ToolCall,
     ToolRegistry,
     ToolResult,
     connect_mcp,
     connect_mcp_servers,
     discover_mcp_tools,
-    enhanced,
-    filtered,
-    merge_config,
-    normalize_config,
-    register_transport,
-    renamed,
-    schema_to_model,
-    transformed,
 )
-from toolweave.config import McpFullConfig
-from toolweave.connect import Channel
+from toolweave.config import McpFullConfig, merge_config, normalize_config
+from toolweave.connect import Channel, ConnectionState, StateChanged, register_transport
+from toolweave.schema import schema_to_model
+from toolweave.tools import enhanced, filtered, renamed, transformed
 
 pytestmark = pytest.mark.anyio
 

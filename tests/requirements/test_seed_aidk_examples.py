@@ -17,9 +17,8 @@ from toolweave import (
     connect_mcp_servers,
     discover_mcp_tools,
     mcp_component,
-    merge_config,
-    normalize_config,
 )
+from toolweave.config import merge_config, normalize_config
 from toolweave.models import ScriptedModel, ToolMessage, UserMessage, tool_call
 
 pytestmark = pytest.mark.anyio

@@ -19,11 +19,11 @@ from toolweave import (
     McpConnection,
     ProtocolError,
     ServerConfig,
-    ToolExecutionError,
-    as_toolset,
     connect_mcp,
 )
 from toolweave.config import McpConfig, McpHttpConfig, McpStdioConfig
+from toolweave.errors import ToolExecutionError
+from toolweave.tools import as_toolset
 
 pytestmark = pytest.mark.anyio
 

@@ -10,19 +10,10 @@ import pytest
 
 from tests.hub.fleet import BOUND, ToolServer, alive, echo, next_change, pid_of
 from tests.servers.fixtures import http_server
-from toolweave import (
-    ConnectionState,
-    DuplicateToolError,
-    Hub,
-    McpConnection,
-    ToolError,
-    ToolRegistry,
-    ToolResult,
-    as_toolset,
-    connect_mcp_servers,
-    load_config,
-    tool,
-)
+from toolweave import Hub, McpConnection, ToolError, ToolRegistry, ToolResult, connect_mcp_servers, load_config, tool
+from toolweave.connect import ConnectionState
+from toolweave.errors import DuplicateToolError
+from toolweave.tools import as_toolset
 
 pytestmark = pytest.mark.anyio
 

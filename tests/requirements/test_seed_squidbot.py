@@ -13,15 +13,8 @@ import anyio
 import pytest
 
 from tests.hub.fleet import BOUND, ToolServer, absent, alive, echo, fault, opened, pid_of
-from toolweave import (
-    ConfigError,
-    ConnectionState,
-    ToolRegistry,
-    ToolResult,
-    connect_mcp,
-    connect_mcp_servers,
-    load_config,
-)
+from toolweave import ConfigError, ToolRegistry, ToolResult, connect_mcp, connect_mcp_servers, load_config
+from toolweave.connect import ConnectionState
 
 pytestmark = pytest.mark.anyio
 

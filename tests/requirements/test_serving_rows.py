@@ -22,12 +22,10 @@ from toolweave import (
     Callbacks,
     CallContext,
     ErrorKind,
-    LogMessage,
     McpConnection,
     McpServer,
     Progress,
     ProtocolError,
-    SchemaError,
     Tool,
     ToolError,
     ToolRegistry,
@@ -37,6 +35,8 @@ from toolweave import (
     create_mcp_server,
     tool,
 )
+from toolweave.connect import LogMessage
+from toolweave.errors import SchemaError
 from toolweave.serve.http.app import HttpOptions
 
 pytestmark = pytest.mark.anyio

@@ -16,7 +16,7 @@ import pydantic
 import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from toolweave import SchemaError
+from toolweave.errors import SchemaError
 from toolweave.schema import Signature, Validator, derive, describe, schema_of
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError, field_validator
 
-from toolweave import schema_to_model
+from toolweave.schema import schema_to_model
 
 NODE = {
     "type": "object",

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolweave import SchemaError
+from toolweave.errors import SchemaError
 from toolweave.schema import Problem, Validator, describe
 from toolweave.schema.limits import MAX_INSTANCE_DEPTH, MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES
 from toolweave.schema.problems import MAX_PROBLEMS, path_text

@@ -11,8 +11,7 @@ from typing import Any
 
 import anyio
 
-from toolweave import tool
-from toolweave.agent import Agent
+from toolweave import Agent, tool
 from toolweave.jobs import Backend, WorkBackend
 from toolweave.models import ModelRequest, ScriptedModel, ToolMessage, tool_call
 from toolweave.serve import McpServer, create_mcp_server

@@ -13,7 +13,8 @@ import pytest
 from pydantic import BaseModel
 
 from tests.serve.carriers import EACH_CARRIER, EACH_ERA, connected
-from toolweave import ErrorKind, ProtocolError, RequestError, SchemaError, Tool, ToolError, ToolResult, tool
+from toolweave import ErrorKind, ProtocolError, Tool, ToolError, ToolResult, tool
+from toolweave.errors import RequestError, SchemaError
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.tools import CallContext, ToolCall, ToolRegistry, ToolSnapshot, ToolSpec
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.serve.carriers import EACH_CARRIER, EACH_ERA, ERAS, connected
 from tests.serve.lines import Peer
-from toolweave import ProtocolError, SchemaError, ToolError
-from toolweave.errors import RequestError
+from toolweave import ProtocolError, ToolError
+from toolweave.errors import RequestError, SchemaError
 from toolweave.serve import Completed, McpServer, create_mcp_server
 from toolweave.tools import CallContext
 

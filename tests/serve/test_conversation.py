@@ -10,7 +10,8 @@ import anyio
 import pytest
 
 from tests.serve.raw import LEGACY, MODERN, Json, Raw, raw_client
-from toolweave import RequestError, connect_mcp
+from toolweave import connect_mcp
+from toolweave.errors import RequestError
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.serve.duplex.conversation import Conversation

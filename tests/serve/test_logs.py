@@ -8,7 +8,9 @@ import pytest
 
 from tests.serve.carriers import EACH_CARRIER, connected
 from tests.serve.lines import Peer
-from toolweave import Callbacks, LogMessage, RequestError
+from toolweave import Callbacks
+from toolweave.connect import LogMessage
+from toolweave.errors import RequestError
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.tools import CallContext
 

@@ -11,23 +11,11 @@ import pytest
 from tests.connect.targets import eventually
 from tests.serve.carriers import EACH_CARRIER, EACH_ERA, ERAS, connected
 from tests.serve.lines import Peer
-from toolweave import (
-    AudioContent,
-    Callbacks,
-    ElicitationResult,
-    EmbeddedResource,
-    ImageContent,
-    McpConnection,
-    ProtocolError,
-    ResourceLink,
-    SchemaError,
-    TextContent,
-    ToolError,
-)
-from toolweave.connect import PromptMessage
-from toolweave.errors import RequestError
+from toolweave import Callbacks, ImageContent, McpConnection, ProtocolError, TextContent, ToolError
+from toolweave.connect import ElicitationResult, PromptMessage
+from toolweave.errors import RequestError, SchemaError
 from toolweave.serve import McpServer, Message, PromptsChanged, create_mcp_server, prompt
-from toolweave.tools import CallContext, File
+from toolweave.tools import AudioContent, CallContext, EmbeddedResource, File, ResourceLink
 
 pytestmark = pytest.mark.anyio
 

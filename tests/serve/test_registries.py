@@ -10,15 +10,14 @@ import pytest
 from toolweave import (
     Agent,
     AgentRegistry,
-    DuplicateToolError,
     McpServer,
-    SchemaError,
     ScriptedModel,
     ToolRegistry,
     connect_mcp,
     create_mcp_server,
     tool,
 )
+from toolweave.errors import DuplicateToolError, SchemaError
 from toolweave.testing import MemoryServer
 
 pytestmark = pytest.mark.anyio

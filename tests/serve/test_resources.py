@@ -12,23 +12,11 @@ import pytest
 from tests.connect.targets import eventually
 from tests.serve.carriers import EACH_CARRIER, EACH_ERA, ERAS, connected
 from tests.serve.lines import Peer
-from toolweave import (
-    AudioContent,
-    Callbacks,
-    ElicitationResult,
-    EmbeddedResource,
-    ImageContent,
-    McpConnection,
-    ProtocolError,
-    SchemaError,
-    TextContent,
-    ToolError,
-    ToolResult,
-)
-from toolweave.connect import ResourceUpdated
-from toolweave.errors import ErrorKind, RequestError
+from toolweave import Callbacks, ImageContent, McpConnection, ProtocolError, TextContent, ToolError, ToolResult
+from toolweave.connect import ElicitationResult, ResourceUpdated
+from toolweave.errors import ErrorKind, RequestError, SchemaError
 from toolweave.serve import McpServer, ResourcesChanged, create_mcp_server, resource
-from toolweave.tools import CallContext, File
+from toolweave.tools import AudioContent, CallContext, EmbeddedResource, File
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolweave import SchemaError
+from toolweave.errors import SchemaError
 from toolweave.serve.offers.templates import Template, leaves_directory
 
 pytestmark = [pytest.mark.requirement("R101")]

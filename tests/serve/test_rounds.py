@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from tests.serve.lines import Peer
-from toolweave import RequestError
+from toolweave.errors import RequestError
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.serve.request import Json
 from toolweave.serve.rounds import Rounds

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.serve.lines import EVERYTHING, Peer
-from toolweave import RequestError
+from toolweave.errors import RequestError
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.serve.request import Json
 from toolweave.tools import CallContext

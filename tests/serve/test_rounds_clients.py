@@ -11,7 +11,8 @@ from pydantic import BaseModel, Field
 
 from tests.serve.carriers import EACH_CARRIER, EACH_ERA, connected
 from tests.serve.lines import EVERYTHING, Peer
-from toolweave import Callbacks, ElicitationRequest, ElicitationResult, ProtocolError, SamplingRequest, SamplingResult
+from toolweave import Callbacks, ProtocolError
+from toolweave.connect import ElicitationRequest, ElicitationResult, SamplingRequest, SamplingResult
 from toolweave.errors import RequestError, ToolError
 from toolweave.protocol.content import TextContent
 from toolweave.serve import McpServer, create_mcp_server

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.serve.lines import Peer
-from toolweave import RequestError
+from toolweave.errors import RequestError
 from toolweave.serve import create_mcp_server
 from toolweave.serve.request import Json, Request
 from toolweave.serve.seal import Seal

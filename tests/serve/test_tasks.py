@@ -12,7 +12,8 @@ import pytest
 
 from tests.serve.carriers import EACH_CARRIER, EACH_ERA, connected
 from tests.serve.serving import served_http
-from toolweave import Callbacks, ElicitationRequest, McpConnection, ProtocolError, ServerConfig, connect_mcp
+from toolweave import Callbacks, McpConnection, ProtocolError, ServerConfig, connect_mcp
+from toolweave.connect import ElicitationRequest
 from toolweave.errors import RequestError, ToolError
 from toolweave.serve import McpServer, TaskRule, create_mcp_server
 from toolweave.serve.tasks import TaskSupport

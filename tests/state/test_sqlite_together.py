@@ -10,8 +10,9 @@ import anyio
 import pytest
 
 from tests.state.commits import commits
-from toolweave import Agent, ModelRequest, ScriptedModel, tool, tool_call
+from toolweave import Agent, ScriptedModel, tool, tool_call
 from toolweave.errors import StoreError
+from toolweave.models import ModelRequest
 from toolweave.state import SqliteStore
 from toolweave.state.migrations import open_database
 

@@ -20,7 +20,6 @@ from toolweave import (
     CallContext,
     ConnectError,
     ConnectionClosedError,
-    ConnectionState,
     ScriptedModel,
     ToolList,
     create_mcp_server,
@@ -28,6 +27,7 @@ from toolweave import (
     tool_call,
 )
 from toolweave.agent import ApprovalRequested, RunFinished, TextDelta, ToolFinished
+from toolweave.connect import ConnectionState
 from toolweave.testing import MemoryServer
 from toolweave.tools.portal import PORTAL
 

@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toolweave import (
-    Auth,
     AuthRequiredError,
     ConnectError,
     ConnectionLostError,
@@ -25,6 +24,7 @@ from toolweave import (
     ToolResult,
     connect_mcp,
 )
+from toolweave.config import Auth
 from toolweave.testing import MemoryServer, Replay, http_fault_server, http_server, record, replay, stdio_server_command
 from toolweave.testing.cassette import masked, read_cassette, same, write_cassette
 

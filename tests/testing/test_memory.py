@@ -26,15 +26,13 @@ from toolweave import (
     ToolRegistry,
     ToolResult,
     ToolsChanged,
-    combined,
     connect_mcp,
     connect_mcp_servers,
-    prefixed,
     tool,
 )
 from toolweave.connect import Callbacks, Channel, SamplingRequest
 from toolweave.testing import MemoryServer
-from toolweave.tools import EmbeddedResource, ImageContent, ResourceLink
+from toolweave.tools import EmbeddedResource, ImageContent, ResourceLink, combined, prefixed
 
 pytestmark = pytest.mark.anyio
 

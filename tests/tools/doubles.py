@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from toolweave import CallContext, ToolCall, ToolResult, ToolsChanged, ToolSnapshot, ToolSpec
+from toolweave import CallContext, ToolCall, ToolResult, ToolsChanged, ToolSpec
+from toolweave.tools import ToolSnapshot
 from toolweave.tools.toolset import Listeners, Unsubscribe
 
 __all__ = ["Scripted", "spec"]

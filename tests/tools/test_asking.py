@@ -12,7 +12,8 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from toolweave import SchemaError, ToolError, connect, tools
+from toolweave import ToolError, connect, tools
+from toolweave.errors import SchemaError
 from toolweave.protocol.client_requests import can_answer, message_content_json
 from toolweave.protocol.content import ImageContent, TextContent, UnknownContent
 from toolweave.protocol.logs import check_level

@@ -23,15 +23,14 @@ from toolweave import (
     ErrorKind,
     ImageContent,
     Progress,
-    SchemaError,
     TextContent,
     Tool,
     ToolCall,
     ToolError,
-    ToolExecutionError,
     ToolResult,
     tool,
 )
+from toolweave.errors import SchemaError, ToolExecutionError
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolweave import NameMap, ToolSpec
-from toolweave.tools import ToolName, aliases, expose
+from toolweave import ToolSpec
+from toolweave.tools import NameMap, ToolName, aliases, expose
 from toolweave.tools.names import free_name, selected, unknown_tool
 
 LEGAL = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from toolweave import AudioContent, ContentBlock, EmbeddedResource, ImageContent, ResourceLink, TextContent, ToolResult
+from toolweave import ImageContent, TextContent, ToolResult
+from toolweave.tools import AudioContent, ContentBlock, EmbeddedResource, ResourceLink
 from toolweave.tools.openai_forms import chat_parts, chat_text, responses_content, responses_parts
 from toolweave.tools.shown import Media, shown
 

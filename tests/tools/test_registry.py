@@ -9,19 +9,8 @@ from typing import Any
 import pytest
 
 from tests.tools.doubles import Scripted, spec
-from toolweave import (
-    CallContext,
-    DuplicateToolError,
-    ErrorKind,
-    SchemaError,
-    Tool,
-    ToolCall,
-    ToolError,
-    ToolRegistry,
-    ToolsChanged,
-    Toolset,
-    tool,
-)
+from toolweave import CallContext, ErrorKind, Tool, ToolCall, ToolError, ToolRegistry, ToolsChanged, Toolset, tool
+from toolweave.errors import DuplicateToolError, SchemaError
 
 pytestmark = pytest.mark.anyio
 

@@ -7,18 +7,8 @@ from typing import Any
 
 import pytest
 
-from toolweave import (
-    AudioContent,
-    ContentBlock,
-    EmbeddedResource,
-    ErrorKind,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-    ToolError,
-    ToolResult,
-    UnknownContent,
-)
+from toolweave import ErrorKind, ImageContent, TextContent, ToolError, ToolResult
+from toolweave.tools import AudioContent, ContentBlock, EmbeddedResource, ResourceLink, UnknownContent
 
 DATA = base64.b64encode(b"x" * 2048).decode()
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from toolweave import ErrorKind, Tool, ToolError, ToolExecutionError, ToolResult, connect_mcp, create_mcp_server, tool
+from toolweave import ErrorKind, Tool, ToolError, ToolResult, connect_mcp, create_mcp_server, tool
+from toolweave.errors import ToolExecutionError
 from toolweave.testing import MemoryServer
 
 pytestmark = pytest.mark.anyio

@@ -18,8 +18,8 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from toolweave import Agent, FunctionTool, ScriptedModel, tool, tool_call
-from toolweave.tools import CallContext, ToolCall, ToolResult
+from toolweave import Agent, ScriptedModel, tool, tool_call
+from toolweave.tools import CallContext, FunctionTool, ToolCall, ToolResult
 
 pytestmark = pytest.mark.anyio
 

@@ -9,24 +9,9 @@ import anyio
 import pytest
 
 from tests.tools.doubles import Scripted, spec
-from toolweave import (
-    CallContext,
-    DuplicateToolError,
-    ErrorKind,
-    Tool,
-    ToolExecutionError,
-    ToolList,
-    ToolRegistry,
-    ToolsChanged,
-    Toolset,
-    ToolSnapshot,
-    ToolSpec,
-    as_toolset,
-    changes,
-    combined,
-    tool,
-)
-from toolweave.tools import tools_of
+from toolweave import CallContext, ErrorKind, Tool, ToolList, ToolRegistry, ToolsChanged, Toolset, ToolSpec, tool
+from toolweave.errors import DuplicateToolError, ToolExecutionError
+from toolweave.tools import ToolSnapshot, as_toolset, changes, combined, tools_of
 
 pytestmark = pytest.mark.anyio
 

@@ -14,18 +14,8 @@ from typing import Any
 import pydantic
 import pytest
 
-from toolweave import (
-    AudioContent,
-    EmbeddedResource,
-    ErrorKind,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-    ToolError,
-    ToolResult,
-    tool,
-)
-from toolweave.tools import CallContext, ToolCall
+from toolweave import ErrorKind, ImageContent, TextContent, ToolError, ToolResult, tool
+from toolweave.tools import AudioContent, CallContext, EmbeddedResource, ResourceLink, ToolCall
 from toolweave.tools.media import LARGEST, File
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8

@@ -13,7 +13,6 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, StatusCode, Trace
 from tests.tools.doubles import Scripted, spec
 from toolweave import (
     CallContext,
-    DuplicateToolError,
     ErrorKind,
     TextContent,
     Tool,
@@ -23,18 +22,22 @@ from toolweave import (
     ToolResult,
     ToolsChanged,
     Toolset,
-    ToolSnapshot,
     ToolSpec,
+    tool,
+)
+from toolweave.errors import DuplicateToolError
+from toolweave.tools import (
+    BaseToolset,
+    ToolSnapshot,
     combined,
     enhanced,
     filtered,
     prefixed,
     renamed,
-    tool,
+    tools_of,
     traced,
     transformed,
 )
-from toolweave.tools import BaseToolset, tools_of
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolweave.agent.agent import Agent
+    from toolweave.agent.agent import BaseAgent
     from toolweave.agent.approval import Approval, Confirm
     from toolweave.agent.deferred import Deferred
     from toolweave.agent.durable import Durable, OnUnknown
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from toolweave.agent.history import History, trim_history
     from toolweave.agent.journal import Journal
     from toolweave.agent.limits import Limits
-    from toolweave.agent.once import generate, stream
     from toolweave.agent.prompt import Prompt
     from toolweave.agent.records import RunRecord
     from toolweave.agent.run import Run, current_run
@@ -52,11 +51,11 @@ if TYPE_CHECKING:
     from toolweave.agent.worker import resubmit_runs, run_handlers, work_runs
 
 __all__ = [
-    "Agent",
     "AgentTools",
     "Approval",
     "ApprovalGiven",
     "ApprovalRequested",
+    "BaseAgent",
     "ChildFinished",
     "ChildStarted",
     "ClientTool",
@@ -94,27 +93,24 @@ __all__ = [
     "TurnRestarted",
     "UsageReported",
     "current_run",
-    "generate",
     "parallelize",
     "resubmit_runs",
     "root_of",
     "run_handlers",
     "run_tree",
     "spawn_tools",
-    "stream",
     "trim_history",
     "work_runs",
 ]
 
 _MODULES = {
-    "agent": ("Agent",),
+    "agent": ("BaseAgent",),
     "approval": ("Approval", "Confirm"),
     "deferred": ("Deferred",),
     "durable": ("Durable", "OnUnknown"),
     "history": ("History", "trim_history"),
     "journal": ("Journal",),
     "limits": ("Limits",),
-    "once": ("generate", "stream"),
     "prompt": ("Prompt",),
     "records": ("RunRecord",),
     "run": ("Run", "current_run"),

@@ -40,12 +40,12 @@ from toolweave.tools.call import NO_CONTEXT, CallContext
 from toolweave.tools.portal import PORTAL
 from toolweave.tools.toolset import Tool, Toolset
 
-__all__ = ["Agent"]
+__all__ = ["BaseAgent"]
 
 _log = logging.getLogger("toolweave.agent")
 
 
-class Agent(Submits):
+class BaseAgent(Submits):
     """A model that works with tools until it has an answer.
 
     Toolsets are opened for the first run and closed when the last run ends. `async with agent` keeps them open between

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, cast
 
-from toolweave.agent.agent import Agent
+from toolweave.agent.agent import BaseAgent
 from toolweave.agent.durable import Durable, OnUnknown
 from toolweave.agent.records import RUNS, STARTS, RunRecord, read_record, read_start, record_of, write_record
 from toolweave.agent.resume import resume
@@ -33,7 +33,7 @@ _LONGEST_TURN_SECONDS = 30.0
 
 
 async def work_runs(
-    agents: Iterable[Agent],
+    agents: Iterable[BaseAgent],
     backend: WorkBackend,
     *,
     also: Mapping[str, Handler] | None = None,
@@ -66,7 +66,7 @@ async def work_runs(
 
 
 def run_handlers(
-    agents: Iterable[Agent],
+    agents: Iterable[BaseAgent],
     backend: WorkBackend,
     *,
     on_unknown: OnUnknown | None = None,
@@ -92,7 +92,7 @@ def run_handlers(
     return workers
 
 
-async def resubmit_runs(agents: Iterable[Agent], backend: WorkBackend, *, seconds: float = 60.0) -> NoReturn:
+async def resubmit_runs(agents: Iterable[BaseAgent], backend: WorkBackend, *, seconds: float = 60.0) -> NoReturn:
     """Resubmit lost runs of these agents: now and about every `seconds`, one worker at a time."""
     await resubmit_jobs(list(run_handlers(agents, backend).values()), seconds=seconds)
 
@@ -114,7 +114,7 @@ class _Runs:
 
     records = RUNS
 
-    def __init__(self, agent: Agent, durable: Durable, topic: JobTopic) -> None:
+    def __init__(self, agent: BaseAgent, durable: Durable, topic: JobTopic) -> None:
         self.topic = topic
         self._agent = agent
         self._durable = durable

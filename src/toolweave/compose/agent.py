@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, cast
 
-import toolweave.agent.agent as room
+from toolweave.agent.agent import BaseAgent
 from toolweave.agent.durable import Durable, OnUnknown
 from toolweave.agent.journal import Journal
 from toolweave.agent.prompt import Sendable
@@ -28,10 +28,11 @@ __all__ = ["Agent", "generate", "stream"]
 _log = logging.getLogger("toolweave.compose")
 
 
-class Agent(room.Agent):
-    """A model that works with tools until it has an answer, and that opens MCP servers by their configs.
+class Agent(BaseAgent):
+    """A model that works with tools until it has an answer; it connects to MCP servers by their configs.
 
-    Everything but that is `toolweave.agent.Agent`, whose arguments it takes.
+    It takes the arguments of `toolweave.agent.BaseAgent`; in `tools` and `mcp_servers` also whatever `connect_mcp`
+    takes: a URL, a command, a config or its file.
     """
 
     def add_mcp_servers(self, servers: Any) -> None:

@@ -126,15 +126,15 @@ class SyncToolset(Generic[ToolsetT_co]):
         exclude: Collection[str] = (),
         predicate: Callable[[ToolSpec], bool] | None = None,
     ) -> SyncToolset[BaseToolset]:
-        """Return this toolset with some tools only; see `toolweave.filtered`."""
+        """Return this toolset with some tools only; see `toolweave.tools.filtered`."""
         return SyncToolset(self._wrapped.filtered(include, exclude, predicate))
 
     def prefixed(self, prefix: str, separator: str = "_") -> SyncToolset[BaseToolset]:
-        """Return this toolset with other names; see `toolweave.prefixed`."""
+        """Return this toolset with other names; see `toolweave.tools.prefixed`."""
         return SyncToolset(self._wrapped.prefixed(prefix, separator))
 
     def renamed(self, names: Mapping[str, str] | Callable[[ToolSpec], str]) -> SyncToolset[BaseToolset]:
-        """Return this toolset with other names; see `toolweave.renamed`."""
+        """Return this toolset with other names; see `toolweave.tools.renamed`."""
         return SyncToolset(self._wrapped.renamed(names))
 
     def changes(self) -> Generator[ToolsChanged, None, None]:

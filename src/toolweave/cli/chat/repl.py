@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from toolweave.agent import Agent, Run
+from toolweave.agent import Run
 from toolweave.cli.arguments import parse_object
 from toolweave.cli.asking import ask_line
 from toolweave.cli.chat.history import Kept
@@ -16,6 +16,7 @@ from toolweave.cli.progress import call_progress
 from toolweave.cli.render.views import summary, table
 from toolweave.cli.screen import answer, complain, note, show
 from toolweave.cli.servers import Fleet
+from toolweave.compose import Agent
 from toolweave.errors import ToolweaveError
 from toolweave.tools import CallContext, ToolCall, ToolResult
 from toolweave.tools.names import unknown_tool

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from toolweave.agent import Agent, Approval
+from toolweave.agent import Approval
 from toolweave.agent.approval import is_destructive
 from toolweave.cli.asking import ask_line
 from toolweave.cli.chat.options import AGENT, ChatOptions, Confirm
@@ -18,6 +18,7 @@ from toolweave.cli.screen import note
 from toolweave.cli.servers import Fleet, open_fleet
 from toolweave.cli.stdin import can_ask
 from toolweave.cli.targets import names_in, select
+from toolweave.compose import Agent
 from toolweave.config import LoadedConfig, default_config
 from toolweave.jobs import WorkBackend
 from toolweave.models import Model, ToolCallPart, model_from

@@ -14,7 +14,7 @@ from toolweave.cli.screen import note
 from toolweave.cli.serve.locate import Place, find, load, parse_place
 
 if TYPE_CHECKING:
-    from toolweave.agent import Agent
+    from toolweave.agent import BaseAgent
     from toolweave.jobs import Handler, WorkBackend
     from toolweave.serve import McpServer
     from toolweave.state import Store
@@ -35,7 +35,7 @@ class Found:
         servers: Servers whose tasks are executed.
     """
 
-    agents: tuple[Agent, ...] = ()
+    agents: tuple[BaseAgent, ...] = ()
     servers: tuple[McpServer, ...] = ()
 
 
@@ -45,11 +45,11 @@ def find_all(targets: Sequence[str]) -> Found:
     Raises:
         CommandError: A target cannot be imported or is no agent and no server, or two have one name.
     """
-    from toolweave.agent import Agent  # --help imports this module
+    from toolweave.agent import BaseAgent  # --help imports this module
     from toolweave.serve import McpServer
 
     found = {id(one): one for target in targets for one in _objects(parse_place(target))}
-    agents = tuple(one for one in found.values() if isinstance(one, Agent))
+    agents = tuple(one for one in found.values() if isinstance(one, BaseAgent))
     servers = tuple(one for one in found.values() if isinstance(one, McpServer))
     _check_names("agents", agents)
     _check_names("servers", servers)
@@ -58,20 +58,20 @@ def find_all(targets: Sequence[str]) -> Found:
 
 def _objects(place: Place) -> list[Any]:
     """Return the agents and servers of one target: the named object, or all of the module."""
-    from toolweave.agent import Agent  # as above
+    from toolweave.agent import BaseAgent  # as above
     from toolweave.serve import McpServer
 
     if place.path:
         found = find(place)
         named = [found.server] if found.server is not None else [*found.agents, *found.tools]
     else:
-        named = [value for value in vars(load(place)).values() if isinstance(value, (Agent, McpServer))]
-    if not named or not all(isinstance(one, (Agent, McpServer)) for one in named):
+        named = [value for value in vars(load(place)).values() if isinstance(value, (BaseAgent, McpServer))]
+    if not named or not all(isinstance(one, (BaseAgent, McpServer)) for one in named):
         raise CommandError(f"{place}: a worker works for agents and servers, and this is neither", hint=_WHAT)
     return named
 
 
-def _check_names(kind: str, found: Iterable[Agent | McpServer]) -> None:
+def _check_names(kind: str, found: Iterable[BaseAgent | McpServer]) -> None:
     names = [one.name for one in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

@@ -11,14 +11,13 @@ from typing import Any
 from toolweave import (
     Hub,
     McpConnection,
-    StateChanged,
     ToolRegistry,
     ToolsChanged,
     Toolset,
-    combined,
     connect_mcp_servers,
-    filtered,
 )
+from toolweave.connect import StateChanged
+from toolweave.tools import combined, filtered
 
 from .settings import Settings
 

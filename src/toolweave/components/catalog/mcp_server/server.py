@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from toolweave import McpServer, as_toolset, create_mcp_server, filtered, transformed
+from toolweave import McpServer, create_mcp_server
 from toolweave.serve import AgentLike
+from toolweave.tools import as_toolset, filtered, transformed
 
 from .bridge import for_clients
 from .settings import Settings
