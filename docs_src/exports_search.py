@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from toolweave import ToolRegistry, tool
-from toolweave.agent import Deferred
+from toolweave.agent import ToolSearchToolset
 from toolweave.export import OpenAIResponsesTools
 
 registry = ToolRegistry()
@@ -20,7 +20,7 @@ for name, place in {"oslo": "Oslo", "bergen": "Bergen", "kyoto": "京都", "trom
 
 
 async def main() -> None:
-    tools = OpenAIResponsesTools(Deferred(registry, budget_tokens=200))  # one for each conversation
+    tools = OpenAIResponsesTools(ToolSearchToolset(registry, budget_tokens=200))  # one for each conversation
     print([one["name"] for one in tools.definitions()])
 
     asked = '{"query": "weather 京都", "limit": 2}'

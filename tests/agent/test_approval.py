@@ -11,7 +11,7 @@ import pytest
 from tests.tools.doubles import Scripted, spec
 from toolweave import Agent, ToolSpec, tool
 from toolweave.agent import Approval, ApprovalGiven, ApprovalRequested, Limits, ResultPolicy, ToolFinished, ToolStarted
-from toolweave.agent.approval import Allowed, Approvals
+from toolweave.agent.approval import Approvals, Grants
 from toolweave.agent.durable import Durable
 from toolweave.models import ModelRequest, ToolCallPart, ToolMessage, UserMessage
 from toolweave.models.scripted import ScriptedModel, tool_call
@@ -222,7 +222,7 @@ async def test_the_decision_is_told_before_the_tool_starts() -> None:
 
 
 async def test_a_call_that_is_asked_about_by_itself_is_not_let_through_with_its_tool() -> None:
-    approvals = Approvals("always", Allowed(), seconds=PATIENCE)
+    approvals = Approvals("always", Grants(), seconds=PATIENCE)
     decided: dict[str, bool] = {}
 
     async def decide(call_id: str, *, force: bool) -> None:

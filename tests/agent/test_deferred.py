@@ -8,7 +8,7 @@ import pytest
 
 from tests.tools.doubles import Scripted, spec
 from toolweave import CallContext, ErrorKind, TextContent, ToolCall, ToolResult, ToolsChanged, Toolset, ToolSpec
-from toolweave.agent.deferred import Deferred, estimated_tokens
+from toolweave.agent.tool_search import ToolSearchToolset, estimated_tokens
 from toolweave.models import AssistantMessage, Message, ToolCallPart, ToolMessage, ToolOutcome, UserMessage
 
 pytestmark = pytest.mark.anyio
@@ -22,9 +22,9 @@ MANY = [
 ]
 
 
-def deferred(*specs: ToolSpec, budget: int = 20, **more: Any) -> tuple[Scripted, Deferred]:
+def deferred(*specs: ToolSpec, budget: int = 20, **more: Any) -> tuple[Scripted, ToolSearchToolset]:
     inner = Scripted(specs)
-    return inner, Deferred(inner, budget_tokens=budget, **more)
+    return inner, ToolSearchToolset(inner, budget_tokens=budget, **more)
 
 
 def names(toolset: Toolset) -> list[str]:
@@ -149,7 +149,7 @@ def test_definitions_are_found_shown_or_not() -> None:
     assert view.find("frobnicate") is None
 
 
-async def conversation(view: Deferred) -> list[Message]:
+async def conversation(view: ToolSearchToolset) -> list[Message]:
     """A user's question, a search, a call of something else, and an answer."""
     found = await run(view, "search_tools", query="warm")
     return [

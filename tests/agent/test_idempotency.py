@@ -12,7 +12,7 @@ from tests.tools.doubles import Scripted, spec
 from toolweave import Agent
 from toolweave.agent import RunResult, RunStatuses, parallelize
 from toolweave.agent.durable import Durable
-from toolweave.agent.keys import call_key, part_key, run_id_of
+from toolweave.agent.idempotency import call_key, part_key, run_id_of
 from toolweave.errors import ModelError, RunError
 from toolweave.models import Model, ScriptedModel, ToolMessage, tool_call
 from toolweave.state import MemoryStore, Store

@@ -15,7 +15,7 @@ import pytest
 from tests.agent.interrupted_run import RUN
 from toolweave import Agent
 from toolweave.agent import Run, RunStatuses
-from toolweave.agent.keys import run_id_of
+from toolweave.agent.idempotency import run_id_of
 from toolweave.agent.records import CONVERSATIONS, LEASES
 from toolweave.models import ScriptedModel, tool_call
 from toolweave.state import MemoryStore, SqliteStore

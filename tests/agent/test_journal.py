@@ -60,7 +60,7 @@ class Notebook:
     async def allowed(self) -> Collection[str]:
         return ()
 
-    async def allow(self, tool: ToolSpec, *, for_good: bool) -> None:
+    async def allow(self, tool: ToolSpec, *, persistent: bool) -> None:
         self._note(f"allow {tool.name}")
 
     async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> Recorded | None:

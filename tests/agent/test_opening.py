@@ -17,7 +17,7 @@ from tests.models.http_server import Answer, Received, serve
 from tests.tools.doubles import Scripted, spec
 from toolweave import Agent, ModelError, Run, connect_mcp, create_mcp_server
 from toolweave.agent import StepStarted, ToolStarted
-from toolweave.agent.owner import CLOSE_SECONDS
+from toolweave.agent.lifespan import CLOSE_SECONDS
 from toolweave.errors import DuplicateToolError
 from toolweave.models import ModelRequest, OpenAICompatibleModel
 from toolweave.models.scripted import ScriptedModel, tool_call

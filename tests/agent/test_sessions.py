@@ -9,8 +9,8 @@ import pytest
 
 from toolweave import Agent, ModelError
 from toolweave.agent import Run
-from toolweave.agent.sessions import MemoryConversations, Rooms
-from toolweave.agent.sizes import ResultPolicy
+from toolweave.agent.sessions import MemoryConversations, SessionStates
+from toolweave.agent.truncation import ResultPolicy
 from toolweave.models import ModelRequest, ToolMessage, UserMessage
 from toolweave.models.scripted import ScriptedModel, tool_call
 
@@ -154,7 +154,7 @@ async def test_memory_keeps_the_conversations_that_were_used_last() -> None:
 
 
 def test_a_room_with_guests_is_never_given_away() -> None:
-    rooms = Rooms(ResultPolicy())
+    rooms = SessionStates(ResultPolicy())
     kept = rooms.enter("first")
     for number in range(1100):
         rooms.leave(rooms.enter(str(number)))

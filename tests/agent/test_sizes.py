@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from toolweave import Agent, ImageContent, TextContent, ToolError, ToolResult, tool
 from toolweave.agent import ResultPolicy, ToolFinished
-from toolweave.agent.sizes import fitted
+from toolweave.agent.truncation import fitted
 from toolweave.models import ModelRequest, ToolMessage
 from toolweave.models.scripted import ScriptedModel, tool_call
 from toolweave.tools import AudioContent, EmbeddedResource, ResourceLink
@@ -105,7 +105,7 @@ def test_links_texts_and_resources_count_together_and_images_stay_images() -> No
         )
     )
 
-    shown, whole = fitted(result, SMALL, kept_as="r")
+    shown, whole = fitted(result, SMALL, result_id="r")
 
     assert whole is not None
     assert len(whole) > 1200
@@ -150,7 +150,7 @@ def test_whatever_the_text_it_is_within_the_bound_and_begins_and_ends_as_it_did(
     text: str, size: int, head: float
 ) -> None:
     shown, whole = fitted(
-        ToolResult(content=(TextContent(text=text),)), ResultPolicy(max_chars=size, head=head), kept_as="call_1"
+        ToolResult(content=(TextContent(text=text),)), ResultPolicy(max_chars=size, head=head), result_id="call_1"
     )
 
     assert len(shown.text) <= size

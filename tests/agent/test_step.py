@@ -8,7 +8,17 @@ import pytest
 
 from toolweave import Limits, ToolResult, ToolSpec
 from toolweave.agent.output import Output
-from toolweave.agent.step import AskModel, Finish, Offer, Rules, RunTools, State, closed, next_step, outcomes_of
+from toolweave.agent.step import (
+    AskModel,
+    AvailableTools,
+    Finish,
+    RunRules,
+    RunState,
+    RunTools,
+    closed,
+    next_step,
+    outcomes_of,
+)
 from toolweave.models import (
     AssistantMessage,
     Message,
@@ -26,7 +36,7 @@ READ = ToolSpec(name="read")
 ALONE = ToolSpec(name="alone", meta={"sequential": True})
 PICK = ToolSpec(name="pick")
 TOOLS = ToolSnapshot((READ, ALONE, PICK), version=1)
-OFFER = Offer(tools=TOOLS, find=TOOLS.find, client={"pick": PICK})
+OFFER = AvailableTools(tools=TOOLS, find=TOOLS.find, client={"pick": PICK})
 
 
 def said(*parts: str | ToolCallPart) -> AssistantMessage:
@@ -37,18 +47,18 @@ def call(name: str, number: int = 0) -> ToolCallPart:
     return ToolCallPart(id=f"{name}{number}", name=name)
 
 
-def after(*messages: Any, **more: Any) -> State:
+def after(*messages: Any, **more: Any) -> RunState:
     """Return a state one turn of the model later than the message that was sent."""
-    return State(messages=[User.of("hi"), *messages], steps=1, **more)
+    return RunState(messages=[User.of("hi"), *messages], steps=1, **more)
 
 
 def test_a_conversation_that_was_just_continued_goes_to_the_model_with_everything_it_needs() -> None:
     hosted = ProviderTool(provider="x", definition={})
-    rules = Rules(system="be kind", settings=ModelSettings(temperature=0.5), output=Output({"type": "object"}))
-    offer = Offer(tools=TOOLS, find=TOOLS.find, deferred=frozenset({"read"}), provider=(hosted,))
+    rules = RunRules(system="be kind", settings=ModelSettings(temperature=0.5), output=Output({"type": "object"}))
+    offer = AvailableTools(tools=TOOLS, find=TOOLS.find, deferred=frozenset({"read"}), provider=(hosted,))
     old: list[Message] = [User.of("a"), said("b"), User.of("c")]
 
-    step = next_step(State(messages=old), rules, offer)
+    step = next_step(RunState(messages=old), rules, offer)
 
     assert isinstance(step, AskModel)
     request = step.request
@@ -62,22 +72,22 @@ def test_a_conversation_that_was_just_continued_goes_to_the_model_with_everythin
 
 
 def test_history_that_ends_with_the_model_is_not_taken_for_an_answer_of_this_run() -> None:
-    assert isinstance(next_step(State(messages=[User.of("a"), said("b")]), Rules(), OFFER), AskModel)
+    assert isinstance(next_step(RunState(messages=[User.of("a"), said("b")]), RunRules(), OFFER), AskModel)
 
 
 def test_an_answer_ends_the_run() -> None:
-    assert next_step(after(said("done"), stop="end"), Rules(), OFFER) == Finish(reason="end")
+    assert next_step(after(said("done"), stop="end"), RunRules(), OFFER) == Finish(reason="end")
 
 
 @pytest.mark.parametrize("stop", ["max_tokens", "refusal"])
 def test_a_model_that_would_not_go_on_ends_it_with_its_reason(stop: Any) -> None:
-    assert next_step(after(said("x"), stop=stop), Rules(), OFFER) == Finish(reason=stop)
+    assert next_step(after(said("x"), stop=stop), RunRules(), OFFER) == Finish(reason=stop)
 
 
 def test_a_pause_is_sent_again_as_it_is() -> None:
     state = after(said("searching"), stop="pause")
 
-    step = next_step(state, Rules(), OFFER)
+    step = next_step(state, RunRules(), OFFER)
 
     assert isinstance(step, AskModel)
     assert (step.request.messages, step.added) == (tuple(state.messages), ())
@@ -86,7 +96,7 @@ def test_a_pause_is_sent_again_as_it_is() -> None:
 def test_calls_are_grouped_by_what_may_run_at_the_same_time() -> None:
     calls = [call("read", 1), call("gone"), call("alone", 1), call("alone", 2), call("read", 2), call("read", 3)]
 
-    step = next_step(after(said(*calls), stop="tool_calls"), Rules(), OFFER)
+    step = next_step(after(said(*calls), stop="tool_calls"), RunRules(), OFFER)
 
     assert isinstance(step, RunTools)
     assert [[one.id for one in group] for group in step.groups] == [
@@ -98,16 +108,16 @@ def test_calls_are_grouped_by_what_may_run_at_the_same_time() -> None:
 
 
 def test_calls_count_whatever_the_model_gives_as_its_reason() -> None:
-    assert isinstance(next_step(after(said(call("read")), stop="end"), Rules(), OFFER), RunTools)
-    assert next_step(after(said(call("read")), stop="refusal"), Rules(), OFFER) == Finish(reason="refusal")
+    assert isinstance(next_step(after(said(call("read")), stop="end"), RunRules(), OFFER), RunTools)
+    assert next_step(after(said(call("read")), stop="refusal"), RunRules(), OFFER) == Finish(reason="refusal")
 
 
 def test_the_clients_own_calls_are_handed_over_when_the_others_are_done() -> None:
     state = after(said(call("pick"), call("read")), stop="tool_calls")
 
-    first = next_step(state, Rules(), OFFER)
+    first = next_step(state, RunRules(), OFFER)
     state.results["read0"] = ToolResult.of("x")
-    then = next_step(state, Rules(), OFFER)
+    then = next_step(state, RunRules(), OFFER)
 
     assert first == RunTools(groups=((call("read"),),))
     assert then == Finish(reason="client_tools", pending=(call("pick"),))
@@ -116,24 +126,26 @@ def test_the_clients_own_calls_are_handed_over_when_the_others_are_done() -> Non
 def test_results_go_to_the_model() -> None:
     state = after(said(call("read")), ToolMessage(outcomes=()), stop="tool_calls")
 
-    assert isinstance(next_step(state, Rules(), OFFER), AskModel)
+    assert isinstance(next_step(state, RunRules(), OFFER), AskModel)
 
 
 @pytest.mark.parametrize(
     "rules, more, reason",
     [
-        (Rules(max_steps=1), {}, "max_steps"),
-        (Rules(limits=Limits(tokens=10)), {"usage": Usage(input_tokens=6, output_tokens=4)}, "token_limit"),
-        (Rules(limits=Limits(cost=1)), {"usage": Usage(cost=1.5)}, "cost_limit"),
-        (Rules(limits=Limits(tool_calls=2)), {"tool_calls": 2}, "tool_call_limit"),
+        (RunRules(max_steps=1), {}, "max_steps"),
+        (RunRules(limits=Limits(tokens=10)), {"usage": Usage(input_tokens=6, output_tokens=4)}, "token_limit"),
+        (RunRules(limits=Limits(cost=1)), {"usage": Usage(cost=1.5)}, "cost_limit"),
+        (RunRules(limits=Limits(tool_calls=2)), {"tool_calls": 2}, "tool_call_limit"),
     ],
 )
-def test_a_bound_stops_before_tools_run_whose_results_nobody_would_read(rules: Rules, more: Any, reason: Any) -> None:
+def test_a_bound_stops_before_tools_run_whose_results_nobody_would_read(
+    rules: RunRules, more: Any, reason: Any
+) -> None:
     assert next_step(after(said(call("read")), stop="tool_calls", **more), rules, OFFER) == Finish(reason=reason)
 
 
 def test_an_answer_that_does_not_fit_goes_back_with_what_is_wrong() -> None:
-    rules = Rules(output=Output({"type": "object", "required": ["n"]}), limits=Limits(output_retries=1))
+    rules = RunRules(output=Output({"type": "object", "required": ["n"]}), limits=Limits(output_retries=1))
 
     step = next_step(after(said("{}"), stop="end"), rules, OFFER)
 

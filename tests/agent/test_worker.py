@@ -16,7 +16,7 @@ from toolweave import Agent
 from toolweave.agent import resubmit_runs, run_handlers, work_runs
 from toolweave.agent.records import LEASES, RUN_NOTES, RUNS, STARTS, RunRecord
 from toolweave.errors import StoreError
-from toolweave.jobs import Backend, Job, Later
+from toolweave.jobs import Backend, Job, Reschedule
 from toolweave.jobs.lease import Lease
 from toolweave.models import ModelRequest, ScriptedModel, UserMessage
 from toolweave.state import Document, MemoryStore, SqliteStore
@@ -112,7 +112,7 @@ async def test_a_run_that_several_workers_died_of_ends_as_failed(most: int | Non
         deaths = most or 3
         for _ in range(deaths - 1):
             await lease_of_another(backend, run.id)
-            with pytest.raises(Later):
+            with pytest.raises(Reschedule):
                 await handle(agent, backend, run.id, deaths=1)
         await backend.store.delete(LEASES, run.id)
         handler = run_handlers([agent], backend, **options)["runs:worker"]
@@ -131,7 +131,7 @@ async def test_a_worker_that_is_only_lost_for_a_while_has_not_died_of_its_run() 
         run = await agent.submit("x")
         await lease_of_another(backend, run.id)
         for _ in range(20):
-            with pytest.raises(Later):
+            with pytest.raises(Reschedule):
                 await handle(agent, backend, run.id, deaths=1)
         await backend.store.delete(LEASES, run.id)
         await handle(agent, backend, run.id)
@@ -160,7 +160,7 @@ async def test_runs_that_workers_died_of_go_on_one_at_a_time_so_that_none_dies_o
         async def deliver(run_id: str, agent: str) -> None:
             try:
                 await handlers[f"runs:{agent}"](Job(topic=f"runs:{agent}", key=run_id))
-            except Later:
+            except Reschedule:
                 later.append(run_id)
 
         while not all([(await run.status()).record.done for run, _ in runs]):
@@ -295,7 +295,7 @@ async def test_a_run_is_not_begun_before_those_that_were_submitted_to_its_sessio
     async with Backend() as backend:
         agent = agent_at(backend, model)
         first, second = await agent.submit("1", session="s"), await agent.submit("2", session="s")
-        with pytest.raises(Later):
+        with pytest.raises(Reschedule):
             await handle(agent, backend, second.id)
         await handle(agent, backend, first.id)
         await handle(agent, backend, second.id)

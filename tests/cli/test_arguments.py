@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolweave.cli.arguments import fit_arguments, missing_arguments, read_arguments
-from toolweave.cli.exits import CommandError, ExitCode
+from toolweave.cli.exit_codes import CommandError, ExitCode
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -14,7 +14,7 @@ import pytest
 
 from tests.cli.command import Done, toolweave, write_config
 from toolweave import connect_mcp, load_config
-from toolweave.cli.serve.editor_config import Editor, file_of, section_of
+from toolweave.cli.serve.editor_config import EditorSource, file_of, section_of
 
 Cli = Callable[..., Done]
 
@@ -71,8 +71,8 @@ def test_each_editor_keeps_its_file_where_the_platform_has_it(
 ) -> None:
     monkeypatch.setattr(sys, "platform", platform)
 
-    assert file_of(Editor(editor), home=tmp_path) == (tmp_path / place).resolve()
-    assert section_of(Editor(editor)) == PLACES[editor][1]
+    assert file_of(EditorSource(editor), home=tmp_path) == (tmp_path / place).resolve()
+    assert section_of(EditorSource(editor)) == PLACES[editor][1]
 
 
 @linux

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.command import Done
 from toolweave.cli.command import Command, CommandGroup, Option, Positional, Remainder
 from toolweave.cli.commands import COMMANDS, load_command
-from toolweave.cli.exits import CommandError, ExitCode
+from toolweave.cli.exit_codes import CommandError, ExitCode
 from toolweave.cli.help import command_help
 from toolweave.cli.parse import parse
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from toolweave.cli.exits import CommandError, ExitCode
+from toolweave.cli.exit_codes import CommandError, ExitCode
 from toolweave.cli.files import save_blobs
-from toolweave.cli.hints import advise
+from toolweave.cli.hints import hint_for
 from toolweave.cli.main import main
 from toolweave.cli.progress import call_progress
 from toolweave.cli.render.views import seconds_text
@@ -50,7 +50,7 @@ OLD_SDK = "ImportError: cannot import name 'FastMCP' from 'mcp.server'"
 def test_advice_says_what_to_do_where_the_message_leaves_it_open(
     error: Exception, program: str, expected: str | None
 ) -> None:
-    advice = advise(error, program=program)
+    advice = hint_for(error, program=program)
 
     assert advice == expected if expected is None else expected in (advice or "")
 

@@ -281,7 +281,8 @@ def test_what_cannot_be_meant_is_wrong_usage(folder: Path, words: list[str], sai
     ],
 )
 def test_an_agent_that_keeps_its_runs_elsewhere_is_told(folder: Path, redis_url: str, kept: str, said: str) -> None:
-    program = f"import os\nfrom toolweave import Agent, Backend\nfrom toolweave.state import MemoryStore\nagent = Agent('test:x', name='clerk', {kept})\n"
+    imports = "import os\nfrom toolweave import Agent, Backend\nfrom toolweave.state import MemoryStore\n"
+    program = f"{imports}agent = Agent('test:x', name='clerk', {kept})\n"
     (folder / "app.py").write_text(program, "utf-8")
     env = {"OTHER": f"{redis_url}?name=other"}
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.components.copies import age, everything
 from toolweave.components import Project
-from toolweave.components.apply import Change, apply_changes
+from toolweave.components.apply import FileChange, apply_changes
 from toolweave.errors import ConfigError
 
 FAULTY = """
@@ -139,7 +139,7 @@ def test_an_executable_file_stays_executable_and_a_new_one_gets_the_usual_mode(t
     file.chmod(0o751)
     usual.touch()
 
-    apply_changes([Change(path=file, before=b"old", after=b"new"), Change(path=new, before=None, after=b"x")])
+    apply_changes([FileChange(path=file, before=b"old", after=b"new"), FileChange(path=new, before=None, after=b"x")])
 
     assert stat.S_IMODE(file.stat().st_mode) == 0o751
     assert stat.S_IMODE(new.stat().st_mode) == stat.S_IMODE(usual.stat().st_mode)
@@ -151,9 +151,9 @@ def test_what_cannot_be_undone_keeps_nothing_else_from_it_and_loses_no_text(tmp_
     first.write_bytes(b"mine")
 
     changes = [
-        Change(path=first, before=b"mine", after=b"new"),
-        Change(path=clash, before=None, after=b"x"),  # by then a folder has this name, for the next one
-        Change(path=clash / "third.py", before=None, after=b"x"),
+        FileChange(path=first, before=b"mine", after=b"new"),
+        FileChange(path=clash, before=None, after=b"x"),  # by then a folder has this name, for the next one
+        FileChange(path=clash / "third.py", before=None, after=b"x"),
     ]
     with pytest.raises(OSError, match="clash"):
         apply_changes(changes)

@@ -24,7 +24,7 @@ from mcp.client.stdio import stdio_client
 from tests.servers.fixtures import echo_command, http_server
 from toolweave import McpConnection, ServerConfig, ToolResult, connect_mcp
 from toolweave.connect import Channel, memory_channels, register_transport
-from toolweave.testing.servers.protocol import Peer, Session
+from toolweave.testing.servers.protocol import Peer, PeerSession
 from toolweave.testing.servers.tasking import TaskingPeer
 
 __all__ = [
@@ -134,7 +134,7 @@ class ChannelServer:
     @classmethod
     def of(cls, peer: Peer) -> ChannelServer:
         """Serve a test server's peer."""
-        session = Session()
+        session = PeerSession()
 
         def script(message: Json) -> Json | None:
             return peer.handle(message, session, send)

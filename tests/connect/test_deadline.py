@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.connect.targets import ChannelServer, Json, connected, initialized
 from toolweave import RequestTimeoutError
-from toolweave.connect.deadline import Deadline, Deadlines
+from toolweave.connect.deadline import Deadline, SharedTimer
 
 NEVER = 3600.0
 TURNS = 10
@@ -51,7 +51,7 @@ class Wait:
         self.before = task.cancelling()
         answered = False
         with self.scope:
-            with Deadlines().within(NEVER) as self.deadline:
+            with SharedTimer().within(NEVER) as self.deadline:
                 self.inside = True
                 try:
                     answered = await self._answered()
@@ -128,7 +128,7 @@ async def test_a_bound_of_asyncio_that_ends_with_the_deadline_wins(bound: str) -
     expired: list[bool] = []
 
     async def work() -> None:
-        with Deadlines().within(0) as deadline:
+        with SharedTimer().within(0) as deadline:
             try:
                 await asyncio.sleep(NEVER)
             finally:
@@ -151,16 +151,16 @@ async def test_a_bound_of_asyncio_that_ends_with_the_deadline_wins(bound: str) -
 async def test_a_deadline_within_a_deadline_ends_the_outer_one_only_when_that_is_over() -> None:
     task = asyncio.current_task()
     assert task is not None
-    with Deadlines().within(NEVER) as outer:
-        with Deadlines().within(0) as inner:
+    with SharedTimer().within(NEVER) as outer:
+        with SharedTimer().within(0) as inner:
             await anyio.sleep(NEVER)
         assert inner.expired
         assert task.cancelling() == 0
         await anyio.lowlevel.checkpoint()
     assert not outer.expired
-    never = Deadlines()
+    never = SharedTimer()
     inner: Deadline | None = None
-    with Deadlines().within(0) as outer:
+    with SharedTimer().within(0) as outer:
         with never.within(NEVER) as inner:
             await anyio.sleep(NEVER)
         raise AssertionError("the outer one is over")
@@ -205,7 +205,7 @@ async def test_a_call_whose_time_ends_as_its_caller_leaves_is_left_and_does_not_
 
 @given(st.lists(st.sampled_from((0.01, 0.02, 0.04, NEVER)), min_size=1, max_size=12), st.sets(st.integers(0, 11)))
 def test_of_many_waits_under_one_timer_each_ends_at_its_own_time(bounds: list[float], answered: set[int]) -> None:
-    deadlines = Deadlines()
+    deadlines = SharedTimer()
     ends: dict[int, float | None] = {}
 
     async def wait(number: int, seconds: float) -> None:
@@ -239,7 +239,7 @@ def test_of_many_waits_under_one_timer_each_ends_at_its_own_time(bounds: list[fl
 
 
 def test_a_wait_that_ends_sooner_than_those_before_it_is_not_kept_waiting() -> None:
-    deadlines = Deadlines()
+    deadlines = SharedTimer()
 
     async def sooner() -> bool:
         with deadlines.within(NEVER), deadlines.within(0.01) as deadline:

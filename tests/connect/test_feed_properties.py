@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from toolweave import ProtocolError, ServerConfig, ToolsChanged
 from toolweave.connect import ListChanged
 from toolweave.connect.catalog import Catalog
-from toolweave.connect.feed.listing import MAX_ENTRIES, Judged, list_all, read_entries
-from toolweave.connect.feed.live import LiveList, pinned, wait_after
+from toolweave.connect.feed.list_cache import LiveList, backoff_seconds, pinned
+from toolweave.connect.feed.list_reader import MAX_ENTRIES, ParsedList, list_all, read_entries
 
 Json = dict[str, Any]
 NAMES = st.sampled_from(list("abcdefgh"))
@@ -231,15 +231,15 @@ def test_whoever_reads_gets_what_was_there_when_he_asked_and_readings_never_over
 
 @given(st.integers(0, 10_000), st.floats(0, 1, exclude_max=True))
 def test_the_waits_after_failures_are_bounded_on_both_sides(failures: int, jitter: float) -> None:
-    assert 1.0 <= wait_after(failures, jitter) <= 33.0
-    assert wait_after(failures, jitter) <= wait_after(failures + 1, jitter)
+    assert 1.0 <= backoff_seconds(failures, jitter) <= 33.0
+    assert backoff_seconds(failures, jitter) <= backoff_seconds(failures + 1, jitter)
 
 
 @given(st.integers() | st.floats(allow_nan=True) | st.booleans() | st.text(max_size=3) | st.none())
 @pytest.mark.requirement("C8")
 def test_no_time_to_live_makes_a_list_be_read_in_a_tight_loop(ttl: Any) -> None:
     live: LiveList[str] = LiveList(
-        "any", "prompts", identity=str, judge=lambda _entries, _refusal: Judged(), tell=lambda _change: None
+        "any", "prompts", identity=str, judge=lambda _entries, _refusal: ParsedList(), tell=lambda _change: None
     )
 
     async def request(_method: str, _params: Mapping[str, Any]) -> Json:

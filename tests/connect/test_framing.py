@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.connect.targets import connected
 from toolweave import ConnectError, ConnectionLostError, ProtocolError
 from toolweave.connect.channel import MAX_MESSAGE_BYTES, NotSent
-from toolweave.connect.session import Peer
+from toolweave.connect.session import ClientHandlers
 from toolweave.connect.stdio.process import ServerProcess
 from toolweave.connect.wire.channel import ChannelWire, channel_wire
 from toolweave.errors import ServerError
@@ -145,7 +145,7 @@ Outcomes = dict[int, list[object]]
 async def asked(channel: Tape, count: int, then: Callable[[ChannelWire], Awaitable[None]]) -> Outcomes:
     """Make requests at once, do `then`, end the conversation, return what became of each request."""
     outcomes: Outcomes = {number: [] for number in range(1, count + 1)}
-    peer = Peer(lambda _method, _params: None)
+    peer = ClientHandlers(lambda _method, _params: None)
 
     async def ask(wire: ChannelWire, number: int) -> None:
         try:
@@ -259,7 +259,7 @@ async def test_a_single_call_is_written_at_once() -> None:
 @pytest.mark.parametrize("how", ["broken", "ended"])
 async def test_requests_that_were_still_ours_when_the_server_went_were_provably_not_sent(how: str) -> None:
     pipe, outcomes = Pipe(), dict[int, bool]()
-    peer = Peer(lambda _method, _params: None)
+    peer = ClientHandlers(lambda _method, _params: None)
 
     async def ask(wire: ChannelWire, number: int) -> None:
         with pytest.raises(ConnectionLostError) as failure:

@@ -23,8 +23,8 @@ from tests.connect.scripted import (
 from tests.connect.targets import MODERN, Json, connected, eventually, initialized
 from tests.servers.fixtures import http_server
 from toolweave import ConnectError, ConnectionLostError, ErrorKind, ProtocolError, ToolError, connect_mcp
-from toolweave.connect.fault import HttpSettings
-from toolweave.connect.session import Peer
+from toolweave.connect.http_errors import HttpSettings
+from toolweave.connect.session import ClientHandlers
 from toolweave.connect.wire.http import HttpWire, http_wire
 
 pytestmark = pytest.mark.anyio
@@ -164,14 +164,16 @@ async def test_an_event_over_the_bound_loses_its_call_only() -> None:
         assert await wire.request("tools/call", {}) == {"text": "small"}
 
 
-def wire_to(url: str, taken: list[Any] | None = None, max_bytes: int = 1_000_000, peer: Peer | None = None) -> Any:
+def wire_to(
+    url: str, taken: list[Any] | None = None, max_bytes: int = 1_000_000, peer: ClientHandlers | None = None
+) -> Any:
     async def headers() -> dict[str, str]:
         return {"X-Own": "1", "Content-Length": "7"}
 
     def loss(sent: bool) -> ConnectionLostError:
         return ConnectionLostError("over", server="s", sent=sent)
 
-    peer = peer or Peer(lambda method, params: (taken if taken is not None else []).append((method, params)))
+    peer = peer or ClientHandlers(lambda method, params: (taken if taken is not None else []).append((method, params)))
     settings = HttpSettings(url=url, headers=headers, connect_seconds=5, max_bytes=max_bytes)
     return http_wire(settings, peer, server="s", loss=loss)
 
@@ -380,7 +382,7 @@ async def test_a_server_on_http_2_only_or_none_at_all_is_an_error_of_connecting(
 
 
 async def test_requests_of_a_server_may_fail_be_taken_back_or_make_no_sense() -> None:
-    class Slow(Peer):
+    class Slow(ClientHandlers):
         async def request(self, method: str, params: Any) -> Json:
             if method == "fail":
                 raise RuntimeError("a fault of the user's")

@@ -12,7 +12,7 @@ import pytest
 from tests.connect.scripted import legacy_answer
 from tests.connect.targets import ChannelServer, connected, initialized
 from tests.servers.fixtures import echo_command
-from toolweave.connect import dial
+from toolweave.connect import transports as dial
 
 pytestmark = pytest.mark.anyio
 

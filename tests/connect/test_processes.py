@@ -19,9 +19,9 @@ import pytest
 from tests.connect.targets import connected, eventually, group_lives, pid_of
 from tests.servers.fixtures import echo_command, fault_command
 from toolweave import ConnectError, ConnectionLostError, connect_mcp
-from toolweave.connect.stdio import descent
-from toolweave.connect.stdio.descent import signal_strays, stray_lives, strays_of
+from toolweave.connect.stdio import process_tree as descent
 from toolweave.connect.stdio.process import spawn
+from toolweave.connect.stdio.process_tree import escapee_lives, escapees_of, signal_escapees
 from toolweave.connect.stdio.reaper import Reaper
 
 pytestmark = pytest.mark.anyio
@@ -273,12 +273,12 @@ async def test_a_child_in_a_session_of_its_own_is_ended_with_its_server(manners:
 
 async def test_a_number_that_another_process_has_got_meanwhile_is_spared() -> None:
     with a_process() as innocent:
-        (mine,) = [stray for stray in strays_of(os.getpid()) if stray.pid == innocent]
-        signal_strays([replace(mine, started="1")], signal.SIGKILL)
-        assert not stray_lives(replace(mine, started="1"))
-        assert stray_lives(mine)
-        signal_strays([mine], signal.SIGKILL)
-        await eventually(lambda: not stray_lives(mine))
+        (mine,) = [stray for stray in escapees_of(os.getpid()) if stray.pid == innocent]
+        signal_escapees([replace(mine, started="1")], signal.SIGKILL)
+        assert not escapee_lives(replace(mine, started="1"))
+        assert escapee_lives(mine)
+        signal_escapees([mine], signal.SIGKILL)
+        await eventually(lambda: not escapee_lives(mine))
 
 
 async def test_a_group_of_which_only_zombies_are_left_is_over() -> None:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolweave import ProtocolError, ToolResult
-from toolweave.connect.fault import Fault
-from toolweave.connect.feed.listing import read_entries, read_tools
+from toolweave.connect.feed.list_reader import read_entries, read_tools
+from toolweave.connect.http_errors import HttpFault
 from toolweave.connect.sdk_http import HttpFaults
 from toolweave.connect.stdio.process import ServerProcess
 from toolweave.protocol.content import content_block
@@ -162,4 +162,4 @@ def test_a_message_larger_than_the_bound_ends_the_conversation() -> None:
 def test_no_error_of_a_server_passes_for_a_fault_of_the_way(data: Any) -> None:
     faults = HttpFaults()
     assert faults.take(data) is None
-    assert Fault(status=None, text="x").data() == {}
+    assert HttpFault(status=None, text="x").data() == {}

@@ -25,7 +25,7 @@ from toolweave import (
     connect_mcp,
 )
 from toolweave.connect import ConnectionState, StateChanged
-from toolweave.connect.restart import GiveUp, Loss, RestartPolicy, Wait
+from toolweave.connect.restart import ConnectionLoss, GiveUp, RestartPolicy, RetryAfter
 
 pytestmark = pytest.mark.anyio
 
@@ -225,14 +225,14 @@ async def test_an_in_process_server_that_hangs_up_is_entered_again() -> None:
 JITTERS = st.floats(0, 1, exclude_max=True)
 
 
-def losses(*held: float | None, every: float = 1.0) -> list[Loss]:
+def losses(*held: float | None, every: float = 1.0) -> list[ConnectionLoss]:
     """Return losses at equal distances, the last at 0."""
-    return [Loss(at=(number - len(held) + 1) * every, held=one) for number, one in enumerate(held)]
+    return [ConnectionLoss(at=(number - len(held) + 1) * every, held=one) for number, one in enumerate(held)]
 
 
-def wait_after(policy: RestartPolicy, history: list[Loss], jitter: float = 0.0) -> float:
+def backoff_seconds(policy: RestartPolicy, history: list[ConnectionLoss], jitter: float = 0.0) -> float:
     decision = policy.next(history, 0.0, jitter)
-    assert isinstance(decision, Wait)
+    assert isinstance(decision, RetryAfter)
     return decision.seconds
 
 
@@ -252,8 +252,8 @@ def test_any_history_is_answered_with_a_bounded_wait_or_the_end(
 @given(st.integers(1, 40), JITTERS)
 def test_waits_grow_with_each_failure_up_to_the_cap(failures: int, jitter: float) -> None:
     policy = RestartPolicy(attempts=50, losses=50)
-    sooner = wait_after(policy, losses(*[None] * failures), jitter)
-    later = wait_after(policy, losses(*[None] * (failures + 1)), jitter)
+    sooner = backoff_seconds(policy, losses(*[None] * failures), jitter)
+    later = backoff_seconds(policy, losses(*[None] * (failures + 1)), jitter)
     assert sooner < later or later == pytest.approx(policy.cap * (0.5 + 0.5 * jitter))
     assert sooner <= later
 

@@ -18,9 +18,9 @@ from tests.connect.targets import ChannelServer, Json, error, initialized
 from toolweave import AuthRequiredError, McpConnection
 from toolweave.config import server_config
 from toolweave.connect import Channel, ConnectionState, StateChanged
-from toolweave.connect.owner import Owner
-from toolweave.connect.session import Peer
+from toolweave.connect.session import ClientHandlers
 from toolweave.connect.state import TRANSITIONS
+from toolweave.connect.supervisor import Supervisor
 from toolweave.errors import ServerError
 from toolweave.testing import FakeClock
 
@@ -142,10 +142,10 @@ async def nothing(_line: object) -> None:
     """Stand for what a connection does with a line."""
 
 
-def an_owner(on_state: Callable[[StateChanged], None]) -> Owner:
+def an_owner(on_state: Callable[[StateChanged], None]) -> Supervisor:
     config = server_config(Whimsical(), name="any")
-    peer = Peer(lambda _method, _params: None)
-    return Owner(config, peer, settle=nothing, attend=nothing, on_state=on_state)
+    peer = ClientHandlers(lambda _method, _params: None)
+    return Supervisor(config, peer, settle=nothing, run_background=nothing, on_state=on_state)
 
 
 def test_an_illegal_change_is_refused() -> None:

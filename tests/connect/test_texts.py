@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from toolweave import ToolError
 from toolweave.connect.session import Envelope
-from toolweave.connect.wire.texts import RequestTexts, request_text
+from toolweave.connect.wire.request_encoder import RequestEncoder, request_text
 
 ODD_TEXTS = st.sampled_from(("t", 'a"b', '"arguments":null', "\\", "null", "é\n", '{"id":0}'))
 VALUES = st.recursive(
@@ -41,7 +41,7 @@ CALLS = st.tuples(
 
 @given(st.lists(CALLS, max_size=12))
 def test_a_call_has_the_text_it_would_have_alone_whatever_was_called_before(calls: list[Any]) -> None:
-    texts = RequestTexts()
+    texts = RequestEncoder()
     for number, (method, name, arguments, meta, more) in enumerate(calls):
         params: dict[str, Any] = {"name": name, "arguments": arguments, **dict.fromkeys(more)}
         if METAS[meta] is not None:
@@ -51,14 +51,14 @@ def test_a_call_has_the_text_it_would_have_alone_whatever_was_called_before(call
 
 @pytest.mark.parametrize("params", [{}, {"name": 1, "arguments": {}}, {"name": [], "arguments": {}}, {"name": "t"}])
 def test_odd_parameters_of_a_call_are_sent_as_they_are(params: dict[str, Any]) -> None:
-    texts = RequestTexts()
+    texts = RequestEncoder()
     for _ in range(3):
         assert json.loads(texts.of(1, "tools/call", params))["params"] == params
 
 
 @pytest.mark.parametrize("bad", [math.nan, [math.inf], {"deep": -math.inf}, object(), "\ud800"])
 def test_what_json_has_no_word_for_is_refused_in_every_call_alike(bad: object) -> None:
-    texts = RequestTexts()
+    texts = RequestEncoder()
     params: dict[str, Any] = {"name": "t", "arguments": {"x": 1}}
     for _ in range(3):
         with pytest.raises(ToolError, match=r"the parameters of tools/call are no JSON") as refused:
@@ -70,7 +70,7 @@ def test_what_json_has_no_word_for_is_refused_in_every_call_alike(bad: object) -
 
 
 def test_members_that_a_caller_adds_and_changes_are_sent_as_they_are_at_that_moment() -> None:
-    texts = RequestTexts()
+    texts = RequestEncoder()
     meta: dict[str, Any] = {}
     for number in range(4):
         meta["count"] = number

@@ -10,7 +10,7 @@ import pytest
 from tests.docs.pages import CHECKOUT, SNIPPETS, printed_by, tables
 from tests.docs.test_pages import code_spans
 from toolweave.agent.durable import KEEP_SECONDS, WORKER_LEASE_SECONDS
-from toolweave.cli.exits import ExitCode
+from toolweave.cli.exit_codes import ExitCode
 from toolweave.cli.worker.signals import GRACE_SECONDS
 from toolweave.jobs.liveness import SILENT_SECONDS
 

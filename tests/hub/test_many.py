@@ -10,13 +10,13 @@ import pytest
 from tests.hub.fleet import opened, waiting
 from toolweave import McpConnection, ServerConfig
 from toolweave.connect import ConnectionState
-from toolweave.hub.starts import Starts
+from toolweave.hub.start_limiter import StartLimiter
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_no_more_servers_start_at_once_than_the_limit_and_all_of_them_do(tmp_path: Path) -> None:
-    limit, count = Starts().limit, Starts().limit + 3
+    limit, count = StartLimiter().limit, StartLimiter().limit + 3
     names = [f"s{number}" for number in range(count)]
     async with opened({name: waiting(tmp_path, name, limit + 1) for name in names}, wait=0) as hub:
         with anyio.fail_after(30):
@@ -31,7 +31,7 @@ async def test_no_more_servers_start_at_once_than_the_limit_and_all_of_them_do(t
 
 
 async def test_a_connection_that_was_closed_while_it_waited_is_passed_over() -> None:
-    starts = Starts(limit=1)
+    starts = StartLimiter(limit=1)
     first, second, third = (
         McpConnection(ServerConfig(name=name, command="toolweave-test-no-such-command")) for name in ("a", "b", "c")
     )

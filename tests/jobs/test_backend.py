@@ -97,9 +97,9 @@ def test_docket_tells_nothing_below_a_loss_unless_it_is_asked_to() -> None:
     code = """
 import logging
 from toolweave.jobs import Backend
-import toolweave.jobs.topic
+import toolweave.jobs.docket_worker
 {before}
-toolweave.jobs.topic.open_docket("memory://", "x")
+toolweave.jobs.docket_worker.open_docket("memory://", "x")
 print(logging.getLogger("docket.worker").getEffectiveLevel())
 """
     assert python(code.format(before="")) == "50"

@@ -15,7 +15,7 @@ import pytest
 from tests.jobs.places import PLACES, client_of, url_of
 from tests.redis_server import RedisServer
 from toolweave.errors import StoreError
-from toolweave.jobs import Backend, Handler, Job, Later
+from toolweave.jobs import Backend, Handler, Job, Reschedule
 from toolweave.state import MemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -175,7 +175,7 @@ async def test_a_job_that_has_to_wait_takes_no_slot_and_does_not_count_as_failed
     async def work(job: Job) -> None:
         await done(job)
         if job.key == "early" and done.keys.count("early") < 2:
-            raise Later(0.1)
+            raise Reschedule(0.1)
 
     async with queue_at(url) as backend, working(backend, {"letters": work}):
         for key in ("early", "other"):
@@ -191,7 +191,7 @@ async def test_a_job_that_is_put_off_for_long_is_done_now_when_it_is_submitted_a
     async def work(job: Job) -> None:
         await done(job)
         if len(done.jobs) == 1:
-            raise Later(3600)  # as two seconds are with a clock that is an hour ahead
+            raise Reschedule(3600)  # as two seconds are with a clock that is an hour ahead
         await seen.wait()
 
     async with queue_at(url) as backend, working(backend, {"letters": work}):

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolweave.models.history import paired
+from toolweave.models.history import pair_tool_calls
 from toolweave.models.messages import (
     AssistantMessage,
     Message,
@@ -35,7 +35,7 @@ MESSAGES = st.lists(st.one_of(CALLS, OUTCOMES, st.just(UserMessage.of("u"))), ma
 
 @given(MESSAGES)
 def test_every_call_is_answered_once_directly_after_in_the_order_of_the_calls(messages: list[Message]) -> None:
-    fixed = paired(messages)
+    fixed = pair_tool_calls(messages)
 
     for message, following in pairwise([*fixed, None]):
         if isinstance(message, AssistantMessage) and message.tool_calls:
@@ -50,13 +50,13 @@ def test_every_call_is_answered_once_directly_after_in_the_order_of_the_calls(me
 
 @given(MESSAGES)
 def test_a_conversation_that_is_in_order_stays_as_it_is(messages: list[Message]) -> None:
-    assert paired(paired(messages)) == paired(messages)
+    assert pair_tool_calls(pair_tool_calls(messages)) == pair_tool_calls(messages)
 
 
 def test_an_outcome_without_its_call_is_told_as_text() -> None:
     stray = ToolOutcome(call_id="x", name="look", result=ToolResult.of("found"))
 
-    assert paired([UserMessage.of("u"), ToolMessage(outcomes=(stray,))])[1] == UserMessage.of(
+    assert pair_tool_calls([UserMessage.of("u"), ToolMessage(outcomes=(stray,))])[1] == UserMessage.of(
         "[result of an earlier call of 'look'] found"
     )
 

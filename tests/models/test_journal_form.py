@@ -23,7 +23,7 @@ from toolweave.models import (
     Usage,
     UserMessage,
 )
-from toolweave.models.journal_form import (
+from toolweave.models.serialization import (
     message_from_json,
     messages_from_json,
     messages_to_json,

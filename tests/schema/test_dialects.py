@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.models.openai_rules import Refused, check_chat
 from toolweave.errors import SchemaError
-from toolweave.schema.dialects import Dialect, Lowered, lower
+from toolweave.schema.lowering import Dialect, LoweredSchema, lower
 from toolweave.schema.strict import drop_fillers
 
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
@@ -22,7 +22,7 @@ def obj(required: tuple[str, ...] = (), /, **properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, **({"required": list(required)} if required else {})}
 
 
-def refusal_of(lowered: Lowered, *, strict: bool = False) -> str | None:
+def refusal_of(lowered: LoweredSchema, *, strict: bool = False) -> str | None:
     """Return what OpenAI says against a lowered schema, or None."""
     function = {"name": "f", "parameters": lowered.schema, "strict": strict}
     body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "x"}]}
@@ -41,7 +41,7 @@ def test_a_plain_schema_stays_as_it_is_and_the_original_is_left_alone(dialect: D
     lowered = lower(schema, dialect)
 
     extra = {"additionalProperties": False} if dialect.endswith("strict") else {}
-    assert lowered == Lowered(schema={**before, **extra})
+    assert lowered == LoweredSchema(schema={**before, **extra})
     assert schema == before
     lowered.schema["properties"]["a"]["enum"].append("z")
     assert schema == before

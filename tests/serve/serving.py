@@ -10,7 +10,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from toolweave.serve.http.app import HttpApp, HttpLimits, HttpOptions
-from toolweave.serve.http.run import serve_http
+from toolweave.serve.http.uvicorn_server import serve_http
 
 __all__ = ["Served", "served_app", "served_http"]
 

@@ -19,7 +19,7 @@ from toolweave.serve import McpServer, TaskRule, create_mcp_server
 from toolweave.serve.request import Client, Json, Request
 from toolweave.serve.tasks import TaskSupport
 from toolweave.tools import CallContext
-from toolweave.tools.questions import Elicitation
+from toolweave.tools.client_requests import Elicitation
 
 __all__ = [
     "DECLARED",

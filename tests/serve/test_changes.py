@@ -13,8 +13,8 @@ import pytest
 from toolweave.errors import RequestError
 from toolweave.serve.changes import Changes, Topic
 from toolweave.serve.endpoint import Endpoint
-from toolweave.serve.listen import Listen
 from toolweave.serve.request import Client, Json, Request
+from toolweave.serve.subscriptions import Listen
 from toolweave.tools import ToolRegistry
 
 pytestmark = pytest.mark.anyio

@@ -25,9 +25,9 @@ from tests.serve.serving import served_http
 from toolweave import connect_mcp, tool
 from toolweave.errors import ConfigError
 from toolweave.serve import create_mcp_server
-from toolweave.serve.http.app import HttpLimits, HttpOptions, _Settings
-from toolweave.serve.http.exchange import HTTP_STATUS
-from toolweave.serve.http.look import recognised
+from toolweave.serve.http.app import HttpLimits, HttpOptions, _HttpSettings
+from toolweave.serve.http.quick_parse import recognised
+from toolweave.serve.http.response import HTTP_STATUS
 
 pytestmark = pytest.mark.anyio
 LANES = pytest.mark.parametrize("lane", [True, False], ids=["short lane", "the SDK's app"])
@@ -338,7 +338,7 @@ async def test_errors_have_the_http_status_that_the_sdk_gives_them() -> None:
 
 
 async def test_the_options_and_their_defaults_name_the_same_things() -> None:
-    assert HttpOptions.__annotations__.keys() == {field.name for field in dataclasses.fields(_Settings)}
+    assert HttpOptions.__annotations__.keys() == {field.name for field in dataclasses.fields(_HttpSettings)}
 
 
 async def test_a_websocket_is_closed() -> None:

@@ -14,7 +14,7 @@ from tests.serve.offered import Doings, doing_server
 from tests.serve.serving import served_http
 from toolweave.errors import RequestError
 from toolweave.serve.http.app import HttpLimits
-from toolweave.serve.http.exchange import Bounds, Exchange
+from toolweave.serve.http.response import PostResponse, ResponseLimits
 
 pytestmark = pytest.mark.anyio
 LANES = pytest.mark.parametrize("lane", [True, False], ids=["short lane", "the SDK's app"])
@@ -136,7 +136,7 @@ async def test_a_call_that_is_quick_is_not_watched() -> None:
 
     sent: list[Any] = []
     async with anyio.create_task_group() as tasks:
-        exchange_ = Exchange(receive, send, anyio.CancelScope(), tasks, Bounds(body_bytes=1), streams=True)
+        exchange_ = PostResponse(receive, send, anyio.CancelScope(), tasks, ResponseLimits(body_bytes=1), streams=True)
         await exchange_.result({"content": []})
         exchange_.close()
         await anyio.wait_all_tasks_blocked()
@@ -156,8 +156,8 @@ async def test_a_client_that_does_not_read_is_given_up() -> None:
     work = anyio.CancelScope()
     async with anyio.create_task_group() as tasks:
         with anyio.fail_after(30), work:
-            bounds = Bounds(body_bytes=1, stalled=0.01)
-            exchange_ = Exchange(receive, full, work, tasks, bounds, streams=True)
+            bounds = ResponseLimits(body_bytes=1, stalled=0.01)
+            exchange_ = PostResponse(receive, full, work, tasks, bounds, streams=True)
             try:
                 await exchange_.notify("notifications/progress", {})
                 await anyio.sleep_forever()
@@ -178,7 +178,7 @@ async def test_nothing_is_said_after_the_result() -> None:
         sent.append(message)
 
     async with anyio.create_task_group() as tasks:
-        exchange_ = Exchange(receive, send, anyio.CancelScope(), tasks, Bounds(body_bytes=1), streams=True)
+        exchange_ = PostResponse(receive, send, anyio.CancelScope(), tasks, ResponseLimits(body_bytes=1), streams=True)
         await exchange_.notify("notifications/message", {"data": 1})
         await exchange_.result({})
         await exchange_.notify("notifications/message", {"data": 2})
@@ -198,7 +198,7 @@ async def test_a_result_that_is_no_json_becomes_an_internal_error(caplog: pytest
         sent.append(message)
 
     async with anyio.create_task_group() as tasks:
-        exchange_ = Exchange(receive, send, anyio.CancelScope(), tasks, Bounds(body_bytes=1), streams=True)
+        exchange_ = PostResponse(receive, send, anyio.CancelScope(), tasks, ResponseLimits(body_bytes=1), streams=True)
         await exchange_.result({"content": object()})
         exchange_.close()
 
@@ -211,7 +211,9 @@ async def test_a_modern_client_cannot_be_asked_on_the_way() -> None:
         raise AssertionError
 
     async with anyio.create_task_group() as tasks:
-        exchange_ = Exchange(nothing, nothing, anyio.CancelScope(), tasks, Bounds(body_bytes=1), streams=True)
+        exchange_ = PostResponse(
+            nothing, nothing, anyio.CancelScope(), tasks, ResponseLimits(body_bytes=1), streams=True
+        )
         exchange_.close()
         with pytest.raises(RequestError, match="cannot be sent"):
             await exchange_.ask("roots/list", {})

@@ -18,7 +18,7 @@ from toolweave.protocol.meta import SUBSCRIPTION_ID
 from toolweave.serve import create_mcp_server
 from toolweave.serve.changes import Changes
 from toolweave.serve.endpoint import Endpoint
-from toolweave.serve.listen import Listen
+from toolweave.serve.subscriptions import Listen
 from toolweave.tools import ToolRegistry
 
 pytestmark = pytest.mark.anyio

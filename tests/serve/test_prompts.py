@@ -14,7 +14,7 @@ from tests.serve.lines import Peer
 from toolweave import Callbacks, ImageContent, McpConnection, ProtocolError, TextContent, ToolError
 from toolweave.connect import ElicitationResult, PromptMessage
 from toolweave.errors import RequestError, SchemaError
-from toolweave.serve import McpServer, Message, PromptsChanged, create_mcp_server, prompt
+from toolweave.serve import McpServer, PromptsChanged, PromptTurn, create_mcp_server, prompt
 from toolweave.tools import AudioContent, CallContext, EmbeddedResource, File, ResourceLink
 
 pytestmark = pytest.mark.anyio
@@ -169,10 +169,10 @@ async def test_fields_of_pydantic_give_defaults_and_descriptions() -> None:
     [
         ("a", [("user", {"type": "text", "text": "a"})]),
         (["a", "b"], [("user", {"type": "text", "text": "a"}), ("user", {"type": "text", "text": "b"})]),
-        (Message("a", role="assistant"), [("assistant", {"type": "text", "text": "a"})]),
+        (PromptTurn("a", role="assistant"), [("assistant", {"type": "text", "text": "a"})]),
         (PNG, [("user", {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"})]),
         (
-            Message(File(b"\0", mime_type="audio/x")),
+            PromptTurn(File(b"\0", mime_type="audio/x")),
             [("user", {"type": "audio", "data": "AA==", "mimeType": "audio/x"})],
         ),
         (
@@ -214,9 +214,12 @@ async def test_every_value_becomes_messages(value: Any, expected: list[tuple[str
 @EACH_CARRIER
 async def test_a_prompt_may_ask_its_reader(carrier: str, era: str) -> None:
     @prompt
-    async def letter(to: str, ctx: CallContext) -> list[Message]:
+    async def letter(to: str, ctx: CallContext) -> list[PromptTurn]:
         given = await ctx.elicit("in which tone?", {"type": "object", "properties": {"tone": {"type": "string"}}})
-        return [Message(f"Write to {to}"), Message(f"{(given.content or {})['tone']}, of course", role="assistant")]
+        return [
+            PromptTurn(f"Write to {to}"),
+            PromptTurn(f"{(given.content or {})['tone']}, of course", role="assistant"),
+        ]
 
     callbacks = Callbacks(elicitation=lambda question: ElicitationResult.accept({"tone": "warm"}))
     async with connected(make(letter), carrier, era, callbacks=callbacks) as connection:

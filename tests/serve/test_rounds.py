@@ -13,9 +13,9 @@ from tests.serve.lines import Peer
 from toolweave.errors import RequestError
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.serve.request import Json
-from toolweave.serve.rounds import Rounds
+from toolweave.serve.request_context import HandlerRunner
 from toolweave.tools import CallContext
-from toolweave.tools.questions import Elicitation, Roots, Sampling
+from toolweave.tools.client_requests import Elicitation, Roots, Sampling
 
 pytestmark = pytest.mark.anyio
 
@@ -188,7 +188,7 @@ async def test_work_that_fails_in_its_own_cleanup_still_asks() -> None:
         finally:
             raise RuntimeError("cleanup")  # said of work that was ended on purpose
 
-    result = await Rounds().run(Peer().request("prompts/get", name="x"), clumsy)
+    result = await HandlerRunner().run(Peer().request("prompts/get", name="x"), clumsy)
 
     assert result["resultType"] == "input_required"
 
@@ -308,7 +308,7 @@ async def test_prompts_and_resources_ask_in_rounds_too(method: str) -> None:
     async def work(ctx: CallContext) -> Json:
         return {"said": (await ctx.elicit("Which?", key="which")).action}
 
-    rounds, peer = Rounds(), Peer()
+    rounds, peer = HandlerRunner(), Peer()
 
     asked = await rounds.run(peer.request(method, name="n"), work)
     answers = {"which": {"action": "decline"}}
@@ -324,11 +324,11 @@ async def test_no_other_request_is_answered_by_a_question() -> None:
         return {}
 
     with pytest.raises(Exception, match="completion/complete cannot ask"):
-        await Rounds().run(Peer().request("completion/complete"), work)
+        await HandlerRunner().run(Peer().request("completion/complete"), work)
 
 
 async def test_a_question_inside_a_shield_is_asked_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolweave.serve.rounds._UNENDED_SECONDS", 0.01)
+    monkeypatch.setattr("toolweave.serve.request_context._UNENDED_SECONDS", 0.01)
 
     async def shielded(ctx: CallContext) -> None:
         with anyio.CancelScope(shield=True):

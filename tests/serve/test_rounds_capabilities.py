@@ -11,7 +11,7 @@ from toolweave.errors import RequestError
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.serve.request import Json
 from toolweave.tools import CallContext
-from toolweave.tools.questions import Elicitation, Roots, Sampling
+from toolweave.tools.client_requests import Elicitation, Roots, Sampling
 
 pytestmark = pytest.mark.anyio
 

@@ -16,9 +16,9 @@ from toolweave.connect import ElicitationRequest, ElicitationResult, SamplingReq
 from toolweave.errors import RequestError, ToolError
 from toolweave.protocol.content import TextContent
 from toolweave.serve import McpServer, create_mcp_server
-from toolweave.serve.rounds import Rounds
+from toolweave.serve.request_context import HandlerRunner
 from toolweave.tools import CallContext, SamplingMessage
-from toolweave.tools.questions import Elicitation, Roots, Sampling
+from toolweave.tools.client_requests import Elicitation, Roots, Sampling
 
 pytestmark = pytest.mark.anyio
 
@@ -224,7 +224,7 @@ async def test_a_handshake_era_client_that_never_answers_is_given_up() -> None:
         return {}
 
     with anyio.fail_after(30), pytest.raises(ToolError, match="did not answer roots/list") as caught:
-        await Rounds(patience=0.01).run(peer.request("tools/call", name="x"), work)
+        await HandlerRunner(patience=0.01).run(peer.request("tools/call", name="x"), work)
 
     assert caught.value.kind == "timeout"
 

@@ -12,7 +12,7 @@ from tests.serve.lines import Peer
 from toolweave.errors import RequestError
 from toolweave.serve import create_mcp_server
 from toolweave.serve.request import Json, Request
-from toolweave.serve.seal import Seal
+from toolweave.serve.request_state import StateSigner
 from toolweave.tools import CallContext
 
 pytestmark = pytest.mark.anyio
@@ -35,26 +35,26 @@ def call(principal: str | None = None, /, method: str = "tools/call", **params: 
     return Peer(principal=principal).request(method, **({"name": "pay", "arguments": {"amount": 1}} | params))
 
 
-def refused(seal: Seal, request: Request, state: object) -> RequestError:
+def refused(seal: StateSigner, request: Request, state: object) -> RequestError:
     with pytest.raises(RequestError) as caught:
         seal.open(request, state)
     return caught.value
 
 
 def test_a_state_brings_back_what_was_sealed() -> None:
-    seal = Seal()
+    seal = StateSigner()
 
     assert seal.open(call(), seal.seal(call(), ANSWERS)) == ANSWERS
 
 
 def test_what_differs_between_rounds_does_not_matter() -> None:
-    seal = Seal()
+    seal = StateSigner()
     state = seal.seal(call(_meta={"progressToken": 1}), ANSWERS)
 
     assert seal.open(call(_meta={"progressToken": 2}, inputResponses={}, requestState=state), state) == ANSWERS
 
 
-SEALED = Seal([OLD])
+SEALED = StateSigner([OLD])
 STATE = SEALED.seal(call(), ANSWERS)
 
 
@@ -96,7 +96,7 @@ def test_a_state_is_of_no_use_for_another_request_or_another_principal(other: Re
 
 
 def test_a_state_of_one_principal_is_of_no_use_to_another() -> None:
-    seal = Seal()
+    seal = StateSigner()
     state = seal.seal(call("ada"), ANSWERS)
 
     assert seal.open(call("ada"), state) == ANSWERS
@@ -106,7 +106,7 @@ def test_a_state_of_one_principal_is_of_no_use_to_another() -> None:
 
 def test_a_state_expires() -> None:
     clock = Hand()
-    seal = Seal(ttl=600, clock=clock)
+    seal = StateSigner(ttl=600, clock=clock)
     state = seal.seal(call(), ANSWERS)
     clock.now += 600
 
@@ -116,7 +116,7 @@ def test_a_state_expires() -> None:
 
 
 def test_keys_can_be_rotated() -> None:
-    before, meanwhile, after = Seal([OLD]), Seal([NEW, OLD]), Seal([NEW])
+    before, meanwhile, after = StateSigner([OLD]), StateSigner([NEW, OLD]), StateSigner([NEW])
     old, new = before.seal(call(), ANSWERS), meanwhile.seal(call(), ANSWERS)
 
     assert meanwhile.open(call(), old) == ANSWERS
@@ -125,10 +125,10 @@ def test_keys_can_be_rotated() -> None:
 
 
 def test_replicas_with_one_key_open_each_others_states_and_others_do_not() -> None:
-    state = Seal([OLD]).seal(call(), ANSWERS)
+    state = StateSigner([OLD]).seal(call(), ANSWERS)
 
-    assert Seal([OLD]).open(call(), state) == ANSWERS
-    assert refused(Seal(), call(), state).code == -32602
+    assert StateSigner([OLD]).open(call(), state) == ANSWERS
+    assert refused(StateSigner(), call(), state).code == -32602
 
 
 @pytest.mark.parametrize("keys", [[], [b"short"], ["n" * 31], [NEW, b""]])

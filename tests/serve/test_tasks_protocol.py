@@ -15,16 +15,16 @@ from tests.serve.talking import Talk, talking
 from toolweave.errors import RequestError
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, SUBSCRIPTION_ID
 from toolweave.serve import TaskRule
-from toolweave.serve.calls import Tools
 from toolweave.serve.changes import Changes
 from toolweave.serve.endpoint import Endpoint
-from toolweave.serve.listen import Listen
 from toolweave.serve.request import Client, Json, Request
-from toolweave.serve.rounds import Rounds
-from toolweave.serve.tasks import LocalTasks, Tasks, TaskSupport
+from toolweave.serve.request_context import HandlerRunner
+from toolweave.serve.subscriptions import Listen
+from toolweave.serve.tasks import LocalTasks, TasksFeature, TaskSupport
+from toolweave.serve.tools import Tools
 from toolweave.state import MemoryStore
 from toolweave.tools import CallContext, ToolRegistry
-from toolweave.tools.questions import Elicitation
+from toolweave.tools.client_requests import Elicitation
 
 pytestmark = pytest.mark.anyio
 
@@ -58,9 +58,9 @@ class Shop:
         self.clock = Clock()
         self.store = MemoryStore(clock=self.clock) if store is None else store
         self.go = anyio.Event()
-        rounds = Rounds()
+        rounds = HandlerRunner()
         here = LocalTasks(rounds=rounds, changes=self.changes, store=self.store, most=most, clock=self.clock)
-        self.tasks = Tasks(RULES, rounds=rounds, backend=here, clock=self.clock, **options)
+        self.tasks = TasksFeature(RULES, rounds=rounds, backend=here, clock=self.clock, **options)
         tools = [self.work, self.hang, self.ask, self.huge, self.ask_first, self.plain]
         calls = Tools(ToolRegistry(tools), rounds=rounds, tasks=self.tasks)
         listen = Listen(self.changes, declared=dict[str, Any], filters={"taskIds": self.tasks})

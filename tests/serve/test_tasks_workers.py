@@ -17,12 +17,12 @@ from tests.serve.talking import talking
 from tests.serve.task_worker import REDELIVERY, server
 from tests.serve.till import Till
 from toolweave.errors import RequestError, StoreError
-from toolweave.jobs import Backend, Job, JobWorker, Later
-from toolweave.serve.calls import Tools
+from toolweave.jobs import Backend, Job, JobWorker, Reschedule
 from toolweave.serve.request import Client, Json, Request
-from toolweave.serve.rounds import Rounds
+from toolweave.serve.request_context import HandlerRunner
 from toolweave.serve.tasks.store import TASK_NOTES, TASKS, TaskStore
 from toolweave.serve.tasks.worker import TaskJobs
+from toolweave.serve.tools import Tools
 from toolweave.state.redis import RedisStore
 from toolweave.tools import ToolRegistry
 
@@ -110,7 +110,7 @@ async def test_a_job_that_is_delivered_twice_runs_its_tool_once() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(till.workers[0].do, job)
             await till.doings.until(1)
-            with pytest.raises(Later):
+            with pytest.raises(Reschedule):
                 await till.workers[1].do(job)
             till.doings.go.set()
         await till.workers[1].do(job)
@@ -365,8 +365,8 @@ async def test_a_task_whose_tool_is_gone_fails() -> None:
     till, other = Till(), Till()
     name, job = await till.begun("work")
     kept = TaskStore(till.store, till.queue, "till", till.clock)
-    calls = Tools(ToolRegistry([other.huge]), rounds=Rounds())
-    jobs = TaskJobs(till.tasks.rules, rounds=Rounds(), tasks=kept, prepare=calls.prepare)
+    calls = Tools(ToolRegistry([other.huge]), rounds=HandlerRunner())
+    jobs = TaskJobs(till.tasks.rules, rounds=HandlerRunner(), tasks=kept, prepare=calls.prepare)
     await JobWorker(jobs).do(job)
     shown = await till.ask("tasks/get", taskId=name)
 

@@ -10,16 +10,16 @@ from tests.serve.shared_tasks import DECLARED, Doings, Nobody
 from toolweave import tool
 from toolweave.errors import StoreError
 from toolweave.jobs import Handler, Job, JobWorker
-from toolweave.serve.calls import Tools
 from toolweave.serve.changes import Changes
 from toolweave.serve.endpoint import Endpoint
-from toolweave.serve.listen import Listen
 from toolweave.serve.request import Client, Json, Request
-from toolweave.serve.rounds import Rounds
-from toolweave.serve.tasks import Tasks
+from toolweave.serve.request_context import HandlerRunner
+from toolweave.serve.subscriptions import Listen
+from toolweave.serve.tasks import TasksFeature
 from toolweave.serve.tasks.remote import RemoteTasks
 from toolweave.serve.tasks.store import TASKS, TaskStore
 from toolweave.serve.tasks.worker import TaskJobs
+from toolweave.serve.tools import Tools
 from toolweave.state import Change, Document, MemoryStore, Put
 from toolweave.tools import ToolRegistry
 
@@ -109,12 +109,12 @@ class Till:
         self.queue, self.doings = Jobs(), Doings()
         self.store = Frail(Clock()) if store is None else store
         self.clock = self.store.clock
-        rounds, kept = Rounds(), TaskStore(self.store, self.queue, "till", self.clock, most=most)
+        rounds, kept = HandlerRunner(), TaskStore(self.store, self.queue, "till", self.clock, most=most)
         self.changes = Changes(debounce=0)
         again = tool(annotations={"idempotentHint": True})(self.again)
         tools = [self.doings.work, self.doings.hang, self.doings.ask, self.huge, self.crash, again]
         rules = dict.fromkeys(("work", "hang", "ask", "huge", "crash", "again"), "required")
-        self.tasks = Tasks(rules, rounds=rounds, backend=RemoteTasks(kept), clock=self.clock, **options)  # pyright: ignore[reportArgumentType]
+        self.tasks = TasksFeature(rules, rounds=rounds, backend=RemoteTasks(kept), clock=self.clock, **options)  # pyright: ignore[reportArgumentType]
         calls = Tools(ToolRegistry(tools), rounds=rounds, tasks=self.tasks)
         listen = Listen(self.changes, declared=dict[str, Any], filters={"taskIds": self.tasks})
         self.endpoint = Endpoint({"name": "till", "version": "1"}, features=[calls, self.tasks, listen])

@@ -8,7 +8,7 @@ import pytest
 
 from toolweave.errors import StoreError
 from toolweave.state import MemoryStore, RedisStore, SqliteStore, open_store
-from toolweave.state.redis_address import Address
+from toolweave.state.redis_address import RedisAddress
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_path_is_a_file_and_none_is_made_before_it_is_used(
 
 
 def test_what_a_server_says_is_shown_without_what_is_secret_in_its_address() -> None:
-    address = Address("rediss://alice:half%2Fhalf@cache.example/2?ssl_password=third")
+    address = RedisAddress("rediss://alice:half%2Fhalf@cache.example/2?ssl_password=third")
     told = address.scrubbed("user alice, password half/half (half%2Fhalf), third: no")
 
     assert told == "user ***, password *** (***), ***: no"

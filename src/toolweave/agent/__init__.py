@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolweave.agent.agent import BaseAgent
+    from toolweave.agent.agent_tools import AgentTools, ClientTool
     from toolweave.agent.approval import Approval, Confirm
-    from toolweave.agent.deferred import Deferred
     from toolweave.agent.durable import Durable, OnUnknown
     from toolweave.agent.events import (
         ApprovalGiven,
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from toolweave.agent.prompt import Prompt
     from toolweave.agent.records import RunRecord
     from toolweave.agent.run import Run, current_run
-    from toolweave.agent.sessions import Conversations
-    from toolweave.agent.sizes import ResultPolicy
+    from toolweave.agent.sessions import ConversationStore
     from toolweave.agent.spawn import SpawnTools, spawn_tools
     from toolweave.agent.status import RunInfo, RunStats, RunStatuses
     from toolweave.agent.submit import SubmittedRun
     from toolweave.agent.tool import parallelize
-    from toolweave.agent.toolbox import AgentTools, ClientTool
+    from toolweave.agent.tool_search import ToolSearchToolset
     from toolweave.agent.tree import RunTree, root_of, run_tree
+    from toolweave.agent.truncation import ResultPolicy
     from toolweave.agent.worker import resubmit_runs, run_handlers, work_runs
 
 __all__ = [
@@ -60,8 +60,7 @@ __all__ = [
     "ChildStarted",
     "ClientTool",
     "Confirm",
-    "Conversations",
-    "Deferred",
+    "ConversationStore",
     "Durable",
     "Event",
     "History",
@@ -89,6 +88,7 @@ __all__ = [
     "ToolCallStarted",
     "ToolFinished",
     "ToolProgress",
+    "ToolSearchToolset",
     "ToolStarted",
     "TurnRestarted",
     "UsageReported",
@@ -106,7 +106,7 @@ __all__ = [
 _MODULES = {
     "agent": ("BaseAgent",),
     "approval": ("Approval", "Confirm"),
-    "deferred": ("Deferred",),
+    "tool_search": ("ToolSearchToolset",),
     "durable": ("Durable", "OnUnknown"),
     "history": ("History", "trim_history"),
     "journal": ("Journal",),
@@ -114,13 +114,13 @@ _MODULES = {
     "prompt": ("Prompt",),
     "records": ("RunRecord",),
     "run": ("Run", "current_run"),
-    "sessions": ("Conversations",),
-    "sizes": ("ResultPolicy",),
+    "sessions": ("ConversationStore",),
+    "truncation": ("ResultPolicy",),
     "spawn": ("SpawnTools", "spawn_tools"),
     "status": ("RunInfo", "RunStats", "RunStatuses"),
     "submit": ("SubmittedRun",),
     "tool": ("parallelize",),
-    "toolbox": ("AgentTools", "ClientTool"),
+    "agent_tools": ("AgentTools", "ClientTool"),
     "tree": ("RunTree", "root_of", "run_tree"),
     "worker": ("resubmit_runs", "run_handlers", "work_runs"),
 }

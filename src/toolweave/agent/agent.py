@@ -12,26 +12,26 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self, cast
 
-from toolweave.agent.approval import Allowed, Confirm, checked_confirm
-from toolweave.agent.drive import Host, Job
+from toolweave.agent.agent_tools import AgentTools, Opener, ToolLike
+from toolweave.agent.approval import Confirm, Grants, checked_confirm
 from toolweave.agent.durable import Durable, OnUnknown, make_durable
 from toolweave.agent.events import RunResult
 from toolweave.agent.history import History
+from toolweave.agent.idempotency import run_id_of
 from toolweave.agent.journal import NO_JOURNAL, Journal
-from toolweave.agent.keys import run_id_of
+from toolweave.agent.lifespan import AgentLifespan, LifespanPeriod
 from toolweave.agent.limits import Limits
 from toolweave.agent.output import Output
-from toolweave.agent.owner import Owner, Period
 from toolweave.agent.prompt import Prompt, Sendable, messages_of
 from toolweave.agent.resume import resume
 from toolweave.agent.run import Run, current_run
-from toolweave.agent.sessions import MemoryConversations, Rooms
-from toolweave.agent.sizes import ResultPolicy
-from toolweave.agent.step import Rules
-from toolweave.agent.submit import Submits
+from toolweave.agent.run_loop import AgentRuntime, RunRequest
+from toolweave.agent.sessions import MemoryConversations, SessionStates
+from toolweave.agent.step import RunRules
+from toolweave.agent.submit import SubmitMixin
 from toolweave.agent.tool import KeepConversation, agent_tool
-from toolweave.agent.toolbox import AgentTools, Opener, ToolLike
-from toolweave.agent.turn import Slots
+from toolweave.agent.truncation import ResultPolicy
+from toolweave.agent.turn import PerServerLimiter
 from toolweave.jobs import WorkBackend
 from toolweave.models.base import Model, ModelSettings
 from toolweave.models.messages import Message
@@ -45,7 +45,7 @@ __all__ = ["BaseAgent"]
 _log = logging.getLogger("toolweave.agent")
 
 
-class BaseAgent(Submits):
+class BaseAgent(SubmitMixin):
     """A model that works with tools until it has an answer.
 
     Toolsets are opened for the first run and closed when the last run ends. `async with agent` keeps them open between
@@ -120,10 +120,10 @@ class BaseAgent(Submits):
         self.durable = make_durable(name, store, backend, on_unknown)
         self._on_unknown: OnUnknown = on_unknown
         limits, policy = limits or Limits(), result_policy or ResultPolicy()
-        self._host = Host(
+        self._host = AgentRuntime(
             name=name,
             model=_model(model),
-            rules=Rules(
+            rules=RunRules(
                 system=system,
                 max_steps=max_steps,
                 limits=limits,
@@ -131,13 +131,13 @@ class BaseAgent(Submits):
                 output=None if output_type is None else Output(output_type),
             ),
             tools=self.tools,
-            owner=Owner(name, finish=self._rest if isinstance(model, str) else None),
-            rooms=Rooms(policy),
+            owner=AgentLifespan(name, finish=self._rest if isinstance(model, str) else None),
+            rooms=SessionStates(policy),
             conversations=MemoryConversations() if self.durable is None else self.durable.conversations,
             open_journal=self.open_journal,
             confirm=checked_confirm(confirm),
-            allowed=Allowed(),
-            slots=Slots(limits.parallel_per_server),
+            allowed=Grants(),
+            slots=PerServerLimiter(limits.parallel_per_server),
             policy=policy,
             raises=on_transport_error == "raise",
             strict=on_error == "raise",
@@ -146,7 +146,7 @@ class BaseAgent(Submits):
             defer_tokens=defer_tools,
             history=history,
         )
-        self._entered: list[Period] = []
+        self._entered: list[LifespanPeriod] = []
         if mcp_servers is not None:
             self.add_mcp_servers(mcp_servers)
 
@@ -160,7 +160,7 @@ class BaseAgent(Submits):
         """The errors of the tool sources that could not be opened, by name."""
         return self._host.errors
 
-    def keep_in(self, backend: WorkBackend) -> None:
+    def use_backend(self, backend: WorkBackend) -> None:
         """Store its runs in `backend` from now on, as with `Agent(backend=)`; only for an agent without a store."""
         self.durable = make_durable(self.name, None, backend, self._on_unknown)
         assert self.durable is not None  # there is a backend
@@ -263,7 +263,7 @@ class BaseAgent(Submits):
     ) -> Run:
         """Return a run with the given id and parent; a run that the journal knows continues where it ended."""
         rules = self._host.rules
-        job = Job(
+        job = RunRequest(
             sent=tuple(messages),
             rules=rules if output_type is None else replace(rules, output=Output(output_type)),
             session=session,
@@ -443,7 +443,7 @@ class BaseAgent(Submits):
 
 def _model(model: Model | str) -> Model:
     if isinstance(model, str):
-        from toolweave.models.strings import model_from  # only those who name a model by a text need it
+        from toolweave.models.parse_model import model_from  # only those who name a model by a text need it
 
         return model_from(model)
     return model

@@ -15,16 +15,16 @@ from typing import Literal, TypeAlias
 import anyio
 
 from toolweave.errors import ErrorKind, ToolError
-from toolweave.models.journal_form import plain
 from toolweave.models.messages import ToolCallPart
+from toolweave.models.serialization import plain
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolSpec
 
 __all__ = [
-    "Allowed",
     "Approval",
     "Approvals",
     "Confirm",
+    "Grants",
     "checked_confirm",
     "definition_digest",
     "denied",
@@ -56,7 +56,7 @@ Confirm: TypeAlias = (
 function of call and tool: True allows the call, False denies it, None asks a person."""
 
 
-class Allowed:
+class Grants:
     """Tools that are allowed permanently, by their identity and their definition."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Allowed:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _PendingApproval:
     call: ToolCallPart
     tool: ToolSpec
     alone: bool = False
@@ -96,13 +96,13 @@ class Approvals:
 
     attended: bool
 
-    def __init__(self, confirm: Confirm, allowed: Allowed, *, seconds: float, attended: bool = True) -> None:
+    def __init__(self, confirm: Confirm, allowed: Grants, *, seconds: float, attended: bool = True) -> None:
         self._confirm: Confirm = confirm
         self._for_agent = allowed
-        self._for_run = Allowed()
+        self._for_run = Grants()
         self._seconds = seconds
         self.attended = attended
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, _PendingApproval] = {}
 
     def restore(self, digests: Iterable[str]) -> None:
         """Allow the tools of these `definition_digest`s to the run."""
@@ -126,7 +126,7 @@ class Approvals:
         if answer is None:
             if not self.attended:
                 return Approval(approved=False, reason="there is nobody here who could be asked"), False
-            return await self._asked(_Waiting(call, tool, alone=force), ask), True
+            return await self._asked(_PendingApproval(call, tool, alone=force), ask), True
         if not isinstance(answer, (bool, Approval)):  # pyright: ignore[reportUnnecessaryIsInstance] - "no" would be true
             raise TypeError(f"confirm= answers with True, False, None or an Approval, not {answer!r}")
         approval = answer if isinstance(answer, Approval) else Approval(approved=answer)
@@ -147,7 +147,7 @@ class Approvals:
                 self._settle(other, approval)
         return True
 
-    async def _asked(self, waiting: _Waiting, ask: Callable[[], None]) -> Approval:
+    async def _asked(self, waiting: _PendingApproval, ask: Callable[[], None]) -> Approval:
         self._waiting[waiting.call.id] = waiting
         try:
             ask()
@@ -168,7 +168,7 @@ class Approvals:
         if approval.approved and approval.remember is not None:
             (self._for_run if approval.remember == "run" else self._for_agent).add(tool)
 
-    def _settle(self, waiting: _Waiting, approval: Approval) -> None:
+    def _settle(self, waiting: _PendingApproval, approval: Approval) -> None:
         waiting.approval = approval
         waiting.decided.set()
 

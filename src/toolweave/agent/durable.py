@@ -33,12 +33,12 @@ from toolweave.agent.records import (
     conversation_key,
     create,
     ended_signal,
+    messages_in_document,
     read_record,
     read_start,
     record_change,
     record_of,
-    spoken_in,
-    start_of,
+    start_from_document,
     write_record,
 )
 from toolweave.errors import RunError
@@ -46,7 +46,8 @@ from toolweave.jobs import WorkBackend, WorkQueue
 from toolweave.jobs.kind import JobTopic
 from toolweave.jobs.lease import LEASE_SECONDS, Lease
 from toolweave.models.base import Finished
-from toolweave.models.journal_form import (
+from toolweave.models.messages import Message, ToolCallPart, UserMessage
+from toolweave.models.serialization import (
     messages_from_json,
     messages_to_json,
     result_from_json,
@@ -56,7 +57,6 @@ from toolweave.models.journal_form import (
     usage_from_json,
     usage_to_json,
 )
-from toolweave.models.messages import Message, ToolCallPart, UserMessage
 from toolweave.state import Change, Document, Put, Store, iter_documents
 from toolweave.tools.call import RESUMABLE
 from toolweave.tools.spec import ToolSpec
@@ -130,13 +130,13 @@ class Durable:
         lease = Lease(self.store, LEASES, run_id, seconds=self.lease_seconds, sleep=self.sleep)
         return StoreJournal(self, run_id, lease, on_unknown=on_unknown)
 
-    def with_unknown(self, on_unknown: OnUnknown | None) -> Durable:
+    def with_unknown_policy(self, on_unknown: OnUnknown | None) -> Durable:
         """Return a copy with another policy for calls with an unknown outcome; None keeps the present one."""
         other = copy(self)
         other.on_unknown = on_unknown or self.on_unknown
         return other
 
-    def knowing(self, found: Document, start: Document | None) -> Durable:
+    def with_record(self, found: Document, start: Document | None) -> Durable:
         """Return a copy for one run, whose record and start were just read."""
         other = copy(self)
         other.known = (found, start)
@@ -191,7 +191,7 @@ class StoreConversations:
         key = conversation_key(self._agent, session)
         while True:
             found = await self._store.get(CONVERSATIONS, key)
-            kept = [] if found is None else spoken_in(found)
+            kept = [] if found is None else messages_in_document(found)
             value = conversation_form(_merged(kept, wanted))
             revision = 0 if found is None else found.revision
             if await self._store.put(CONVERSATIONS, key, value, expect=revision) is not None:
@@ -240,7 +240,9 @@ class StoreJournal:
             return start
         self._session = record.session
         began = (
-            await start_of(self._store, record, self._start) if self._start else await read_start(self._store, record)
+            await start_from_document(self._store, record, self._start)
+            if self._start
+            else await read_start(self._store, record)
         )
         if not same_request(start, began):
             raise RunError(
@@ -274,9 +276,9 @@ class StoreJournal:
         """Return the digests of the tools that are permanently allowed to the agent."""
         return await self._durable.allowed()
 
-    async def allow(self, tool: ToolSpec, *, for_good: bool) -> None:
+    async def allow(self, tool: ToolSpec, *, persistent: bool) -> None:
         """Record that a tool was allowed, permanently to the agent or to the run."""
-        if for_good:
+        if persistent:
             await self._durable.allow(tool)
         else:
             digest = definition_digest(tool)
@@ -291,7 +293,7 @@ class StoreJournal:
         if "result" in found.value:
             below = {run_id: usage_from_json(took) for run_id, took in found.value.get("below", {}).items()}
             return Recorded(result=result_from_json(found.value["result"]), below=below)
-        if tool is not None and (self._on_unknown == "rerun" or _may_be_made_twice(tool)):
+        if tool is not None and (self._on_unknown == "rerun" or _is_repeatable(tool)):
             return None
         if tool is not None and self._on_unknown == "ask":
             return ASK
@@ -332,7 +334,7 @@ class StoreJournal:
 
     @asynccontextmanager
     async def _held(self, cancel: Callable[[], None]) -> AsyncGenerator[None, None]:
-        if not await self._begun_at_once():
+        if not await self._start_with_lease():
             holder = await self._lease.take()
             if holder is not None:
                 raise self._held_by(holder)
@@ -345,7 +347,7 @@ class StoreJournal:
         if self._lease.lost:
             raise self._taken()
 
-    async def _begun_at_once(self) -> bool:
+    async def _start_with_lease(self) -> bool:
         """Take the lease of a run that waits for its first worker and record that it is running, atomically."""
         known, self._known = self._known, None
         found, start = known or await self._store.read([(RUNS, self._run_id), (STARTS, self._run_id)])
@@ -401,7 +403,7 @@ class StoreJournal:
         return RunError(f"{message} {seconds:g} s at most", run_id=self._run_id, reason="error")
 
 
-def _may_be_made_twice(tool: ToolSpec) -> bool:
+def _is_repeatable(tool: ToolSpec) -> bool:
     """Whether a call of the tool may be repeated without harm, by its annotations."""
     goes_on = tool.server is None and tool.meta.get(RESUMABLE) is True  # with what the call's key stands for
     return goes_on or tool.hint("readOnlyHint") is True or tool.hint("idempotentHint") is True

@@ -105,7 +105,7 @@ class Journal(Protocol):
         """Return the digests of the tools that are permanently allowed to the agent."""
         ...
 
-    async def allow(self, tool: ToolSpec, *, for_good: bool) -> None:
+    async def allow(self, tool: ToolSpec, *, persistent: bool) -> None:
         """Record that a tool was allowed by its present definition: permanently to the agent, or to the run."""
         ...
 
@@ -152,7 +152,7 @@ class _NoJournal:
     async def allowed(self) -> Collection[str]:
         return ()
 
-    async def allow(self, tool: ToolSpec, *, for_good: bool) -> None:
+    async def allow(self, tool: ToolSpec, *, persistent: bool) -> None:
         return None
 
     async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> Recorded | Ask | None:

@@ -22,7 +22,7 @@ _DATA_URL = re.compile(r"data:(image/[\w.+-]+);base64,")
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_][\w.-]*)\s*\}\}")
 
 
-class PromptMessage(Protocol):
+class PromptMessageLike(Protocol):
     """One message of a server's prompt."""
 
     @property
@@ -40,7 +40,7 @@ class PromptMessages(Protocol):
     """A filled-in prompt of a server, as `get_prompt` returns it."""
 
     @property
-    def messages(self) -> Sequence[PromptMessage]:
+    def messages(self) -> Sequence[PromptMessageLike]:
         """Its messages, oldest first."""
         ...
 
@@ -143,7 +143,7 @@ def _labelled(kind: str, name: str | None, block: ContentBlock) -> list[ContentB
     return [TextContent(text=f"<{kind}{attribute}/>"), block]
 
 
-Part: TypeAlias = str | ContentBlock | Message | PromptMessage | Mapping[str, Any]
+Part: TypeAlias = str | ContentBlock | Message | PromptMessageLike | Mapping[str, Any]
 Sendable: TypeAlias = Prompt | PromptMessages | Part | Sequence[Part]
 """The types that `Agent.send` takes.
 

@@ -15,14 +15,14 @@ from toolweave.agent.journal import RunStart
 from toolweave.errors import RunError, StoreError
 from toolweave.jobs.kind import JobCollections
 from toolweave.models.base import Usage
-from toolweave.models.journal_form import (
+from toolweave.models.messages import Message, UserMessage
+from toolweave.models.serialization import (
     messages_from_json,
     messages_to_json,
     plain,
     usage_from_json,
     usage_to_json,
 )
-from toolweave.models.messages import Message, UserMessage
 from toolweave.state import Change, Document, Put, Store, iter_documents, signal
 
 __all__ = [
@@ -45,12 +45,12 @@ __all__ = [
     "create",
     "ended_signal",
     "first_text",
+    "messages_in_document",
     "read_record",
     "read_start",
     "record_change",
     "record_of",
-    "spoken_in",
-    "start_of",
+    "start_from_document",
     "unreadable",
     "write_record",
     "write_start",
@@ -216,10 +216,10 @@ async def read_start(store: Store, record: RunRecord) -> RunStart:
         RunError: The start, or the conversation that the run continues, is gone.
         StoreError: This version cannot read it.
     """
-    return await start_of(store, record, await store.get(STARTS, record.run_id))
+    return await start_from_document(store, record, await store.get(STARTS, record.run_id))
 
 
-async def start_of(store: Store, record: RunRecord, found: Document | None) -> RunStart:
+async def start_from_document(store: Store, record: RunRecord, found: Document | None) -> RunStart:
     """Return the start of a run from its document; see `read_start`."""
     if found is None:
         raise RunError("cannot go on: how it began is no longer in the store", run_id=record.run_id, reason="error")
@@ -338,10 +338,10 @@ def conversation_key(agent: str, session: str) -> str:
 async def conversation(store: Store, agent: str, session: str) -> list[dict[str, Any]]:
     """Return the messages of a session, as JSON."""
     found = await store.get(CONVERSATIONS, conversation_key(agent, session))
-    return [] if found is None else spoken_in(found)
+    return [] if found is None else messages_in_document(found)
 
 
-def spoken_in(found: Document) -> list[dict[str, Any]]:
+def messages_in_document(found: Document) -> list[dict[str, Any]]:
     """Return the messages of a conversation's document, as JSON.
 
     Raises:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from toolweave.agent.agent_tools import ToolLike
 from toolweave.agent.durable import Durable, OnUnknown
 from toolweave.agent.journal import Journal
 from toolweave.agent.records import read_record, record_of
 from toolweave.agent.run import Run
-from toolweave.agent.toolbox import ToolLike
 from toolweave.errors import RunError
 from toolweave.tools.call import NO_CONTEXT, CallContext
 

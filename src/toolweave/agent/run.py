@@ -15,11 +15,11 @@ from typing import Any, cast
 import anyio
 
 from toolweave.agent import events
+from toolweave.agent.agent_tools import AgentTools
 from toolweave.agent.approval import Approval, Approvals
-from toolweave.agent.drive import Driver, Host, Job
 from toolweave.agent.events import Event, RunResult, RunStatus
-from toolweave.agent.owner import CLOSE_SECONDS, Period
-from toolweave.agent.toolbox import AgentTools
+from toolweave.agent.lifespan import CLOSE_SECONDS, LifespanPeriod
+from toolweave.agent.run_loop import AgentRuntime, RunLoop, RunRequest
 from toolweave.errors import RunError
 from toolweave.models.base import Usage
 from toolweave.models.messages import ToolCallPart
@@ -58,7 +58,7 @@ class Run:
         children: The runs that tools of this one started, by id.
     """
 
-    def __init__(self, host: Host, job: Job) -> None:
+    def __init__(self, host: AgentRuntime, job: RunRequest) -> None:
         self.id = job.run_id or uuid.uuid4().hex
         self.agent = host.name
         self.session = job.session
@@ -75,11 +75,11 @@ class Run:
         self._awaiting = 0
         self._cancelled: str | None = None
         self._scope: anyio.CancelScope | None = None
-        self._period: Period | None = None
+        self._period: LifespanPeriod | None = None
         self._approvals = Approvals(
             host.confirm, host.allowed, seconds=job.rules.limits.approval_seconds, attended=job.attended is not False
         )
-        self._driver = Driver(host, job, self)
+        self._driver = RunLoop(host, job, self)
 
     # the handle
 
@@ -158,10 +158,10 @@ class Run:
             self._period = self.host.owner.join(self._close)
             self._status = "queued"
             if self.parent is not None:
-                if not self.parent.lives_in(self._period.loop):  # a tool in a thread, with a loop of its own
+                if not self.parent.runs_in_loop(self._period.loop):  # a tool in a thread, with a loop of its own
                     self.parent = None
                 else:
-                    self.parent.adopt(self)
+                    self.parent.child_started(self)
             self._period.start_soon(self._drive)
         return self
 
@@ -197,7 +197,7 @@ class Run:
         return self.outcome().__await__()
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        return _Watch(self)
+        return _EventIterator(self)
 
     def __repr__(self) -> str:
         return f"<Run {self.id} of agent {self.agent!r}, {self._status}>"
@@ -298,16 +298,16 @@ class Run:
 
     # what children tell
 
-    def lives_in(self, loop: asyncio.AbstractEventLoop) -> bool:
+    def runs_in_loop(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether it runs in this event loop."""
         return self._period is not None and self._period.loop is loop
 
-    def adopt(self, child: Run) -> None:
+    def child_started(self, child: Run) -> None:
         """Register a run that a tool of this one started."""
         self.children[child.id] = child
         self.emit(events.ChildStarted(run_id=self.id, step=self._driver.step, child_id=child.id, agent=child.agent))
 
-    def bury(self, child: Run, result: RunResult) -> None:
+    def child_ended(self, child: Run, result: RunResult) -> None:
         """Register the end of a child run; its usage counts for this one too."""
         self.count(child.id, result.usage)
         self.emit(events.ChildFinished(run_id=self.id, step=self._driver.step, child_id=child.id, result=result))
@@ -331,7 +331,7 @@ class Run:
 
     async def _drive(self) -> None:
         _current.set(self)
-        host, period = self.host, cast("Period", self._period)
+        host, period = self.host, cast("LifespanPeriod", self._period)
         result: RunResult | None = None
         room = host.rooms.enter(self.session)
         try:
@@ -361,17 +361,17 @@ class Run:
         if self._ended is not None:
             self._ended.set()
             if self.parent is not None:
-                self.parent.bury(self, result)
+                self.parent.child_ended(self, result)
 
 
-class _Watch:
+class _EventIterator:
     """An iterator over a run's events, from the first."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._next = 0
 
-    def __aiter__(self) -> _Watch:
+    def __aiter__(self) -> _EventIterator:
         return self
 
     async def __anext__(self) -> Event:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from toolweave.agent.durable import Durable
 from toolweave.agent.records import LEASES, RunRecord, conversation_key, read_record, read_start, write_start
-from toolweave.agent.sessions import continued
+from toolweave.agent.sessions import continue_conversation
 from toolweave.errors import StoreError
 from toolweave.jobs.lease import Lease
 from toolweave.state import Put, iter_documents
@@ -86,7 +86,7 @@ class SessionQueue:
         start = await read_start(self._store, record)
         sent = start.messages[len(start.messages) - start.sent :]
         history = await self._durable.conversations.load(record.session)
-        messages = continued(history, sent)
+        messages = continue_conversation(history, sent)
         now = replace(start, messages=tuple(messages), sent=len(messages) - len(history))
         await write_start(self._store, now, ttl=self._durable.keep_seconds)
 

@@ -12,17 +12,17 @@ from typing import Protocol
 
 import anyio
 
-from toolweave.agent.sizes import KeptResults, ResultPolicy
+from toolweave.agent.truncation import ResultCache, ResultPolicy
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.models.messages import AssistantMessage, Message, ToolMessage, ToolOutcome
 from toolweave.tools.result import ToolResult
 
-__all__ = ["Conversations", "MemoryConversations", "Room", "Rooms", "continued"]
+__all__ = ["ConversationStore", "MemoryConversations", "SessionState", "SessionStates", "continue_conversation"]
 
 _MOST = 1000
 
 
-class Conversations(Protocol):
+class ConversationStore(Protocol):
     """Stores the conversation of each session."""
 
     async def load(self, session: str) -> Sequence[Message]:
@@ -54,33 +54,33 @@ class MemoryConversations:
 
 
 @dataclass(slots=True)
-class Room:
+class SessionState:
     """The state of one session: the lock of its runs, first come, first served, and its kept results."""
 
-    kept: KeptResults
+    kept: ResultCache
     turn: anyio.Lock = field(default_factory=anyio.Lock)
     guests: int = 0
 
 
-class Rooms:
+class SessionStates:
     """The states of an agent's sessions; a run without a session has one of its own."""
 
     def __init__(self, policy: ResultPolicy) -> None:
         self._policy = policy
-        self._rooms: OrderedDict[str, Room] = OrderedDict()
+        self._rooms: OrderedDict[str, SessionState] = OrderedDict()
 
-    def enter(self, session: str | None) -> Room:
+    def enter(self, session: str | None) -> SessionState:
         """Return the state of a session; each user has to `leave` it."""
         if session is None:
-            return Room(KeptResults(self._policy), guests=1)
+            return SessionState(ResultCache(self._policy), guests=1)
         room = self._rooms.get(session)
         if room is None:
-            room = self._rooms[session] = Room(KeptResults(self._policy))
+            room = self._rooms[session] = SessionState(ResultCache(self._policy))
         self._rooms.move_to_end(session)
         room.guests += 1
         return room
 
-    def leave(self, room: Room) -> None:
+    def leave(self, room: SessionState) -> None:
         """Release the state of a session; of the unused ones the most recent are kept."""
         room.guests -= 1
         if len(self._rooms) > _MOST:
@@ -89,7 +89,7 @@ class Rooms:
                 del self._rooms[empty]
 
 
-def continued(history: Sequence[Message], sent: Sequence[Message]) -> list[Message]:
+def continue_conversation(history: Sequence[Message], sent: Sequence[Message]) -> list[Message]:
     """Return a conversation with the new messages; unanswered calls get an error result.
 
     A `ToolMessage` that comes first answers the calls of client tools that the last run left pending.

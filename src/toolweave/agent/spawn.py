@@ -15,13 +15,13 @@ from typing import Any, Protocol
 
 import anyio
 
+from toolweave.agent.agent_tools import AgentTools, ToolLike
 from toolweave.agent.durable import Durable, OnUnknown
 from toolweave.agent.journal import RunStart
 from toolweave.agent.records import LEASES, RunRecord, children_of, create, read_record, read_start, write_start
 from toolweave.agent.resume import Resumable, resume
 from toolweave.agent.run import Run, current_run
 from toolweave.agent.status import RunStatuses
-from toolweave.agent.toolbox import AgentTools, ToolLike
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.jobs.backoff import Backoff
 from toolweave.jobs.lease import is_held
@@ -37,7 +37,7 @@ from toolweave.tools.wrappers import BaseToolset
 __all__ = ["SpawnTools", "Spawning", "spawn_tools", "tools_of_task"]
 
 _AWAIT_SECONDS = 600.0
-_PATIENCE_SECONDS = 1.0
+_WORKER_WAIT_SECONDS = 1.0
 """Seconds that a task waits for a worker before the process that awaits it executes it."""
 _NAMES = uuid.UUID("5b1a2f39-8f5d-4a8e-9a3e-6d5d3b7c9f10")
 _call_id: ContextVar[str | None] = ContextVar("toolweave-spawn-call", default=None)
@@ -79,7 +79,7 @@ def spawn_tools(
 def tools_of_task(agent: Spawning, durable: Durable, record: RunRecord, about: Mapping[str, Any]) -> ToolLike | None:
     """Return these tools for a task that a worker executes, if it was spawned with them and may spawn too."""
     settings: Mapping[str, Any] | None = about.get("spawn")
-    return None if settings is None else SpawnTools(agent, durable, **settings).passed_on(record)
+    return None if settings is None else SpawnTools(agent, durable, **settings).for_task(record)
 
 
 class SpawnTools(BaseToolset):
@@ -275,7 +275,7 @@ class SpawnTools(BaseToolset):
         if run is not None or record.done or await is_held(self._store, LEASES, record.run_id):
             return run
         made = await resume(
-            self._agent, record.run_id, tools=self.passed_on(record), durable=self._durable, on_unknown=on_unknown
+            self._agent, record.run_id, tools=self.for_task(record), durable=self._durable, on_unknown=on_unknown
         )
         run = self._here(record)  # two may wait for it at the same time; from here on nothing is awaited
         if run is None:
@@ -287,7 +287,7 @@ class SpawnTools(BaseToolset):
         run = self._runs.get(record.run_id)
         return None if run is None or run.done else run
 
-    def passed_on(self, record: RunRecord) -> ToolLike | None:
+    def for_task(self, record: RunRecord) -> ToolLike | None:
         """Return these tools for a task's own run, if it may spawn and does not have them already."""
         deep = record.depth >= self._depth
         return None if deep or self._agent.tools.snapshot().find(self._name) is not None else self
@@ -295,7 +295,7 @@ class SpawnTools(BaseToolset):
     async def _wait(self, record: RunRecord | None, helping: anyio.Lock) -> None:
         waited, pause = 0.0, Backoff(self._durable.sleep)
         while record is not None and not record.done:
-            if self._durable.queue is None or (waited >= _PATIENCE_SECONDS and not helping.locked()):
+            if self._durable.queue is None or (waited >= _WORKER_WAIT_SECONDS and not helping.locked()):
                 run = await self._help(record, helping)
                 if run is not None and not await is_held(self._store, LEASES, record.run_id):
                     return  # also when it could not be recorded; a worker may have been faster

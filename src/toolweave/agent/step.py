@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from toolweave.agent.below import Below
 from toolweave.agent.events import StopReason
 from toolweave.agent.limits import Limits, passed
 from toolweave.agent.output import Output
+from toolweave.agent.usage import ChildUsage
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.models import base
 from toolweave.models.base import ModelRequest, ModelSettings, ProviderTool, Usage
@@ -28,23 +28,23 @@ from toolweave.tools.spec import ToolSpec
 
 __all__ = [
     "AskModel",
+    "AvailableTools",
     "Finish",
-    "Offer",
-    "Rules",
+    "RunRules",
+    "RunState",
     "RunTools",
-    "State",
     "Step",
     "closed",
-    "cut_off",
+    "count_failures",
+    "cut_off_result",
     "is_wasted",
     "next_step",
-    "note_failures",
     "outcomes_of",
 ]
 
 
 @dataclass(slots=True, kw_only=True)
-class State:
+class RunState:
     """The state of a run.
 
     Attributes:
@@ -65,7 +65,7 @@ class State:
     steps: int = 0
     stop: base.StopReason | None = None
     usage: Usage = field(default_factory=Usage)
-    below: Below = field(default_factory=Below)
+    below: ChildUsage = field(default_factory=ChildUsage)
     tool_calls: int = 0
     results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
     repairs: int = 0
@@ -80,7 +80,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class RunRules:
     """Settings that do not change during a run."""
 
     system: str | None = None
@@ -90,7 +90,7 @@ class Rules:
     output: Output | None = None
 
     @property
-    def unbounded(self) -> Rules:
+    def unbounded(self) -> RunRules:
         """The same without limits, for the replay of recorded turns."""
         return replace(
             self, max_steps=sys.maxsize, limits=replace(self.limits, tokens=None, cost=None, tool_calls=None)
@@ -98,7 +98,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class AvailableTools:
     """The tools that can be called in one turn of the model.
 
     Attributes:
@@ -152,7 +152,7 @@ _EMPTY = "Your last answer was empty. Answer, or call a tool."
 _UNREADABLE = "Your last turn was a tool call that could not be read. Write the call again, or answer."
 
 
-def next_step(state: State, rules: Rules, offer: Offer) -> Step:
+def next_step(state: RunState, rules: RunRules, offer: AvailableTools) -> Step:
     """Return the next step of a run."""
     last = state.messages[-1]
     if isinstance(last, AssistantMessage) and state.steps:
@@ -173,7 +173,7 @@ def is_wasted(message: AssistantMessage, stop: base.StopReason) -> bool:
     return stop == "malformed_call" or (stop in ("end", "tool_calls") and _is_empty(message))
 
 
-def cut_off(call: ToolCallPart) -> ToolResult:
+def cut_off_result(call: ToolCallPart) -> ToolResult:
     """Return the error result of a call that was cut off before its end."""
     text = (
         f"the call of tool {call.name!r} was cut off before it was complete, and was not carried out; "
@@ -182,14 +182,14 @@ def cut_off(call: ToolCallPart) -> ToolResult:
     return ToolResult.failure(ToolError(text, kind=ErrorKind.INVALID_INPUT))
 
 
-def note_failures(state: State, calls: Sequence[ToolCallPart]) -> None:
+def count_failures(state: RunState, calls: Sequence[ToolCallPart]) -> None:
     """Count the turns in a row in which every call of a tool fails; `calls` are those of the turn that ended."""
     for name in {call.name for call in calls}:
         failed = all(state.results[call.id].is_error for call in calls if call.name == name)
         state.failing[name] = state.failing.get(name, 0) + 1 if failed else 0
 
 
-def _failing(state: State, limits: Limits) -> str | None:
+def _failing(state: RunState, limits: Limits) -> str | None:
     """Return the tool that has failed too often in a row, or None."""
     most = limits.tool_failures
     return None if most is None else next((name for name, times in state.failing.items() if times >= most), None)
@@ -199,7 +199,9 @@ def _is_empty(message: AssistantMessage) -> bool:
     return not message.text.strip() and not any(isinstance(part, ProviderPart) for part in message.parts)
 
 
-def _ask(state: State, rules: Rules, offer: Offer, *added: Message, repair: bool = False) -> AskModel | Finish:
+def _ask(
+    state: RunState, rules: RunRules, offer: AvailableTools, *added: Message, repair: bool = False
+) -> AskModel | Finish:
     reason = passed(rules.limits, state.total, state.steps, rules.max_steps)
     if reason is not None:
         return Finish(reason=reason)
@@ -215,7 +217,7 @@ def _ask(state: State, rules: Rules, offer: Offer, *added: Message, repair: bool
     return AskModel(request=request, added=added, repair=repair)
 
 
-def _after_calls(state: State, rules: Rules, offer: Offer, calls: tuple[ToolCallPart, ...]) -> Step:
+def _after_calls(state: RunState, rules: RunRules, offer: AvailableTools, calls: tuple[ToolCallPart, ...]) -> Step:
     if state.wasted > rules.limits.turn_retries:  # again and again, and each time paid for
         return Finish(reason="max_tokens" if state.stop == "max_tokens" else "other", detail=state.detail)
     theirs = tuple(call for call in calls if call.name in offer.client and not call.cut)
@@ -230,7 +232,7 @@ def _after_calls(state: State, rules: Rules, offer: Offer, calls: tuple[ToolCall
     return RunTools(groups=_grouped(missing, offer)) if reason is None else Finish(reason=reason)
 
 
-def _after_answer(state: State, rules: Rules, offer: Offer, answer: AssistantMessage) -> Step:
+def _after_answer(state: RunState, rules: RunRules, offer: AvailableTools, answer: AssistantMessage) -> Step:
     if state.stop in ("max_tokens", "refusal", "other"):
         return Finish(reason=state.stop, detail=state.detail)
     if state.stop == "malformed_call":
@@ -247,7 +249,7 @@ def _after_answer(state: State, rules: Rules, offer: Offer, answer: AssistantMes
     return _ask(state, rules, offer, UserMessage.of(rules.output.complaint(problems)), repair=True)
 
 
-def _again(state: State, rules: Rules, offer: Offer, end: Finish, complaint: str) -> Step:
+def _again(state: RunState, rules: RunRules, offer: AvailableTools, end: Finish, complaint: str) -> Step:
     """Return the step after a useless turn: ask the model again, or end where the limit is reached."""
     if state.wasted > rules.limits.turn_retries:
         return end
@@ -255,7 +257,7 @@ def _again(state: State, rules: Rules, offer: Offer, end: Finish, complaint: str
     return end if isinstance(step, Finish) else step
 
 
-def _grouped(calls: Sequence[ToolCallPart], offer: Offer) -> tuple[tuple[ToolCallPart, ...], ...]:
+def _grouped(calls: Sequence[ToolCallPart], offer: AvailableTools) -> tuple[tuple[ToolCallPart, ...], ...]:
     """Return the calls in groups, in their order; a call of a sequential tool is a group of its own."""
     groups: list[list[ToolCallPart]] = []
     joins = False
@@ -270,7 +272,7 @@ def _grouped(calls: Sequence[ToolCallPart], offer: Offer) -> tuple[tuple[ToolCal
     return tuple(map(tuple, groups))
 
 
-def outcomes_of(state: State, calls: Sequence[ToolCallPart]) -> tuple[ToolOutcome, ...]:
+def outcomes_of(state: RunState, calls: Sequence[ToolCallPart]) -> tuple[ToolOutcome, ...]:
     """Return the outcomes of the answered calls, in the order of the calls."""
     return tuple(
         ToolOutcome(call_id=call.id, name=call.name, result=state.results[call.id])
@@ -279,7 +281,7 @@ def outcomes_of(state: State, calls: Sequence[ToolCallPart]) -> tuple[ToolOutcom
     )
 
 
-def closed(state: State, why: str, pending: Sequence[ToolCallPart] = ()) -> None:
+def closed(state: RunState, why: str, pending: Sequence[ToolCallPart] = ()) -> None:
     """Answer all open calls with an error result, so that the conversation can continue.
 
     `pending` calls are left to the caller.

@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 
 from toolweave.agent.durable import Durable, OnUnknown, same_request
+from toolweave.agent.idempotency import run_id_of
 from toolweave.agent.journal import RunStart
-from toolweave.agent.keys import run_id_of
 from toolweave.agent.output import Output
 from toolweave.agent.prompt import Prompt, Sendable, messages_of
 from toolweave.agent.records import RunRecord, create, ended_signal, read_record, read_start
@@ -20,7 +20,7 @@ from toolweave.errors import RunError
 from toolweave.jobs.backoff import until
 from toolweave.jobs.kind import JobTopic
 
-__all__ = ["Submits", "SubmittedRun"]
+__all__ = ["SubmitMixin", "SubmittedRun"]
 
 _FIRST_LOOK = 0.05
 """Seconds between polls of a run whose end may not be signalled."""
@@ -85,7 +85,7 @@ class SubmittedRun:
         return record
 
 
-class Submits:
+class SubmitMixin:
     """The mixin of an agent that submits runs to workers."""
 
     name: str

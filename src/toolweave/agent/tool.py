@@ -13,7 +13,7 @@ import anyio
 
 from toolweave.agent import events
 from toolweave.agent.durable import Durable
-from toolweave.agent.keys import part_key
+from toolweave.agent.idempotency import part_key
 from toolweave.agent.records import LEASES
 from toolweave.agent.run import Run, current_run
 from toolweave.errors import ModelError, ToolError

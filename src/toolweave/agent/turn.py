@@ -18,15 +18,15 @@ import anyio
 
 from toolweave.agent import events
 from toolweave.agent.approval import Approvals, definition_digest, denied
-from toolweave.agent.below import Below
 from toolweave.agent.call_ids import CallIds
-from toolweave.agent.deferred import Deferred
 from toolweave.agent.history import History, trim_history
+from toolweave.agent.idempotency import call_key
 from toolweave.agent.journal import ASK, Journal, Recorded, outcome_unknown
-from toolweave.agent.keys import call_key
 from toolweave.agent.limits import Limits
-from toolweave.agent.sizes import KeptResults, ResultPolicy, fitted
-from toolweave.agent.step import Offer, cut_off
+from toolweave.agent.step import AvailableTools, cut_off_result
+from toolweave.agent.tool_search import ToolSearchToolset
+from toolweave.agent.truncation import ResultCache, ResultPolicy, fitted
+from toolweave.agent.usage import ChildUsage
 from toolweave.errors import ErrorKind, ModelError, ToolError, ToolExecutionError, as_tool_error
 from toolweave.models import base
 from toolweave.models.base import Finished, Model, ModelRequest
@@ -38,7 +38,7 @@ from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.toolset import Toolset
 
-__all__ = ["Slots", "Turn"]
+__all__ = ["PerServerLimiter", "TurnRunner"]
 
 _log = logging.getLogger("toolweave.agent")
 _MOST_TRIMS = 3
@@ -48,7 +48,7 @@ _TRANSPORT = frozenset(
 """Failures of the transport to a server, not of its tool."""
 
 
-class Slots:
+class PerServerLimiter:
     """Limits the number of concurrent calls on each server."""
 
     def __init__(self, most: int) -> None:
@@ -63,7 +63,7 @@ class Slots:
 
 
 @dataclass(slots=True, kw_only=True)
-class Turn:
+class TurnRunner:
     """Executes the turns of one run.
 
     Attributes:
@@ -83,10 +83,10 @@ class Turn:
     approvals: Approvals
     limits: Limits
     policy: ResultPolicy
-    kept: KeptResults
-    slots: Slots
+    kept: ResultCache
+    slots: PerServerLimiter
     ctx: CallContext
-    below: Below
+    below: ChildUsage
     raises: bool = False
     keyed: bool = False
     priced: bool = False
@@ -171,7 +171,7 @@ class Turn:
         self,
         step: int,
         groups: Sequence[Sequence[ToolCallPart]],
-        offer: Offer,
+        offer: AvailableTools,
         results: dict[str, ToolResult],
     ) -> None:
         """Execute the groups one after another, the calls of a group concurrently; fill `results` as they end.
@@ -194,7 +194,7 @@ class Turn:
         self,
         step: int,
         call: ToolCallPart,
-        offer: Offer,
+        offer: AvailableTools,
         results: dict[str, ToolResult],
         fatal: list[Exception],
         scope: anyio.CancelScope,
@@ -209,7 +209,7 @@ class Turn:
         self,
         step: int,
         call: ToolCallPart,
-        offer: Offer,
+        offer: AvailableTools,
         results: dict[str, ToolResult],
         fatal: list[Exception],
     ) -> None:
@@ -219,7 +219,7 @@ class Turn:
             result = recorded.result
             self.below.restore(recorded.below)
         elif call.cut:
-            result = await self._told(step, call, cut_off(call))
+            result = await self._told(step, call, cut_off_result(call))
         elif tool is None:
             text = unknown_tool(call.name, [one.name for one in offer.tools])
             result = await self._told(step, call, ToolResult.failure(text, kind=ErrorKind.NOT_FOUND))
@@ -231,7 +231,7 @@ class Turn:
                 error = result.require_error()
                 if error.kind in _TRANSPORT:
                     fatal.append(ToolExecutionError(error, result=result, tool=tool.name))
-        read, whole = fitted(result, self.policy, kept_as=call.id if self.policy.keep_chars else None)
+        read, whole = fitted(result, self.policy, result_id=call.id if self.policy.keep_chars else None)
         if whole is not None:
             self.kept.keep(call.id, whole)
         results[call.id] = read
@@ -258,7 +258,7 @@ class Turn:
     def _now(self, tool: ToolSpec) -> ToolSpec:
         """Return the tool that a call would reach now: the same, unless its definition has changed."""
         tools = self.tools
-        found = tools.find(tool.name) if isinstance(tools, Deferred) else tools.snapshot().find(tool.name)
+        found = tools.find(tool.name) if isinstance(tools, ToolSearchToolset) else tools.snapshot().find(tool.name)
         same = found is None or found is tool or definition_digest(found) == definition_digest(tool)
         return tool if same or found is None else found
 
@@ -278,12 +278,12 @@ class Turn:
         if not approval.approved:
             return outcome_unknown(tool.name) if again else denied(tool.name, approval)
         if approval.remember is not None:
-            await self.journal.allow(tool, for_good=approval.remember == "agent")
+            await self.journal.allow(tool, persistent=approval.remember == "agent")
         return None
 
     def _is_own(self, tool: ToolSpec) -> bool:
         """Whether a tool only reads what the run has already (search, kept results), so that it needs no approval."""
-        return self.kept.owns(tool) or (isinstance(self.tools, Deferred) and self.tools.owns(tool))
+        return self.kept.owns(tool) or (isinstance(self.tools, ToolSearchToolset) and self.tools.owns(tool))
 
     async def _executed(self, step: int, call: ToolCallPart, tool: ToolSpec) -> ToolResult:
         run_id, emit, updates = self.run_id, self.emit, count(1)

@@ -19,7 +19,7 @@ from toolweave.agent.session_queue import SessionQueue
 from toolweave.agent.spawn import tools_of_task
 from toolweave.agent.status import RunStatuses
 from toolweave.errors import RunError, StoreError
-from toolweave.jobs import Handler, Job, Later, WorkBackend
+from toolweave.jobs import Handler, Job, Reschedule, WorkBackend
 from toolweave.jobs.kind import JobTopic
 from toolweave.jobs.worker import MOST_DEATHS, JobWorker, resubmit_jobs, share_suspicion, work_jobs
 from toolweave.state import Document
@@ -80,13 +80,13 @@ def run_handlers(
     workers: dict[str, JobWorker[Any]] = {}
     for agent in agents:
         if agent.durable is None:
-            agent.keep_in(backend)
+            agent.use_backend(backend)
         durable = agent.durable
         if durable is None or durable.jobs is None:
             raise ValueError(f"agent {agent.name!r} has a store and no backend; workers need Agent(..., backend=...)")
         if durable.jobs.name in workers:
             raise ValueError(f"two agents are called {agent.name!r}; workers tell them apart by their names")
-        kind = _Runs(agent, durable.with_unknown(on_unknown), durable.jobs)
+        kind = _Runs(agent, durable.with_unknown_policy(on_unknown), durable.jobs)
         workers[durable.jobs.name] = JobWorker(kind, most_deaths=most_deaths)
     share_suspicion(workers.values())
     return workers
@@ -129,7 +129,7 @@ class _Runs:
             raise StoreError(f"run {run.run_id!r} is one of agent {run.agent!r}")
         if run.session is not None or not details:  # how a run of a session begins is settled when it has its turn
             return _Loaded(run, self._durable)
-        return _Loaded(run, self._durable.knowing(record, details[0]))
+        return _Loaded(run, self._durable.with_record(record, details[0]))
 
     def has_ended(self, record: _Loaded) -> bool:
         return record.record.done
@@ -137,7 +137,7 @@ class _Runs:
     async def perform(self, record: _Loaded, job: Job) -> None:
         done = await (self._run(record, job) if record.record.session is None else self._in_turn(record, job))
         if not done:
-            raise Later(_TURN_SECONDS)
+            raise Reschedule(_TURN_SECONDS)
 
     async def cancel(self, record: _Loaded) -> None:
         await RunStatuses(self._store, clock=self._durable.clock).cancel(record.record.run_id)
@@ -166,7 +166,7 @@ class _Runs:
         queue = SessionQueue(self._durable, loaded.record)
         await queue.join()
         if ahead := await queue.ahead():
-            raise Later(min(_LONGEST_TURN_SECONDS, _TURN_SECONDS * ahead))
+            raise Reschedule(min(_LONGEST_TURN_SECONDS, _TURN_SECONDS * ahead))
         done = False
         async with queue.turn() as ours:
             done = ours and await self._run(loaded, job)

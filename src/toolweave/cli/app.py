@@ -68,7 +68,7 @@ def _answer(argv: Sequence[str]) -> int:
 
 def _run(command: Command | CommandGroup, path: str, words: Sequence[str]) -> int:
     from toolweave.cli.command import CommandGroup  # late, as above
-    from toolweave.cli.exits import CommandError
+    from toolweave.cli.exit_codes import CommandError
     from toolweave.cli.help import HELP_NAMES, command_help, group_help
     from toolweave.cli.parse import parse
 
@@ -90,7 +90,7 @@ def _run(command: Command | CommandGroup, path: str, words: Sequence[str]) -> in
 
 
 def _unknown(word: str, known: Iterable[str], path: str) -> Exception:
-    from toolweave.cli.exits import CommandError  # late, as above
+    from toolweave.cli.exit_codes import CommandError  # late, as above
     from toolweave.cli.parse import did_you_mean
 
     kind = "option" if word.startswith("-") else "command"
@@ -107,7 +107,7 @@ def _print(text: str, *, code: int = 0) -> int:
 
 def _complained(error: Exception, words: Sequence[str]) -> int:
     """Report an error on standard error and, with `--json`, as a document on standard output."""
-    from toolweave.cli.exits import error_json, exit_code_of, is_expected  # late, as above
+    from toolweave.cli.exit_codes import error_json, exit_code_of, is_expected  # late, as above
     from toolweave.cli.screen import answer_json, complain
 
     if not is_expected(error):

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from toolweave.cli.exits import CommandError, ExitCode
-from toolweave.schema.keywords import types_of, views
+from toolweave.cli.exit_codes import CommandError, ExitCode
+from toolweave.schema.normalize import types_of, views
 
 __all__ = [
-    "Given",
+    "RawArguments",
     "allowed_types",
     "as_utf8",
     "choices_of",
@@ -38,7 +38,7 @@ _FALSE = frozenset({"false", "no", "off", "0"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class RawArguments:
     """The arguments as typed: parsed, but not yet converted by a tool's schema.
 
     Attributes:
@@ -55,7 +55,7 @@ class Given:
         return bool(self.whole is not None or self.words or self.values)
 
 
-def read_arguments(tokens: Sequence[str], *, json_args: str | None, stdin: Callable[[], str]) -> Given:
+def read_arguments(tokens: Sequence[str], *, json_args: str | None, stdin: Callable[[], str]) -> RawArguments:
     """Read the words after a tool's name; `stdin` is called when one of them is `-`.
 
     Raises:
@@ -75,7 +75,7 @@ def read_arguments(tokens: Sequence[str], *, json_args: str | None, stdin: Calla
         sources = " and ".join(source for _, source in wholes)
         raise CommandError(f"the whole arguments object was given twice, by {sources}; give it once")
     whole = parse_object(*wholes[0]) if wholes else None
-    return Given(whole=whole, words=words, values=values)
+    return RawArguments(whole=whole, words=words, values=values)
 
 
 def as_utf8(word: str) -> str:
@@ -104,7 +104,7 @@ def parse_object(text: str, source: str) -> Mapping[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def fit_arguments(given: Given, schema: Mapping[str, Any]) -> dict[str, Any]:
+def fit_arguments(given: RawArguments, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments object; single keys override the whole object's.
 
     A dotted key whose first part is an object parameter sets a member: `filter.owner=me`.

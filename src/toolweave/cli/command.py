@@ -13,7 +13,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from toolweave.cli.exits import ExitCode
+from toolweave.cli.exit_codes import ExitCode
 
 __all__ = ["Command", "CommandGroup", "CommandParameter", "Option", "Positional", "Remainder"]
 

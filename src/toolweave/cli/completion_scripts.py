@@ -10,7 +10,7 @@ from pathlib import Path
 
 import shellingham  # pyright: ignore[reportMissingTypeStubs]
 
-from toolweave.cli.exits import CommandError
+from toolweave.cli.exit_codes import CommandError
 
 __all__ = ["install", "script"]
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from toolweave.cli.exits import CommandError
+from toolweave.cli.exit_codes import CommandError
 from toolweave.protocol.content import AudioContent, ContentBlock, EmbeddedResource, ImageContent
 
 __all__ = ["Saved", "save_blobs"]

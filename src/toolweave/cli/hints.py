@@ -6,7 +6,7 @@ import re
 
 from toolweave.errors import AuthRequiredError, ConfigError, ConnectError
 
-__all__ = ["advise"]
+__all__ = ["hint_for"]
 
 _OLD_SDK = re.compile(
     r"'(?:Fast)?(?:MCP|Server)' object has no attribute|No module named 'mcp[.']|cannot import name .+ from 'mcp"
@@ -14,7 +14,7 @@ _OLD_SDK = re.compile(
 _FETCHERS = ("npx", "bunx", "uvx", "uv", "pipx", "docker")
 
 
-def advise(error: Exception, *, program: str = "") -> str | None:
+def hint_for(error: Exception, *, program: str = "") -> str | None:
     """Return a hint for an error of connecting, or None when its message says what to do.
 
     `program` is the base name of the server's command, `""` for a server that is reached over HTTP.

@@ -13,7 +13,7 @@ _INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's own) and return the exit code.
 
-    The codes are those of `toolweave.cli.exits.ExitCode`.
+    The codes are those of `toolweave.cli.exit_codes.ExitCode`.
     """
     try:
         from toolweave.cli.app import run_app  # inside, so that Ctrl-C during the import is quiet too

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from toolweave.cli.command import Command, CommandParameter, Option, Positional, Remainder
-from toolweave.cli.exits import CommandError
+from toolweave.cli.exit_codes import CommandError
 from toolweave.cli.help import HELP_NAMES
 
 __all__ = ["did_you_mean", "parse", "tokens"]

@@ -35,14 +35,14 @@ def starting(
         seconds = int(silences().get(name, 0))
         return safe_text(name) + (f" (nothing heard for {seconds} s)" if seconds >= _WORTH_TELLING else "")
 
-    class Line:
+    class StartingLine:
         """The line with the starting servers, rebuilt at every refresh."""
 
         def __rich__(self) -> Text:
             shown = clip(", ".join(map(named, waiting)), _MESSAGE)
             return Text(f"starting {len(names)} server{'s' * (len(names) > 1)}, waiting for {shown}")
 
-    with console.status(Line()):
+    with console.status(StartingLine()):
 
         def done(name: str) -> None:
             if name in waiting:
@@ -62,7 +62,7 @@ def call_progress(*names: str) -> Generator[list[Callable[[Progress], None]]]:
     from rich.progress import Progress as Bars
     from rich.text import Text
 
-    class Silence(ProgressColumn):
+    class SilenceColumn(ProgressColumn):
         """A column with the idle time of a call, from a few seconds on."""
 
         max_refresh = 0.5
@@ -75,7 +75,7 @@ def call_progress(*names: str) -> Generator[list[Callable[[Progress], None]]]:
         TextColumn("{task.fields[label]}", markup=False),
         BarColumn(),
         TextColumn("{task.fields[message]}", markup=False),
-        Silence(),
+        SilenceColumn(),
     )
     with Bars(*columns, console=console, transient=True) as bars:
         now = bars.get_time()

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from toolweave.cli.exits import ExitCode
+from toolweave.cli.exit_codes import ExitCode
 from toolweave.cli.screen import note
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
-from toolweave.cli.exits import CommandError
+from toolweave.cli.exit_codes import CommandError
 from toolweave.cli.render.text import safe_json, safe_text
 from toolweave.cli.streams import is_terminal, quietly, write
 

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import anyio
 
-from toolweave.cli.exits import ExitCode
-from toolweave.cli.hints import advise
+from toolweave.cli.exit_codes import ExitCode
+from toolweave.cli.hints import hint_for
 from toolweave.cli.progress import starting
 from toolweave.cli.render.text import safe_text
 from toolweave.cli.screen import complain, note, wrapped
@@ -25,7 +25,7 @@ from toolweave.errors import AuthRequiredError, ConfigError, ServerError, Toolwe
 from toolweave.hub import Hub, connect_mcp_servers
 from toolweave.tools import ToolSpec
 
-__all__ = ["Fleet", "open_fleet", "program_of"]
+__all__ = ["OpenServers", "open_fleet", "program_of"]
 
 _LAST_WORDS = 5
 AnswerT = TypeVar("AnswerT")
@@ -33,7 +33,7 @@ AnswerT = TypeVar("AnswerT")
 _STARTING = frozenset({ConnectionState.IDLE, ConnectionState.CONNECTING})
 
 
-class Fleet:
+class OpenServers:
     """The opened servers of one command.
 
     Attributes:
@@ -123,7 +123,7 @@ class Fleet:
         for name, error in self.errors.items():
             program = program_of(self.selection.servers.get(name))
             note(wrapped(safe_text(_brief(f"failed: {error}"), multiline=True), stream=sys.stderr))
-            hint = advise(error, program=program)
+            hint = hint_for(error, program=program)
             if hint:
                 note(wrapped(f"hint: {hint}", stream=sys.stderr))
 
@@ -170,10 +170,10 @@ def program_of(config: ServerConfig | None) -> str:
 
 
 @asynccontextmanager
-async def open_fleet(selection: LoadedConfig) -> AsyncGenerator[Fleet]:
+async def open_fleet(selection: LoadedConfig) -> AsyncGenerator[OpenServers]:
     """Open these servers and wait until each is ready or has failed; a failing one stops no other."""
     async with connect_mcp_servers(selection, wait=0) as hub:
-        fleet = Fleet(hub, selection)
+        fleet = OpenServers(hub, selection)
         await fleet.settled()
         yield fleet
 

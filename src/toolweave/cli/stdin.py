@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from toolweave.cli.arguments import allowed_types, choices_of, coerce, property_schema
-from toolweave.cli.exits import CommandError, ExitCode
+from toolweave.cli.exit_codes import CommandError, ExitCode
 from toolweave.cli.render.text import clip, safe_text
 from toolweave.cli.screen import complain, note, wide
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from typing import Any
 
-from toolweave.cli.exits import CommandError
+from toolweave.cli.exit_codes import CommandError
 from toolweave.cli.options import Target
 from toolweave.cli.trust import require_trust
 from toolweave.config import LoadedConfig, Timeouts, default_config, load_config, merge_loaded, server_config
@@ -25,7 +25,7 @@ async def select(target: Target) -> LoadedConfig:
         ConfigError: A file cannot be read, there is no such server, or the one made on the spot cannot be right.
     """
     if target.ad_hoc:
-        return _timed(_on_the_spot(target), target.timeout)
+        return _timed(_from_command_line(target), target.timeout)
     if target.header or target.bearer_env:
         raise CommandError("--header and --bearer-env go with --url; in a config use `headers` and `auth`")
     loaded = merge_loaded([load_config(path) for path in target.config]) if target.config else default_config()
@@ -64,7 +64,7 @@ def _nothing_to_start(target: Target, loaded: LoadedConfig) -> CommandError:
     )
 
 
-def _on_the_spot(target: Target) -> LoadedConfig:
+def _from_command_line(target: Target) -> LoadedConfig:
     if target.config:
         raise CommandError("--config and a server given on the spot exclude each other")
     if target.url and target.command:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from toolweave.cli.exits import CommandError, ExitCode
+from toolweave.cli.exit_codes import CommandError, ExitCode
 from toolweave.cli.render.text import safe_text
 from toolweave.cli.screen import note
 from toolweave.config import LoadedConfig, LoadedFile, TrustedFiles
@@ -25,7 +25,7 @@ async def require_trust(loaded: LoadedConfig) -> None:
     Raises:
         CommandError: The person said no, or nobody can be asked (`ExitCode.UNTRUSTED`); nothing was started.
     """
-    from toolweave.cli.asking import ask_about  # imports are late: not every command asks
+    from toolweave.cli.questions import ask_about  # imports are late: not every command asks
     from toolweave.cli.stdin import can_ask
 
     trusted = TrustedFiles()

@@ -5,19 +5,19 @@ Knows nothing of tools, servers and models: the components are texts in the cata
 
 from __future__ import annotations
 
-from toolweave.components.offered import Component, component, component_names
-from toolweave.components.plan import Action, OnConflict, Plan, Step
-from toolweave.components.project import FileState, Job, Project
+from toolweave.components.catalog_reader import Component, component, component_names
+from toolweave.components.plan import Action, FileStep, OnConflict, Plan
+from toolweave.components.project import ComponentChange, FileState, Project
 
 __all__ = [
     "Action",
     "Component",
+    "ComponentChange",
     "FileState",
-    "Job",
+    "FileStep",
     "OnConflict",
     "Plan",
     "Project",
-    "Step",
     "component",
     "component_names",
 ]

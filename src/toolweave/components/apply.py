@@ -17,14 +17,14 @@ from pathlib import Path
 
 from toolweave.errors import ConfigError
 
-__all__ = ["Change", "apply_changes"]
+__all__ = ["FileChange", "apply_changes"]
 
 _PREFIX = ".toolweave-"
 _NEW_FILE = 0o666
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class FileChange:
     """The change of one file.
 
     Attributes:
@@ -38,7 +38,7 @@ class Change:
     after: bytes | None
 
 
-def apply_changes(changes: Sequence[Change]) -> None:
+def apply_changes(changes: Sequence[FileChange]) -> None:
     """Apply all changes; missing folders are created.
 
     Raises:
@@ -77,7 +77,7 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
-def _stage(change: Change, folders: list[Path], staged: list[Path]) -> tuple[Path | None, Path | None]:
+def _stage(change: FileChange, folders: list[Path], staged: list[Path]) -> tuple[Path | None, Path | None]:
     """Write the new content and a copy of the old one beside the file; return the two."""
     _make_folder(change.path.parent, folders)
     old = new = None

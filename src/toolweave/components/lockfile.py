@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, cast
 
-from toolweave.components.documents import dump, members, read
-from toolweave.components.paths import is_plain
+from toolweave.components.json_files import dump, members, read
+from toolweave.components.paths import is_portable
 from toolweave.errors import ConfigError
 
-__all__ = ["LOCK", "Copied", "Lock", "hash_of"]
+__all__ = ["LOCK", "CopiedComponent", "LockFile", "hash_of"]
 
 LOCK = "toolweave-components.lock"
 _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Copied:
+class CopiedComponent:
     """One component as it was copied.
 
     Attributes:
@@ -35,13 +35,13 @@ class Copied:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lock:
+class LockFile:
     """All components as they were copied."""
 
-    components: Mapping[str, Copied] = field(default_factory=dict[str, Copied])
+    components: Mapping[str, CopiedComponent] = field(default_factory=dict[str, CopiedComponent])
 
     @classmethod
-    def parse(cls, data: bytes | None) -> Lock:
+    def parse(cls, data: bytes | None) -> LockFile:
         """Read the file's bytes, None for no file.
 
         Raises:
@@ -54,10 +54,12 @@ class Lock:
         entries = members(document.get("components", {}), LOCK, "'components'")
         return cls(components={name: _copied(name, entry) for name, entry in entries.items()})
 
-    def with_component(self, name: str, copied: Copied | None) -> Lock:
+    def with_component(self, name: str, copied: CopiedComponent | None) -> LockFile:
         """Return the lock with this entry for a component; None, or no files, removes it."""
         components = {**self.components, name: copied}
-        return Lock(components={key: value for key, value in components.items() if value is not None and value.files})
+        return LockFile(
+            components={key: value for key, value in components.items() if value is not None and value.files}
+        )
 
     def dump(self) -> bytes | None:
         """Return the file's bytes; None for no file, when nothing was copied."""
@@ -79,10 +81,10 @@ def _entry(text: str) -> dict[str, Any]:
     return {"sha256": hash_of(text), "original": text.split("\n")}
 
 
-def _copied(name: str, value: Any) -> Copied:
+def _copied(name: str, value: Any) -> CopiedComponent:
     entry = members(value, LOCK, f"component {name!r}")
     files = members(entry.get("files", {}), LOCK, f"'files' of component {name!r}")
-    return Copied(
+    return CopiedComponent(
         version=str(entry.get("version", "")),
         files={path: _original(name, path, file) for path, file in files.items()},
     )
@@ -92,7 +94,7 @@ def _original(name: str, path: str, value: Any) -> str:
     file = members(value, LOCK, f"file {path!r} of component {name!r}")
     lines = file.get("original")
     text = "\n".join(str(line) for line in cast("list[Any]", lines)) if isinstance(lines, list) else ""
-    if not is_plain(path) or not _has_hash(text, file.get("sha256")):
+    if not is_portable(path) or not _has_hash(text, file.get("sha256")):
         hint = "restore the lock from your version control, or delete it and run `toolweave components update`"
         raise ConfigError(f"file {path!r} of component {name!r} does not have its hash; {hint}", path=LOCK)
     return text

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from toolweave.components.documents import dump, members, read
-from toolweave.components.paths import is_plain
+from toolweave.components.json_files import dump, members, read
+from toolweave.components.paths import is_portable
 from toolweave.errors import ConfigError
 
 __all__ = ["MANIFEST", "Manifest"]
@@ -42,7 +42,7 @@ class Manifest:
         folders: dict[str, str] = {}
         for name, entry in members(document.get("components", {}), MANIFEST, "'components'").items():
             folder: Any = members(entry, MANIFEST, f"component {name!r}").get("dir")
-            if not isinstance(folder, str) or not is_plain(folder):
+            if not isinstance(folder, str) or not is_portable(folder):
                 message = f"component {name!r}: 'dir' is {folder!r}; a folder inside the project is expected"
                 raise ConfigError(message, path=MANIFEST, field=f"components.{name}.dir")
             folders[name] = str(PurePosixPath(folder))  # one name for one folder: `./x/` is `x`

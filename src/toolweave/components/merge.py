@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-__all__ = ["Conflict", "Merged", "lines_of", "merge"]
+__all__ = ["MergeConflict", "MergeResult", "lines_of", "merge"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conflict:
+class MergeConflict:
     """Lines that both sides changed, each in its own way.
 
     Attributes:
@@ -29,23 +29,23 @@ class Conflict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Merged:
+class MergeResult:
     """The result of a merge: both sides' changes in one text, and the conflicts.
 
     Attributes:
         parts: The text in order: lines that are settled, and conflicts.
     """
 
-    parts: tuple[tuple[str, ...] | Conflict, ...]
+    parts: tuple[tuple[str, ...] | MergeConflict, ...]
 
     @property
-    def conflicts(self) -> tuple[Conflict, ...]:
+    def conflicts(self) -> tuple[MergeConflict, ...]:
         """The conflicts that a person must resolve."""
-        return tuple(part for part in self.parts if isinstance(part, Conflict))
+        return tuple(part for part in self.parts if isinstance(part, MergeConflict))
 
     def mine(self) -> str:
         """Return the text with every conflict resolved as `mine`."""
-        return "".join("".join(part.mine if isinstance(part, Conflict) else part) for part in self.parts)
+        return "".join("".join(part.mine if isinstance(part, MergeConflict) else part) for part in self.parts)
 
     def marked(self, mine: str, theirs: str) -> str:
         """Return the text with both sides of each conflict between markers, as git writes them.
@@ -55,7 +55,8 @@ class Merged:
             theirs: Label of the other side.
         """
         return "".join(
-            _between_markers(part, mine, theirs) if isinstance(part, Conflict) else "".join(part) for part in self.parts
+            _between_markers(part, mine, theirs) if isinstance(part, MergeConflict) else "".join(part)
+            for part in self.parts
         )
 
 
@@ -65,13 +66,13 @@ def lines_of(text: str) -> list[str]:
     return [line + "\n" for line in lines[:-1]] + [line for line in lines[-1:] if line]
 
 
-def merge(base: str, mine: str, theirs: str) -> Merged:
+def merge(base: str, mine: str, theirs: str) -> MergeResult:
     """Put the changes of `mine` and of `theirs` against `base` into one text.
 
     Every line that `mine` has beyond `base` is in the result, in its place or in a conflict.
     """
     old, ours, others = lines_of(base), lines_of(mine), lines_of(theirs)
-    parts: list[tuple[str, ...] | Conflict] = []
+    parts: list[tuple[str, ...] | MergeConflict] = []
     at_old = at_ours = at_others = 0
     for start, end, in_ours, in_others in _unchanged(old, ours, others):
         before, left, right = old[at_old:start], ours[at_ours:in_ours], others[at_others:in_others]
@@ -80,10 +81,10 @@ def merge(base: str, mine: str, theirs: str) -> Merged:
         elif left == before:
             parts.append(tuple(right))
         else:
-            parts.append(Conflict(line=at_ours + 1, mine=tuple(left), theirs=tuple(right)))
+            parts.append(MergeConflict(line=at_ours + 1, mine=tuple(left), theirs=tuple(right)))
         parts.append(tuple(old[start:end]))
         at_old, at_ours, at_others = end, in_ours + end - start, in_others + end - start
-    return Merged(parts=tuple(part for part in parts if part))
+    return MergeResult(parts=tuple(part for part in parts if part))
 
 
 def _unchanged(base: Sequence[str], mine: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
@@ -106,7 +107,7 @@ def _unchanged(base: Sequence[str], mine: Sequence[str], theirs: Sequence[str]) 
     yield len(base), len(base), len(mine), len(theirs)
 
 
-def _between_markers(conflict: Conflict, mine: str, theirs: str) -> str:
+def _between_markers(conflict: MergeConflict, mine: str, theirs: str) -> str:
     sides = (f"<<<<<<< {mine}\n", conflict.mine), ("=======\n", conflict.theirs)
     return "".join(marker + _ended("".join(lines)) for marker, lines in sides) + f">>>>>>> {theirs}\n"
 

@@ -7,13 +7,13 @@ from pathlib import Path, PurePosixPath
 
 from toolweave.errors import ConfigError
 
-__all__ = ["inside", "is_plain"]
+__all__ = ["inside", "is_portable"]
 
 _ODD = re.compile(r'[\x00-\x1f\x7f\\:*?"<>|\ud800-\udfff]')
 """Characters that are special on some system, invisible, or not allowed in file names."""
 
 
-def is_plain(path: str) -> bool:
+def is_portable(path: str) -> bool:
     """Whether a path is relative, goes down only and means the same on every system."""
     parts = PurePosixPath(path).parts
     return bool(parts) and not path.startswith("/") and ".." not in parts and not _ODD.search(path)
@@ -30,7 +30,7 @@ def inside(folder: Path, path: str, *, what: str) -> Path:
     Raises:
         ConfigError: It leads out of the folder, by itself or through a link, or it is a link.
     """
-    if not is_plain(path):
+    if not is_portable(path):
         raise ConfigError(f"{what} is {path!r}; a path that stays inside {str(folder)!r} is expected")
     wanted = folder / path
     if wanted.is_symlink():

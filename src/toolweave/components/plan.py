@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from toolweave.components.merge import merge
 
-__all__ = ["SIDE", "Action", "OnConflict", "Plan", "Step", "plan_add", "plan_remove", "plan_update", "text_of"]
+__all__ = ["SIDE", "Action", "FileStep", "OnConflict", "Plan", "plan_add", "plan_remove", "plan_update", "text_of"]
 
 SIDE = ".new"
 """The ending of a file with the catalog's text beside one that could not be merged."""
@@ -43,7 +43,7 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class FileStep:
     """The planned action on one file.
 
     Attributes:
@@ -67,15 +67,15 @@ class Step:
 class Plan:
     """The planned actions on the files of a component."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[FileStep, ...]
 
     @property
-    def refused(self) -> tuple[Step, ...]:
+    def refused(self) -> tuple[FileStep, ...]:
         """The files because of which the plan must not be applied."""
         return tuple(step for step in self.steps if step.action is Action.REFUSE)
 
     @property
-    def writes(self) -> tuple[Step, ...]:
+    def writes(self) -> tuple[FileStep, ...]:
         """The steps that change a file's bytes."""
         return tuple(step for step in self.steps if step.before != step.after)
 
@@ -100,21 +100,21 @@ def plan_add(catalog: Texts, originals: Texts, disk: Disk, *, overwrite: bool = 
         disk: The project's files, of the paths in both.
         overwrite: Replace files that differ.
     """
-    steps: list[Step] = []
+    steps: list[FileStep] = []
     for path, new in catalog.items():
         before = disk.get(path)
         if before is None:
-            steps.append(_to(Step(path=path, action=Action.CREATE), new))
+            steps.append(_to(FileStep(path=path, action=Action.CREATE), new))
         elif text_of(before) == new:
-            steps.append(Step(path=path, action=Action.KEEP, before=before, after=before, original=new))
+            steps.append(FileStep(path=path, action=Action.KEEP, before=before, after=before, original=new))
         elif overwrite:
-            steps.append(_to(Step(path=path, action=Action.REPLACE, before=before), new))
+            steps.append(_to(FileStep(path=path, action=Action.REPLACE, before=before), new))
         elif path in originals and text_of(before) == originals[path]:
             why = "the catalog has a newer text; `toolweave components update` brings it"
             steps.append(_unchanged(path, before, why, originals[path]))
         else:
             why = "you changed it" if path in originals else "there is another file of this name"
-            steps.append(Step(path=path, action=Action.REFUSE, why=why, before=before, after=before))
+            steps.append(FileStep(path=path, action=Action.REFUSE, why=why, before=before, after=before))
     dropped = [path for path in originals if path not in catalog]
     why = "the component no longer has it; `toolweave components update` takes it out"
     steps += [_unchanged(path, disk.get(path), why, originals[path]) for path in dropped]
@@ -133,7 +133,7 @@ def plan_update(
         on_conflict: Policy for lines that both sides changed.
         label: Label of the catalog's side in conflict markers.
     """
-    steps: list[Step] = []
+    steps: list[FileStep] = []
     for path in _ordered(catalog, originals):
         before, old, new = disk.get(path), originals.get(path), catalog.get(path)
         if new is None:
@@ -141,7 +141,9 @@ def plan_update(
         elif before is None:
             steps.append(_absent(path, old, new))
         else:
-            steps += _updated(Step(path=path, action=Action.KEEP, before=before), old, new, on_conflict, label, disk)
+            steps += _updated(
+                FileStep(path=path, action=Action.KEEP, before=before), old, new, on_conflict, label, disk
+            )
     return Plan(steps=tuple(steps))
 
 
@@ -153,19 +155,21 @@ def plan_remove(originals: Texts, disk: Disk, *, force: bool = False) -> Plan:
         disk: The project's files.
         force: Delete changed files too.
     """
-    steps: list[Step] = []
+    steps: list[FileStep] = []
     for path, old in originals.items():
         before = disk.get(path)
         if before is None:
-            steps.append(Step(path=path, action=Action.KEEP, why="it is gone already"))
+            steps.append(FileStep(path=path, action=Action.KEEP, why="it is gone already"))
         elif force or text_of(before) == old:
-            steps.append(Step(path=path, action=Action.DELETE, before=before))
+            steps.append(FileStep(path=path, action=Action.DELETE, before=before))
         else:
             steps.append(_unchanged(path, before, "you changed it", old))
     return Plan(steps=tuple(steps))
 
 
-def _updated(step: Step, old: str | None, new: str, on_conflict: OnConflict, label: str, disk: Disk) -> list[Step]:
+def _updated(
+    step: FileStep, old: str | None, new: str, on_conflict: OnConflict, label: str, disk: Disk
+) -> list[FileStep]:
     """Return the steps for a file that exists in the project and in the catalog."""
     step = replace(step, after=step.before, original=new)
     read = _read(step.before or b"")
@@ -189,34 +193,34 @@ def _updated(step: Step, old: str | None, new: str, on_conflict: OnConflict, lab
     side = step.path + SIDE
     if on_conflict == "side" and text_of(disk.get(side, new.encode())) == new:
         mine_kept = _to(replace(step, action=Action.CONFLICT, why=f"{why}; see {side}"), new, form, text=merged.mine())
-        beside = Step(path=side, action=Action.CREATE, before=disk.get(side), after=disk.get(side, new.encode()))
+        beside = FileStep(path=side, action=Action.CREATE, before=disk.get(side), after=disk.get(side, new.encode()))
         return [mine_kept, beside]
     if on_conflict == "side":
         why = f"{why}, and there is a file {side} already"
     return [replace(step, action=Action.REFUSE, why=why, original=old)]
 
 
-def _without(path: str, before: bytes | None, old: str | None) -> Step:
+def _without(path: str, before: bytes | None, old: str | None) -> FileStep:
     """Return the step for a file that is no longer in the catalog."""
     if before is None:
-        return Step(path=path, action=Action.KEEP, why="it is gone already")
+        return FileStep(path=path, action=Action.KEEP, why="it is gone already")
     if text_of(before) == old:
-        return Step(path=path, action=Action.DELETE, why="the component no longer has it", before=before)
+        return FileStep(path=path, action=Action.DELETE, why="the component no longer has it", before=before)
     return _unchanged(path, before, "the component no longer has it, and you changed it: it is yours now", None)
 
 
-def _absent(path: str, old: str | None, new: str) -> Step:
+def _absent(path: str, old: str | None, new: str) -> FileStep:
     """Return the step for a file of the catalog that the project lacks."""
     if old is None:
-        return _to(Step(path=path, action=Action.CREATE), new)
-    return Step(path=path, action=Action.KEEP, why="you deleted it", original=new)
+        return _to(FileStep(path=path, action=Action.CREATE), new)
+    return FileStep(path=path, action=Action.KEEP, why="you deleted it", original=new)
 
 
-def _unchanged(path: str, before: bytes | None, why: str, original: str | None) -> Step:
-    return Step(path=path, action=Action.KEEP, why=why, before=before, after=before, original=original)
+def _unchanged(path: str, before: bytes | None, why: str, original: str | None) -> FileStep:
+    return FileStep(path=path, action=Action.KEEP, why=why, before=before, after=before, original=original)
 
 
-class _Form(StrEnum):
+class _LineEnding(StrEnum):
     """The line endings of a file."""
 
     LF = "\n"
@@ -226,7 +230,7 @@ class _Form(StrEnum):
 _MARK = b"\xef\xbb\xbf"
 
 
-def _read(data: bytes) -> tuple[str, tuple[bytes, _Form]] | None:
+def _read(data: bytes) -> tuple[str, tuple[bytes, _LineEnding]] | None:
     """Return a file's text and its byte form (byte order mark, line endings), in which it is written back."""
     mark = _MARK if data.startswith(_MARK) else b""
     try:
@@ -234,11 +238,13 @@ def _read(data: bytes) -> tuple[str, tuple[bytes, _Form]] | None:
     except UnicodeDecodeError:
         return None
     if "\n" in text and text.count("\n") == text.count("\r\n"):
-        return text.replace("\r\n", "\n"), (mark, _Form.CRLF)
-    return text, (mark, _Form.LF)
+        return text.replace("\r\n", "\n"), (mark, _LineEnding.CRLF)
+    return text, (mark, _LineEnding.LF)
 
 
-def _to(step: Step, new: str, form: tuple[bytes, _Form] = (b"", _Form.LF), *, text: str | None = None) -> Step:
+def _to(
+    step: FileStep, new: str, form: tuple[bytes, _LineEnding] = (b"", _LineEnding.LF), *, text: str | None = None
+) -> FileStep:
     """Return the step with the text to write, by default the catalog's, in the byte form of the file."""
     mark, ends = form
     written = (new if text is None else text).replace("\n", ends)

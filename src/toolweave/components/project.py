@@ -10,19 +10,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolweave.components.apply import Change, apply_changes
-from toolweave.components.lockfile import LOCK, Copied, Lock
+from toolweave.components.apply import FileChange, apply_changes
+from toolweave.components.catalog_reader import Component, component, component_names
+from toolweave.components.lockfile import LOCK, CopiedComponent, LockFile
 from toolweave.components.manifest import MANIFEST, Manifest
-from toolweave.components.offered import Component, component, component_names
-from toolweave.components.paths import inside, is_plain
-from toolweave.components.plan import SIDE, OnConflict, Plan, Step, plan_add, plan_remove, plan_update, text_of
+from toolweave.components.paths import inside, is_portable
+from toolweave.components.plan import SIDE, FileStep, OnConflict, Plan, plan_add, plan_remove, plan_update, text_of
 from toolweave.errors import ConfigError
 
-__all__ = ["FileState", "Job", "Project"]
+__all__ = ["ComponentChange", "FileState", "Project"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class ComponentChange:
     """A planned change of one component of a project.
 
     Attributes:
@@ -38,7 +38,7 @@ class Job:
     version: str | None
 
     @property
-    def refused(self) -> tuple[Step, ...]:
+    def refused(self) -> tuple[FileStep, ...]:
         """The files because of which the plan cannot be applied; `Project.carry_out` takes no such job."""
         return self.plan.refused
 
@@ -89,7 +89,7 @@ class Project:
         self._manifest_bytes: bytes | None = self._bytes(MANIFEST)
         self._lock_bytes: bytes | None = self._bytes(LOCK)
         self.manifest = Manifest.parse(self._manifest_bytes)
-        self.lock = Lock.parse(self._lock_bytes)
+        self.lock = LockFile.parse(self._lock_bytes)
 
     @classmethod
     def at(cls, start: Path) -> Project:
@@ -129,7 +129,7 @@ class Project:
 
     # what can be done
 
-    def add(self, name: str, folder: Path | None = None, *, overwrite: bool = False) -> Job:
+    def add(self, name: str, folder: Path | None = None, *, overwrite: bool = False) -> ComponentChange:
         """Plan the copy of a component into a folder of the project, by default one of its own in `root`.
 
         Raises:
@@ -151,9 +151,9 @@ class Project:
         current = plan.originals == dict(wanted.files)
         copied = self.lock.components.get(name)
         version = wanted.version if current or copied is None else copied.version
-        return Job(component=name, folder=chosen, plan=plan, version=version)
+        return ComponentChange(component=name, folder=chosen, plan=plan, version=version)
 
-    def update(self, name: str, *, on_conflict: OnConflict = "refuse") -> Job:
+    def update(self, name: str, *, on_conflict: OnConflict = "refuse") -> ComponentChange:
         """Plan the update of a component to the catalog's version.
 
         Raises:
@@ -165,9 +165,9 @@ class Project:
         disk = self._disk(folder, (*paths, *(path + SIDE for path in paths)))
         label = f"toolweave {wanted.version}"
         plan = plan_update(wanted.files, originals, disk, on_conflict=on_conflict, label=label)
-        return Job(component=name, folder=folder, plan=plan, version=wanted.version)
+        return ComponentChange(component=name, folder=folder, plan=plan, version=wanted.version)
 
-    def remove(self, name: str, *, force: bool = False) -> Job:
+    def remove(self, name: str, *, force: bool = False) -> ComponentChange:
         """Plan the removal of a component; changed files stay, in the lock too, unless `force`.
 
         Raises:
@@ -175,13 +175,13 @@ class Project:
         """
         folder, copied = self._folder(name), self.lock.components.get(name)
         if copied is None and name in component_names():  # without a lock, what is as in the catalog is nobody's edit
-            copied = Copied(version=component(name).version, files=component(name).files)
+            copied = CopiedComponent(version=component(name).version, files=component(name).files)
         originals = dict(copied.files) if copied is not None else {}
         plan = plan_remove(originals, self._disk(folder, originals), force=force)
         version = copied.version if copied is not None and plan.originals else None
-        return Job(component=name, folder=folder, plan=plan, version=version)
+        return ComponentChange(component=name, folder=folder, plan=plan, version=version)
 
-    def carry_out(self, *jobs: Job) -> None:
+    def carry_out(self, *jobs: ComponentChange) -> None:
         """Apply planned changes, all of them or none, and update manifest and lock.
 
         Raises:
@@ -189,20 +189,20 @@ class Project:
             OSError: The file system refuses; everything is as before.
         """
         manifest, lock = self.manifest, self.lock
-        changes: list[Change] = []
+        changes: list[FileChange] = []
         for job in jobs:
             if job.refused:
                 raise ConfigError(f"component {job.component!r}: {job.refused[0].path}: {job.refused[0].why}")
             changes += self._changes(job)
-            copied = None if job.version is None else Copied(version=job.version, files=job.plan.originals)
+            copied = None if job.version is None else CopiedComponent(version=job.version, files=job.plan.originals)
             manifest = manifest.with_folder(job.component, job.folder if copied else None)
             lock = lock.with_component(job.component, copied)
         manifest_bytes, lock_bytes = manifest.dump(), lock.dump()
         apply_changes(
             [
                 *changes,
-                Change(path=self.root / MANIFEST, before=self._manifest_bytes, after=manifest_bytes),
-                Change(path=self.root / LOCK, before=self._lock_bytes, after=lock_bytes),
+                FileChange(path=self.root / MANIFEST, before=self._manifest_bytes, after=manifest_bytes),
+                FileChange(path=self.root / LOCK, before=self._lock_bytes, after=lock_bytes),
             ]
         )
         _tidy([change.path for change in changes if change.after is None], keep=self.root)
@@ -211,11 +211,11 @@ class Project:
 
     # inside
 
-    def _changes(self, job: Job) -> list[Change]:
+    def _changes(self, job: ComponentChange) -> list[FileChange]:
         folder = inside(self.root, job.folder, what="the folder")
         what = f"a file of component {job.component!r}"
         return [
-            Change(path=inside(folder, step.path, what=what), before=step.before, after=step.after)
+            FileChange(path=inside(folder, step.path, what=what), before=step.before, after=step.after)
             for step in job.plan.writes
         ]
 
@@ -240,7 +240,7 @@ class Project:
         except ValueError:
             hint = f"run the command in the folder of the other project (the one with {MANIFEST} in it, if it has one)"
             raise ConfigError(f"{str(folder)!r} is not inside the project {str(self.root)!r}; {hint}") from None
-        if not is_plain(relative):
+        if not is_portable(relative):
             raise ConfigError(f"{str(folder)!r} cannot be the component's folder; name one below {str(self.root)!r}")
         return relative
 

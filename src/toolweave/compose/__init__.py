@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolweave.compose.agent import Agent, generate, stream
-    from toolweave.compose.attached import attach
     from toolweave.compose.component import McpComponent, mcp_component
     from toolweave.compose.mcp_tools import McpHooks, McpTools
     from toolweave.compose.pool import McpPool
     from toolweave.compose.registry import AgentRegistry
+    from toolweave.compose.registry_sync import attach
     from toolweave.compose.server import hub_server
 
 __all__ = [
@@ -38,7 +38,7 @@ _HOMES = {
     "McpHooks": "mcp_tools",
     "McpPool": "pool",
     "McpTools": "mcp_tools",
-    "attach": "attached",
+    "attach": "registry_sync",
     "generate": "agent",
     "hub_server": "server",
     "mcp_component": "component",

@@ -11,13 +11,13 @@ from pathlib import PurePath
 from typing import Any, cast
 
 from toolweave.agent.agent import BaseAgent
+from toolweave.agent.agent_tools import Opener, ToolLike
 from toolweave.agent.durable import Durable, OnUnknown
 from toolweave.agent.journal import Journal
 from toolweave.agent.prompt import Sendable
 from toolweave.agent.run import Run
-from toolweave.agent.toolbox import Opener, ToolLike
+from toolweave.compose.journal_hooks import JournalWithHooks
 from toolweave.compose.mcp_tools import McpTools
-from toolweave.compose.watching import WatchedJournal
 from toolweave.config import LoadedConfig, load_config
 from toolweave.errors import printable
 from toolweave.models.base import Model
@@ -77,7 +77,7 @@ class Agent(BaseAgent):
         self, run_id: str, *, durable: Durable | None = None, on_unknown: OnUnknown | None = None
     ) -> Journal:
         """Return the journal of a run, wrapped so that it calls the hooks of the run's components."""
-        return WatchedJournal(super().open_journal(run_id, durable=durable, on_unknown=on_unknown), self.tools)
+        return JournalWithHooks(super().open_journal(run_id, durable=durable, on_unknown=on_unknown), self.tools)
 
     def _add_server(self, name: str, server: Any) -> None:
         """Add a server under its name, or under the literal prefix of its config."""

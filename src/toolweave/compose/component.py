@@ -42,7 +42,7 @@ class McpComponent:
             options["client"] = client
         if self.tool_name is None:
             return McpTools(self.server, **options)
-        return _OneTool(self.server, include=[self.tool_name], **options)
+        return _SingleTool(self.server, include=[self.tool_name], **options)
 
     def __repr__(self) -> str:
         return f"<component of {'all tools' if self.tool_name is None else repr(self.tool_name)} of {self.server!r}>"
@@ -86,7 +86,7 @@ def mcp_component(
     return made
 
 
-class _OneTool(McpTools):
+class _SingleTool(McpTools):
     """A component of one tool, which the server must have."""
 
     def _check(self, found: DiscoveredTools) -> None:

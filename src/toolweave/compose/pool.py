@@ -22,7 +22,7 @@ __all__ = ["McpPool", "same_server"]
 
 
 @dataclass(eq=False, slots=True)
-class _Shared:
+class _SharedConnection:
     hub: Hub = field(default_factory=Hub)
     users: int = 0
 
@@ -47,7 +47,7 @@ class McpPool:
         if max_idle < 0:
             raise ValueError(f"max_idle is at least 0, not {max_idle}")
         self._max_idle = max_idle
-        self._shared: OrderedDict[ServerConfig, _Shared] = OrderedDict()
+        self._shared: OrderedDict[ServerConfig, _SharedConnection] = OrderedDict()
         self._closed = False
 
     def __len__(self) -> int:
@@ -66,7 +66,7 @@ class McpPool:
             raise ConnectionClosedError("the pool is closed; make another one", server=config.name)
         # which tools are shown, and under what names, is no matter of the connection
         key = config.replace(include=(), exclude=(), tool_prefix=None)
-        shared = self._shared.setdefault(key, _Shared())
+        shared = self._shared.setdefault(key, _SharedConnection())
         shared.users += 1
         try:
             yield await shared.hub.connect(key.name, key)
@@ -74,7 +74,7 @@ class McpPool:
             shared.users -= 1
             if key in self._shared:
                 self._shared.move_to_end(key)
-            await self._let_go()
+            await self._evict()
 
     async def close(self) -> None:
         """Close all connections, also those in use; idempotent and bounded."""
@@ -95,7 +95,7 @@ class McpPool:
         used = sum(bool(shared.users) for shared in self._shared.values())
         return f"<McpPool: {len(self)} connections, {used} in use>"
 
-    async def _let_go(self) -> None:
+    async def _evict(self) -> None:
         """Close unused connections: those that failed to open, and the oldest beyond `max_idle`."""
         idle = [key for key, shared in self._shared.items() if not shared.users]
         dead = [key for key in idle if not self._shared[key].hub.clients]

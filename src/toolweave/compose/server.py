@@ -12,8 +12,8 @@ from toolweave.errors import ProtocolError, RequestError, ServerError, as_tool_e
 from toolweave.hub import Hub
 from toolweave.hub.offers import HubOffers
 from toolweave.serve import McpServer, create_mcp_server
-from toolweave.serve.offers.listing import Listeners
 from toolweave.serve.offers.prompts import PromptsChanged
+from toolweave.serve.offers.registry import ChangeListeners
 from toolweave.serve.offers.resources import ResourcesChanged
 from toolweave.tools import CallContext, Unsubscribe
 
@@ -39,7 +39,7 @@ class _Resources:
     """The resources of a hub as a `ResourceSource`."""
 
     def __init__(self, hub: Hub) -> None:
-        self._changes = Listeners[ResourcesChanged]()
+        self._changes = ChangeListeners[ResourcesChanged]()
         self._offers = HubOffers(hub, on_updated=lambda uri: self._changes.tell(ResourcesChanged(uri)))
         self._offers.on_change("resources", lambda: self._changes.tell(ResourcesChanged()))
 
@@ -60,7 +60,7 @@ class _Prompts:
     """The prompts of a hub as a `PromptSource`."""
 
     def __init__(self, hub: Hub) -> None:
-        self._changes = Listeners[PromptsChanged]()
+        self._changes = ChangeListeners[PromptsChanged]()
         self._offers = HubOffers(hub)
         self._offers.on_change("prompts", lambda: self._changes.tell(PromptsChanged()))
 

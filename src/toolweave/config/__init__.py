@@ -5,18 +5,11 @@ Reads files and environment variables only: imports no SDK, starts no process an
 
 from __future__ import annotations
 
-from toolweave.config.accept import parse_command, parse_server, server_config
 from toolweave.config.auth import Auth, AuthType
-from toolweave.config.checks import is_loopback
+from toolweave.config.coerce import parse_command, parse_server, server_config
+from toolweave.config.dialect_rules import Dialect
 from toolweave.config.discover import ConfigFile, default_config, discover_config_files, editor_config_files
-from toolweave.config.load import content_digest, load_config
-from toolweave.config.loaded import ConfigEntry, EntryStatus, LoadedConfig, LoadedFile, merge_loaded
-from toolweave.config.merge import merge_config, normalize_config
-from toolweave.config.model import HeadersSource, ServerConfig, Source, known_transports, register_transport_name
-from toolweave.config.naming import program_name
-from toolweave.config.owners import Dialect
-from toolweave.config.secret import Secret, looks_secret, reveal, without_user_info
-from toolweave.config.shapes import (
+from toolweave.config.entry_types import (
     McpConfig,
     McpConnectionConfig,
     McpFullConfig,
@@ -24,8 +17,15 @@ from toolweave.config.shapes import (
     McpStdioConfig,
     McpTransport,
 )
+from toolweave.config.load import content_digest, load_config
+from toolweave.config.loaded import ConfigEntry, EntryStatus, LoadedConfig, LoadedFile, merge_loaded
+from toolweave.config.merge import merge_config, normalize_config
+from toolweave.config.model import HeadersSource, ServerConfig, Source, known_transports, register_transport_name
+from toolweave.config.naming import program_name
+from toolweave.config.secret import Secret, looks_secret, reveal, without_user_info
 from toolweave.config.timeouts import Timeouts
 from toolweave.config.trust import TrustedFiles
+from toolweave.config.validation import is_loopback
 
 __all__ = [
     "Auth",

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, cast, get_args
 
-from toolweave.config.checks import check_headers, check_text, kind_of
 from toolweave.config.secret import Secret, reveal, wrap
+from toolweave.config.validation import check_headers, check_text, kind_of
 from toolweave.errors import ConfigError
 
 __all__ = ["Auth", "AuthType"]

@@ -17,7 +17,7 @@ from toolweave.errors import ConfigError
 if TYPE_CHECKING:
     import yaml
 
-__all__ = ["Document", "parse_document", "read_document"]
+__all__ = ["ConfigDocument", "parse_document", "read_document"]
 
 MAX_BYTES = 10_000_000
 MAX_YAML_BYTES = 1_000_000  # its parser is a hundred times slower
@@ -28,7 +28,7 @@ _SHOWN_VALUES = ("command", "name", "type", "transport", "cwd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class ConfigDocument:
     """One parsed file.
 
     Attributes:
@@ -52,7 +52,7 @@ class Document:
         return found if len(found) > 1 else []
 
 
-def read_document(path: Path) -> Document:
+def read_document(path: Path) -> ConfigDocument:
     """Read and parse a file by its suffix, or by its content when the suffix says nothing.
 
     Raises:
@@ -71,7 +71,7 @@ def read_document(path: Path) -> Document:
     return parse_document(_decoded(data, shown), path=shown)
 
 
-def parse_document(text: str, *, path: str) -> Document:
+def parse_document(text: str, *, path: str) -> ConfigDocument:
     """Parse a text as the file of that name.
 
     Raises:
@@ -91,7 +91,7 @@ def parse_document(text: str, *, path: str) -> Document:
     return _parse(text, path, "YAML", _yaml)
 
 
-def _parse(text: str, path: str, kind: str, parse: Callable[[str, str], Document]) -> Document:
+def _parse(text: str, path: str, kind: str, parse: Callable[[str, str], ConfigDocument]) -> ConfigDocument:
     try:
         return parse(text, path)
     except _Malformed as error:
@@ -120,9 +120,9 @@ def _decoded(data: bytes, path: str) -> str:
         raise ConfigError(f"the text is not valid {encoding[:6].upper().rstrip('-')}", path=path, line=line) from None
 
 
-def _json(text: str, path: str) -> Document:
+def _json(text: str, path: str) -> ConfigDocument:
     if not text.strip():
-        return Document(value={}, path=path)
+        return ConfigDocument(value={}, path=path)
     try:
         value = parse_json(text)
     except json.JSONDecodeError as error:
@@ -130,13 +130,13 @@ def _json(text: str, path: str) -> Document:
     except ValueError as error:  # an integer with thousands of digits
         raise _Malformed(str(error)) from None
     if len(text) > _MAX_SCAN:
-        return Document(value=value, path=path)
+        return ConfigDocument(value=value, path=path)
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
     lines = {key: [bisect_right(starts, offset) for offset in found] for key, found in key_offsets(text).items()}
-    return Document(value=value, path=path, lines=lines)
+    return ConfigDocument(value=value, path=path, lines=lines)
 
 
-def _toml(text: str, path: str) -> Document:
+def _toml(text: str, path: str) -> ConfigDocument:
     import tomllib  # most configs are JSON
 
     try:
@@ -148,7 +148,7 @@ def _toml(text: str, path: str) -> Document:
         raise _Malformed(place[1], int(place[2]), int(place[3])) from None
     except ValueError as error:  # a date such as 2025-13-01, a number with too many digits
         raise _Malformed(str(error)) from None
-    return Document(value=value, path=path, lines=_toml_lines(text))
+    return ConfigDocument(value=value, path=path, lines=_toml_lines(text))
 
 
 _LIKE_TOML = re.compile(r"""\s*(?:\#[^\n]*\n\s*)*(\[\[?[A-Za-z"'][^\]\n,{:]*\]\]?\s*(\#.*)?(\n|$)|[\w."'-]+\s*=)""")
@@ -188,7 +188,7 @@ def _dotted(line: str, start: int) -> KeyPath:
     return tuple(keys)
 
 
-def _yaml(text: str, path: str) -> Document:
+def _yaml(text: str, path: str) -> ConfigDocument:
     import yaml  # slow to import, and most configs are JSON
 
     if len(text) > MAX_YAML_BYTES:
@@ -208,7 +208,7 @@ def _yaml(text: str, path: str) -> Document:
         raise _Malformed("a character is not allowed", text.count("\n", 0, error.position) + 1) from None
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError):  # its constructors check little
         raise _Malformed("a value does not fit its type, such as a date in month 13") from None
-    return Document(value={} if value is None else value, path=path, lines=lines)
+    return ConfigDocument(value={} if value is None else value, path=path, lines=lines)
 
 
 def _count_nodes(node: yaml.Node, seen: dict[int, int]) -> int:

@@ -14,16 +14,16 @@ from itertools import count
 from pathlib import Path, PurePath
 from typing import Any, cast
 
-from toolweave.config.accept import named, server_config
-from toolweave.config.checks import kind_of
-from toolweave.config.dialects import is_disabled, read_entry
-from toolweave.config.documents import Document, read_document
+from toolweave.config.coerce import named, server_config
+from toolweave.config.dialect_rules import Dialect, dialect_of, no_server
+from toolweave.config.disabled import disabled_elsewhere
+from toolweave.config.documents import ConfigDocument, read_document
+from toolweave.config.entries import is_disabled, read_entry
 from toolweave.config.expand import Scope, home_directory
 from toolweave.config.loaded import ConfigEntry, EntryStatus, LoadedConfig, LoadedFile
+from toolweave.config.locate import FoundEntry, FoundServers, find_servers
 from toolweave.config.model import ServerConfig, Source
-from toolweave.config.owners import Dialect, dialect_of, no_server
-from toolweave.config.sections import Found, Item, find_servers
-from toolweave.config.switches import switched_off_elsewhere
+from toolweave.config.validation import kind_of
 from toolweave.errors import ConfigError
 
 __all__ = ["content_digest", "load_config", "load_file"]
@@ -65,7 +65,7 @@ def load_config(
     if isinstance(config, (str, PurePath)):
         path = Path(config)
         return load_file(home_directory().joinpath(*path.parts[1:]) if path.parts[:1] == ("~",) else path, scope)
-    return load_document(Document(value=config, path=""), scope, dialect="generic", from_code=True)
+    return load_document(ConfigDocument(value=config, path=""), scope, dialect="generic", from_code=True)
 
 
 def load_file(path: Path, scope: Scope, *, workspace: Path | None = None, optional: bool = False) -> LoadedConfig:
@@ -77,25 +77,25 @@ def load_file(path: Path, scope: Scope, *, workspace: Path | None = None, option
     document = read_document(path)
     folder = workspace or _project_of(path)
     scope = replace(scope, workspace=str(folder), directory=str(path.absolute().parent))
-    switched_off = switched_off_elsewhere(path, folder, Path(scope.home))
+    switched_off = disabled_elsewhere(path, folder, Path(scope.home))
     return load_document(document, scope, dialect=dialect_of(path), optional=optional, switched_off=switched_off)
 
 
 @dataclass(frozen=True, slots=True)
-class _Unstarted:
+class _InactiveEntry:
     """A valid entry that does not start, and the reason."""
 
     status: EntryStatus
     reason: str
 
 
-_OFF = _Unstarted("disabled", "it is switched off in the config")
+_OFF = _InactiveEntry("disabled", "it is switched off in the config")
 
 
-class _Loading:
+class _ConfigLoader:
     """The loader of one document's entries into a `LoadedConfig`."""
 
-    def __init__(self, document: Document, scope: Scope, *, from_code: bool) -> None:
+    def __init__(self, document: ConfigDocument, scope: Scope, *, from_code: bool) -> None:
         self._document = document
         self._scope = scope
         self._from_code = from_code
@@ -106,7 +106,7 @@ class _Loading:
         self.disabled: dict[str, None] = {}
         self.entries: list[ConfigEntry] = []
 
-    def add(self, item: Item, refused: str | None = None) -> None:
+    def add(self, item: FoundEntry, refused: str | None = None) -> None:
         """Read one entry; it replaces an earlier one of its name.
 
         Args:
@@ -120,7 +120,7 @@ class _Loading:
         elif lines := self._document.repeated(item.path):
             self._warn(item, f"is defined twice, in lines {', '.join(map(str, lines))}; the last entry counts")
         try:
-            read = _Unstarted("excluded", refused) if refused else self._read(item)
+            read = _InactiveEntry("excluded", refused) if refused else self._read(item)
         except ConfigError as error:
             named_here = error if error.server else self._error(item, error.message, field=error.field)
             self.errors[item.name] = named_here
@@ -128,7 +128,7 @@ class _Loading:
             return
         if isinstance(read, ServerConfig) and read.disabled:
             read = _OFF
-        if isinstance(read, _Unstarted):
+        if isinstance(read, _InactiveEntry):
             self.disabled[item.name] = None
             self._enter(item, item.name, read.status, read.reason)
             return
@@ -148,7 +148,7 @@ class _Loading:
         ]
 
     def _enter(
-        self, item: Item, name: str, status: EntryStatus, reason: str = "", *, config: ServerConfig | None = None
+        self, item: FoundEntry, name: str, status: EntryStatus, reason: str = "", *, config: ServerConfig | None = None
     ) -> None:
         entry = ConfigEntry(
             name=name,
@@ -168,7 +168,7 @@ class _Loading:
         taken = {*self.servers, *self.errors, *self.disabled}
         return next(free for n in count(1) if (free := name if n == 1 else f"{name}-{n}") not in taken)
 
-    def _read(self, item: Item) -> ServerConfig | _Unstarted:
+    def _read(self, item: FoundEntry) -> ServerConfig | _InactiveEntry:
         value = item.value
         if self._from_code and not isinstance(value, Mapping):
             return server_config(value, name=None if item.nameless else item.name)
@@ -178,7 +178,7 @@ class _Loading:
         if is_disabled(entry, self._scope):
             return _OFF
         if why := no_server(entry, item.dialect):
-            return _Unstarted("skipped", why)
+            return _InactiveEntry("skipped", why)
         if item.nameless and item.path:
             raise self._error(item, "the entry has no 'name'; every server of a list needs one", field="name")
         name = "" if item.nameless else item.name
@@ -190,14 +190,14 @@ class _Loading:
             self._warn(replace(item, name=config.name), config.caution)
         return config
 
-    def _source(self, item: Item) -> Source | None:
+    def _source(self, item: FoundEntry) -> Source | None:
         return Source(path=self._document.path, line=self._document.line(item.path)) if self._document.path else None
 
-    def _error(self, item: Item, message: str, *, field: str | None = None) -> ConfigError:
+    def _error(self, item: FoundEntry, message: str, *, field: str | None = None) -> ConfigError:
         path, line = self._document.path or None, self._document.line(item.path)
         return ConfigError(message, server=item.name, field=field, path=path, line=line)
 
-    def _warn(self, item: Item, message: str) -> None:
+    def _warn(self, item: FoundEntry, message: str) -> None:
         self._notes.append(message)
         source = self._source(item)
         text = f"{source}: " if source else ""
@@ -207,7 +207,7 @@ class _Loading:
 
 
 def load_document(
-    document: Document,
+    document: ConfigDocument,
     scope: Scope,
     *,
     dialect: Dialect,
@@ -226,7 +226,7 @@ def load_document(
             "this config has no place for servers; expected 'mcpServers' or 'servers' with an entry per server",
             path=path,
         )
-    loading = _Loading(document, replace(scope, definitions=found.inputs), from_code=from_code)
+    loading = _ConfigLoader(document, replace(scope, definitions=found.inputs), from_code=from_code)
     elsewhere = switched_off or {}
     for item in found.items:
         loading.add(item, found.excluded(item.name) or elsewhere.get(item.name))
@@ -245,11 +245,11 @@ def content_digest(config: Mapping[str, Any]) -> str:
     return _digest(find_servers(config))
 
 
-def _file_of(document: Document, found: Found, dialect: Dialect) -> LoadedFile:
+def _file_of(document: ConfigDocument, found: FoundServers, dialect: Dialect) -> LoadedFile:
     return LoadedFile(path=Path(document.path), dialect=dialect, digest=_digest(found), inputs=found.inputs)
 
 
-def _digest(found: Found) -> str:
+def _digest(found: FoundServers) -> str:
     """Return the SHA-256 of a document's entries and inputs, as Python's `repr` writes them."""
     said = ([(item.path, item.value) for item in found.items], found.inputs)
     return hashlib.sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()

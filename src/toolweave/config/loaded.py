@@ -11,8 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
+from toolweave.config.dialect_rules import Dialect
 from toolweave.config.model import ServerConfig
-from toolweave.config.owners import Dialect
 from toolweave.errors import ConfigError
 
 __all__ = ["PROJECT", "ConfigEntry", "EntryStatus", "LoadedConfig", "LoadedFile", "merge_loaded"]

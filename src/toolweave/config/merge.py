@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping
 from typing import Any, cast, overload
 
-from toolweave.config.checks import check_object
-from toolweave.config.dialects import flattened, read_arguments
+from toolweave.config.entries import merge_layers, read_arguments
 from toolweave.config.expand import Scope
 from toolweave.config.model import ServerConfig, canonical_transport
 from toolweave.config.secret import Secret
+from toolweave.config.validation import check_object
 from toolweave.errors import ConfigError
 
 __all__ = ["merge_config", "normalize_config"]
@@ -106,12 +106,12 @@ def _merged_into(base: ServerConfig, runtime: ServerConfig | Mapping[str, Any]) 
 
 def _folded(config: ServerConfig | Mapping[str, Any]) -> dict[str, Any]:
     """Sort an entry's settings into the full form, adding nothing."""
-    flat = flattened(config.to_mapping() if isinstance(config, ServerConfig) else check_object(config, "config"))
+    flat = merge_layers(config.to_mapping() if isinstance(config, ServerConfig) else check_object(config, "config"))
     known = flat.known
     if "http_url" in known:
         known.update(url=known.pop("http_url"), transport="http")
     options = dict(check_object(known.pop("options", {}), "options"))
-    transport_options = flattened(options).options  # not those that `connection` would read as settings
+    transport_options = merge_layers(options).options  # not those that `connection` would read as settings
     if rest := {key: value for key, value in options.items() if key not in transport_options}:
         known["options"] = rest
     own = {key: known.pop(key) for key in _CONNECTION if key in known}

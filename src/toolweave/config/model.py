@@ -15,18 +15,6 @@ from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 from toolweave.config.auth import Auth
-from toolweave.config.checks import (
-    check_choice,
-    check_env,
-    check_flag,
-    check_headers,
-    check_object,
-    check_text,
-    check_texts,
-    check_url,
-    is_loopback,
-    kind_of,
-)
 from toolweave.config.naming import installs_first
 from toolweave.config.secret import (
     MASK,
@@ -41,6 +29,18 @@ from toolweave.config.secret import (
     wrap,
 )
 from toolweave.config.timeouts import Timeouts
+from toolweave.config.validation import (
+    check_choice,
+    check_env,
+    check_flag,
+    check_headers,
+    check_object,
+    check_text,
+    check_texts,
+    check_url,
+    is_loopback,
+    kind_of,
+)
 from toolweave.errors import ConfigError
 
 __all__ = [

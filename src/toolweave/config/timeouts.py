@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
-from toolweave.config.checks import kind_of
+from toolweave.config.validation import kind_of
 from toolweave.errors import ConfigError
 
 __all__ = ["Timeouts"]

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from toolweave.connect.channel import Channel, memory_channels
     from toolweave.connect.client_features.callbacks import Callbacks, SamplingRequest
     from toolweave.connect.connection import Connecting, McpConnection, connect_mcp
-    from toolweave.connect.dial import register_transport
-    from toolweave.connect.feed.live import ListChanged
+    from toolweave.connect.feed.list_cache import ListChanged
     from toolweave.connect.feed.subscriptions import ResourceUpdated
     from toolweave.connect.health import Silent
     from toolweave.connect.report import Report, Step
     from toolweave.connect.state import ConnectionState, StateChanged
+    from toolweave.connect.transports import register_transport
     from toolweave.connect.wire.credentials import AuthChallenge, AuthHook
     from toolweave.protocol.client_requests import (
         ElicitationRequest,
@@ -81,7 +81,7 @@ _HOMES = {
     "ConnectionState": "state",
     "ElicitationRequest": ".protocol.client_requests",
     "ElicitationResult": ".protocol.client_requests",
-    "ListChanged": "feed.live",
+    "ListChanged": "feed.list_cache",
     "LogMessage": ".protocol.logs",
     "McpConnection": "connection",
     "Prompt": ".protocol.server_features",
@@ -101,7 +101,7 @@ _HOMES = {
     "Step": "report",
     "connect_mcp": "connection",
     "memory_channels": "channel",
-    "register_transport": "dial",
+    "register_transport": "transports",
 }
 
 

@@ -11,23 +11,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolweave.config import ServerConfig
-from toolweave.connect.feed.listing import Judged, Refusal, Request, read_tools
-from toolweave.connect.feed.live import ListChanged, LiveList
+from toolweave.connect.feed.list_cache import ListChanged, LiveList
+from toolweave.connect.feed.list_reader import ParsedList, Refusal, Request, read_tools
 from toolweave.errors import SchemaError
-from toolweave.schema.load import Load
-from toolweave.schema.models import load_described
+from toolweave.schema.pydantic_models import loader_for_schema
+from toolweave.schema.type_loader import TypeLoader
 from toolweave.schema.validate import Validator
 from toolweave.tools.names import selected
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.toolset import ToolsChanged, ToolSnapshot
 
-__all__ = ["Callee", "Catalog"]
+__all__ = ["CallTarget", "Catalog"]
 
 _log = logging.getLogger("toolweave.connect")
 
 
 @dataclass(frozen=True, slots=True)
-class Callee:
+class CallTarget:
     """The facts about a tool that a call needs, looked up once for all calls until the next listing.
 
     Attributes:
@@ -42,7 +42,7 @@ class Callee:
     spec: ToolSpec | None = None
     schema: Mapping[str, Any] | None = None
     check: Validator | None = None
-    says_how: bool = False
+    has_execution: bool = False
 
 
 class Catalog:
@@ -63,9 +63,9 @@ class Catalog:
         self._config = config
         self._tell = tell
         self._by_original: dict[str, ToolSpec] = {}
-        self._loads: dict[str, tuple[object, Load | None]] = {}
+        self._loads: dict[str, tuple[object, TypeLoader | None]] = {}
         self._validators: dict[tuple[str, str], tuple[object, Validator | None]] = {}
-        self._callees: dict[str, Callee] = {}
+        self._call_targets: dict[str, CallTarget] = {}
 
     @property
     def fresh(self) -> bool:
@@ -86,17 +86,17 @@ class Catalog:
         """Return the tool of this exposed name, alias or original name."""
         return self.snapshot.find(name) or self._by_original.get(name)
 
-    def callee(self, name: str) -> Callee:
+    def call_target(self, name: str) -> CallTarget:
         """Return the facts about the tool that `find` returns for a name; only the name for an unlisted tool."""
-        known = self._callees.get(name)
+        known = self._call_targets.get(name)
         if known is not None:
             return known
         spec = self.find(name)
         if spec is None:
-            return Callee(name)
+            return CallTarget(name)
         check = self.validator(spec, "input") if self._config.validate_input else None
-        made = Callee(spec.original_name, spec, spec.input_schema, check, "execution" in spec.raw)
-        self._callees[name] = made
+        made = CallTarget(spec.original_name, spec, spec.input_schema, check, "execution" in spec.raw)
+        self._call_targets[name] = made
         return made
 
     async def refresh(self, request: Request, refusal: Refusal | None = None) -> ToolsChanged:
@@ -128,16 +128,19 @@ class Catalog:
         self._validators[spec.original_name, which] = (schema, compiled)
         return compiled
 
-    def load(self, spec: ToolSpec) -> Load | None:
+    def load(self, spec: ToolSpec) -> TypeLoader | None:
         """Return the cached converter to the types of a tool's output schema; None where that names no type."""
         schema = spec.output_schema
         known = self._loads.get(spec.original_name)
         if known is None or known[0] is not schema:
             name = f"{spec.original_name} result"
-            known = self._loads[spec.original_name] = schema, None if schema is None else load_described(schema, name)
+            known = self._loads[spec.original_name] = (
+                schema,
+                None if schema is None else loader_for_schema(schema, name),
+            )
         return known[1]
 
-    def _judge(self, entries: list[Any], refusal: Refusal | None) -> Judged[ToolSpec]:
+    def _judge(self, entries: list[Any], refusal: Refusal | None) -> ParsedList[ToolSpec]:
         config = self._config
         read = read_tools(
             entries, server=config.name, prefix=config.tool_prefix or "", refusal=refusal, known=self._by_original
@@ -149,14 +152,14 @@ class Catalog:
             for spec in read.items
             if selected(spec.original_name, include=config.include, exclude=config.exclude, server=config.name)
         )
-        return Judged(items=kept, problems=read.problems)
+        return ParsedList(items=kept, problems=read.problems)
 
     def _swap(self, change: ListChanged) -> None:
         self.snapshot = ToolSnapshot(self.live.items, version=change.version)
         self._by_original = {spec.original_name: spec for spec in self.live.items}
         self._validators.clear()
         self._loads.clear()
-        self._callees.clear()
+        self._call_targets.clear()
         if change:
             self._tell(_tools_changed(change))
 

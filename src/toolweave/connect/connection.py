@@ -13,21 +13,21 @@ from typing import Any, Literal, TypeVar
 import anyio
 
 from toolweave.config import Auth, ServerConfig, Timeouts, server_config
-from toolweave.connect.calls import Caller
 from toolweave.connect.catalog import Catalog
+from toolweave.connect.client_capabilities import ClientFeatures
 from toolweave.connect.client_features.callbacks import NO_CALLBACKS, Callbacks
 from toolweave.connect.clock import Clock
 from toolweave.connect.connecting import Connecting, Openable
-from toolweave.connect.dial import Line
-from toolweave.connect.events import EventName, Events
-from toolweave.connect.features import ServerFeatures
-from toolweave.connect.feed.follow import Follower
+from toolweave.connect.events import EventListeners, EventName
+from toolweave.connect.feed.refresher import ListRefresher
 from toolweave.connect.health import Health
-from toolweave.connect.offering import ClientFeatures
-from toolweave.connect.owner import Owner
 from toolweave.connect.report import Report
-from toolweave.connect.session import Agreement, Peer
+from toolweave.connect.requester import Requester
+from toolweave.connect.server_features import ServerFeatures
+from toolweave.connect.session import Agreement, ClientHandlers
 from toolweave.connect.state import ConnectionState, StateChanged
+from toolweave.connect.supervisor import Supervisor
+from toolweave.connect.transports import OpenSession
 from toolweave.connect.wire.credentials import AuthFlow, AuthHook
 from toolweave.errors import (
     AuthRequiredError,
@@ -66,24 +66,24 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
     ) -> None:
         self.config = config
         self._lazy = lazy
-        self._events = Events(config.name)
+        self._events = EventListeners(config.name)
         self._catalog = Catalog(config, self._tools_changed)
         self._told: Exception | None = None
-        self._follower = Follower(config, self._events)
+        self._follower = ListRefresher(config, self._events)
         self._follower.follow(self._catalog.live, self._refresh, always=True)
         self._follow_offers()
-        self._peer = Peer(self._notified, callbacks, config.name)
+        self._peer = ClientHandlers(self._notified, callbacks, config.name)
         self._peer.on_gap = self._follower.missed
-        self._peer.on_trouble = partial(self._events.emit, "error")
-        self._owner = Owner(
+        self._peer.on_server_fault = partial(self._events.emit, "error")
+        self._owner = Supervisor(
             config,
             self._peer,
             settle=self._settle,
-            attend=self._attend,
+            run_background=self._run_background,
             on_state=self._state_changed,
             clock=clock,
         )
-        self._caller = Caller(config, self._owner, self._catalog)
+        self._caller = Requester(config, self._owner, self._catalog)
         self._health = Health(config, lambda: self._caller.waits, lambda event: self._events.emit("silence", event))
         self._caller.on_timeout = self._health.suspect
 
@@ -229,7 +229,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
 
     async def refresh(self, *, timeout: float | None = None) -> ToolsChanged:
         """List the server's tools again, whatever is cached; return the change."""
-        return await self._caller.once_more(lambda line: self._refresh(line, timeout))
+        return await self._caller.with_reconnect(lambda line: self._refresh(line, timeout))
 
     async def call_tool(
         self,
@@ -255,7 +255,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
             ToolError: The server cancelled the task that the call became.
         """
         ctx = CallContext(timeout=timeout, on_progress=on_progress, meta=meta or {})
-        return await self._owner.at_home(self._caller.call(name, arguments or {}, ctx))
+        return await self._owner.run_on_own_loop(self._caller.call(name, arguments or {}, ctx))
 
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
         """Run one tool; see `Toolset.call`: faults come back as error results."""
@@ -263,7 +263,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
         if call.name not in snapshot.by_name and snapshot.version and self._catalog.find(call.name) is None:
             return ToolResult.failure(unknown_tool(call.name, snapshot.by_name), kind=ErrorKind.NOT_FOUND)
         try:
-            return await self._owner.at_home(self._caller.call(call.name, call.arguments, ctx))
+            return await self._owner.run_on_own_loop(self._caller.call(call.name, call.arguments, ctx))
         except (ServerError, ToolError) as exc:
             return ToolResult.failure(as_tool_error(exc))
 
@@ -277,7 +277,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
         line = self._caller.last_line
         return line.session.agreement if line else None
 
-    async def _refresh(self, line: Line, timeout: float | None = None) -> ToolsChanged:
+    async def _refresh(self, line: OpenSession, timeout: float | None = None) -> ToolsChanged:
         try:
             change = await self._caller.list_tools(line, timeout)
         except ServerError as exc:
@@ -291,11 +291,11 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
     def _tools_changed(self, change: ToolsChanged) -> None:
         self._events.emit("tools_changed", change)
 
-    async def _settle(self, line: Line) -> None:
+    async def _settle(self, line: OpenSession) -> None:
         """List the tools of a new session before requests use it; a failure degrades, it does not disconnect."""
         self._caller.last_line = line
         self._follower.begin()
-        await self._introduce(line)
+        await self._set_initial_log_level(line)
         with self.report.step("list tools") as step:
             try:
                 await self._refresh(line)
@@ -309,12 +309,12 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
             counted = f"{tools} tool{'s' * (tools != 1)} on {pages} page{'s' * (pages != 1)}"
             step.detail = "; ".join((counted, *self._catalog.problems))
 
-    async def _attend(self, line: Line) -> None:
+    async def _run_background(self, line: OpenSession) -> None:
         """Run the background tasks of a session until it ends."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._follower.attend, line)
+            tasks.start_soon(self._follower.run_background, line)
             tasks.start_soon(self._deliver_logs)
-            tasks.start_soon(self._health.attend, line)
+            tasks.start_soon(self._health.run_background, line)
 
     def _notified(self, method: str, params: Mapping[str, Any]) -> None:
         self._follower.notified(method, params)

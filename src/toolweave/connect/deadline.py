@@ -12,7 +12,7 @@ from typing import Self
 
 import msgspec
 
-__all__ = ["Deadline", "Deadlines"]
+__all__ = ["Deadline", "SharedTimer"]
 
 
 class Deadline(msgspec.Struct, eq=False):
@@ -32,7 +32,7 @@ class Deadline(msgspec.Struct, eq=False):
     """
 
     seconds: float
-    deadlines: Deadlines
+    deadlines: SharedTimer
     at: float
     task: asyncio.Task[object] | None
     before: int
@@ -66,7 +66,7 @@ class Deadline(msgspec.Struct, eq=False):
             self.task.cancel()
 
 
-class Deadlines:
+class SharedTimer:
     """One timer for the deadlines of many requests: it is set to the earliest one, and moved when it fires.
 
     Nearly every request is answered long before, so that a timer of its own would be made only to be cancelled. When
@@ -81,7 +81,7 @@ class Deadlines:
     def __init__(self) -> None:
         self.running: set[Deadline] = set()
         self.loop: asyncio.AbstractEventLoop | None = None
-        self.stands_at = math.inf
+        self.fires_at = math.inf
         self._timer: asyncio.TimerHandle | None = None
 
     def within(self, seconds: float, loop: asyncio.AbstractEventLoop | None = None) -> Deadline:
@@ -94,7 +94,7 @@ class Deadlines:
         at = loop.time() + seconds
         deadline = Deadline(seconds, self, at, task, task.cancelling())
         self.running.add(deadline)
-        if at < self.stands_at or loop is not self.loop:
+        if at < self.fires_at or loop is not self.loop:
             self.stand(at, loop)
         return deadline
 
@@ -102,11 +102,11 @@ class Deadlines:
         """Set the timer to the end of the earliest deadline."""
         if self._timer is not None:
             self._timer.cancel()
-        self.loop, self.stands_at = loop, at
+        self.loop, self.fires_at = loop, at
         self._timer = loop.call_at(at, self._sweep, loop)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer, self.stands_at = None, math.inf
+        self._timer, self.fires_at = None, math.inf
         now = loop.time()
         for deadline in self.running:
             if deadline.at <= now:

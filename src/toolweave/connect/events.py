@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, get_args
 
-__all__ = ["EventName", "Events", "tell"]
+__all__ = ["EventListeners", "EventName", "tell"]
 
 _log = logging.getLogger("toolweave.connect")
 
@@ -24,7 +24,7 @@ EventName = Literal[
 """The events of a connection."""
 
 
-class Events:
+class EventListeners:
     """The listeners of one connection, by event.
 
     Attributes:

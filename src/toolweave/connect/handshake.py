@@ -15,12 +15,12 @@ from typing import Any
 import anyio
 
 from toolweave.connect.report import Report, Step
-from toolweave.connect.session import Agreement, Peer, Session, Wire, ask, envelope
+from toolweave.connect.session import Agreement, ClientHandlers, Session, Wire, ask, envelope
 from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
+from toolweave.protocol.json_types import as_array, as_object, as_text
 from toolweave.protocol.meta import SERVER_INFO
-from toolweave.protocol.narrow import as_array, as_object, as_text
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_VERSION, MODERN_VERSIONS
 from toolweave.version import VERSION
 
@@ -35,7 +35,7 @@ class ProbeRefused(Exception):
 
 
 async def shake_hands(
-    wire: Wire, *, era: str, probe_seconds: float, server: str, report: Report, peer: Peer
+    wire: Wire, *, era: str, probe_seconds: float, server: str, report: Report, peer: ClientHandlers
 ) -> Session:
     """Negotiate a revision and return the session.
 
@@ -48,7 +48,7 @@ async def shake_hands(
         ProtocolError: No common revision, or the server's answer is no MCP.
         ConnectionLostError: The server went away.
     """
-    hands = _Hands(wire, server, report, peer)
+    hands = _Handshakes(wire, server, report, peer)
     if era == "legacy" or era in HANDSHAKE_VERSIONS:
         return await hands.initialize(LATEST_HANDSHAKE_VERSION if era == "legacy" else era)
     if era == "auto":
@@ -72,13 +72,13 @@ class _NotModern(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Hands:
+class _Handshakes:
     """The handshakes of both eras on one wire."""
 
     wire: Wire
     server: str
     report: Report
-    peer: Peer
+    peer: ClientHandlers
 
     async def probe(self, wanted: str) -> Agreement:
         """Ask `server/discover` once.
@@ -157,7 +157,7 @@ class _Hands:
 
 
 @dataclass(slots=True)
-class _Question:
+class _HandshakeRequest:
     """One handshake request under way, and its outcome."""
 
     done: bool = False
@@ -174,7 +174,7 @@ class _Negotiation:
     probe's doing, before and after `initialize` was sent: that needs a new connection, without a probe.
     """
 
-    def __init__(self, hands: _Hands, probe_seconds: float) -> None:
+    def __init__(self, hands: _Handshakes, probe_seconds: float) -> None:
         self._hands = hands
         self._step = hands.report.step
         self._seconds = probe_seconds
@@ -213,7 +213,7 @@ class _Negotiation:
         assert refusal is not None
         return await self._modern_after_all((_common(refusal.data) or [wanted])[-1], probe, refusal)
 
-    async def _probed(self, wanted: str) -> _Question:
+    async def _probed(self, wanted: str) -> _HandshakeRequest:
         """Send the probe, and wait for its answer until `initialize` is due."""
         with self._step("discover") as step:
             probe = self._ask(self._hands.probe(wanted))
@@ -231,7 +231,7 @@ class _Negotiation:
                 self._check_alive(probe, step)
         return probe
 
-    async def _initialized(self, probe: _Question) -> tuple[Session | None, ProtocolError | None]:
+    async def _initialized(self, probe: _HandshakeRequest) -> tuple[Session | None, ProtocolError | None]:
         """Send `initialize`, beside a probe that is not answered yet; return the session or the server's refusal."""
         with self._step(methods.INITIALIZE) as step:
             hello = self._ask(self._hands.hello(LATEST_HANDSHAKE_VERSION))
@@ -261,7 +261,7 @@ class _Negotiation:
                 self._report_guess(step)
             return await self._hands.legacy(hello.agreement), None
 
-    async def _modern_after_all(self, wanted: str, probe: _Question, refusal: ProtocolError) -> Session:
+    async def _modern_after_all(self, wanted: str, probe: _HandshakeRequest, refusal: ProtocolError) -> Session:
         """Send the probe again, beside an unanswered first one: a starting server may have dropped that."""
         with self._step("discover") as step:
             waiting = [self._ask(self._hands.probe(wanted)), *(() if probe.done else (probe,))]
@@ -276,8 +276,8 @@ class _Negotiation:
                     self._check_alive(question, step)
         raise refusal
 
-    def _ask(self, request: Coroutine[Any, Any, Agreement]) -> _Question:
-        question = _Question()
+    def _ask(self, request: Coroutine[Any, Any, Agreement]) -> _HandshakeRequest:
+        question = _HandshakeRequest()
 
         async def put() -> None:
             try:
@@ -291,12 +291,12 @@ class _Negotiation:
         self._tasks.start_soon(put)
         return question
 
-    async def _answered(self, *questions: _Question) -> None:
+    async def _answered(self, *questions: _HandshakeRequest) -> None:
         """Wait until one of the requests is answered."""
         while not any(question.done for question in questions):
             await self._moved.wait()
 
-    def _check_alive(self, question: _Question, step: Step, *, beside: _Question | None = None) -> None:
+    def _check_alive(self, question: _HandshakeRequest, step: Step, *, beside: _HandshakeRequest | None = None) -> None:
         """Raise the error of a request that failed otherwise than by a refusal.
 
         A lost connection may be the probe's doing: while the probe itself waited; while another request waited

@@ -12,17 +12,17 @@ from typing import Protocol
 import anyio
 
 from toolweave.config import ServerConfig
-from toolweave.connect.dial import Line
+from toolweave.connect.transports import OpenSession
 from toolweave.errors import ConnectionLostError, ServerError
 from toolweave.protocol import methods
 
-__all__ = ["Health", "Silent", "Wait"]
+__all__ = ["Health", "PendingRequest", "Silent"]
 
 _PING_SECONDS = 10.0
 _TICK_SECONDS = 5.0
 
 
-class Wait(Protocol):
+class PendingRequest(Protocol):
     """A request under way, with the time of its last sign of life."""
 
     @property
@@ -47,7 +47,7 @@ class Silent:
 
 
 class Health:
-    """The liveness check of one connection; `attend` runs while its session is open.
+    """The liveness check of one connection; `run_background` runs while its session is open.
 
     A call that timed out calls `suspect`. Then the server is pinged, and when that stays unanswered too the
     conversation is ended as lost, so that the connection is restarted. Two things prevent that: any bytes received
@@ -56,7 +56,10 @@ class Health:
     """
 
     def __init__(
-        self, config: ServerConfig, waits: Callable[[], Collection[Wait]], on_silence: Callable[[Silent], None]
+        self,
+        config: ServerConfig,
+        waits: Callable[[], Collection[PendingRequest]],
+        on_silence: Callable[[Silent], None],
     ) -> None:
         self._config = config
         self._waits = waits
@@ -70,7 +73,7 @@ class Health:
         if self._config.restart != "never":
             self._suspected.set()
 
-    def silent_for(self, line: Line) -> float:
+    def silent_for(self, line: OpenSession) -> float:
         """Return the seconds a request has waited without anything received; 0 when none waits."""
         now, pieces = anyio.current_time(), _pieces(line)
         if pieces != self._heard[0]:
@@ -78,7 +81,7 @@ class Health:
         since = min((one.since for one in self._waits()), default=now)
         return max(0.0, now - max(since, self._heard[1]))
 
-    async def attend(self, line: Line) -> None:
+    async def run_background(self, line: OpenSession) -> None:
         """Ping after a suspected failure; report silence.
 
         Raises:
@@ -98,12 +101,12 @@ class Health:
                     sent=False,
                 )
 
-    def _tell(self, line: Line) -> None:
+    def _tell(self, line: OpenSession) -> None:
         seconds = self.silent_for(line)
         if seconds >= _TICK_SECONDS:
             self._on_silence(Silent(server=self._config.name, seconds=seconds, waiting=len(self._waits())))
 
-    async def _answers(self, line: Line) -> bool:
+    async def _answers(self, line: OpenSession) -> bool:
         """Ping; return whether anything is received, waiting for other calls that the server may be busy with."""
         heard, others, answered = _pieces(line), set(self._waits()), anyio.Event()
 
@@ -127,5 +130,5 @@ class Health:
         return alive
 
 
-def _pieces(line: Line) -> int:
+def _pieces(line: OpenSession) -> int:
     return line.process.pieces if line.process is not None else 0

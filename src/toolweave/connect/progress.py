@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import anyio
 
-from toolweave.connect.session import Peer
+from toolweave.connect.session import ClientHandlers
 from toolweave.tools.call import Progress, ProgressCallback
 
 __all__ = ["ProgressFeed", "watched"]
@@ -61,7 +61,10 @@ class ProgressFeed:
 
 
 async def watched(
-    peer: Peer, callback: ProgressCallback | None, touch: Callable[[], None], work: Callable[[str], Awaitable[ResultT]]
+    peer: ClientHandlers,
+    callback: ProgressCallback | None,
+    touch: Callable[[], None],
+    work: Callable[[str], Awaitable[ResultT]],
 ) -> ResultT:
     """Run `work` with a progress token; all progress is delivered before its result is returned."""
     feed = ProgressFeed(callback or (lambda _progress: None), touch)

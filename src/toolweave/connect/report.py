@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-__all__ = ["LastWords", "Report", "Step"]
+__all__ = ["ProcessOutput", "Report", "Step"]
 
 
-class LastWords(Protocol):
+class ProcessOutput(Protocol):
     """The output and the exit code of a server process.
 
     Attributes:
@@ -86,7 +86,7 @@ class Report:
     def __init__(self, redact: Callable[[str], str] = str) -> None:
         self._redact = redact
         self.steps: list[Step] = []
-        self.process: LastWords | None = None
+        self.process: ProcessOutput | None = None
         self.heard: Callable[[], object] | None = None
 
     @contextmanager

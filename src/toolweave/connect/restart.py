@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["GiveUp", "Loss", "RestartPolicy", "Wait"]
+__all__ = ["ConnectionLoss", "GiveUp", "RestartPolicy", "RetryAfter"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
+class ConnectionLoss:
     """One unrequested end of a connection.
 
     Attributes:
@@ -22,7 +22,7 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class RetryAfter:
     """Try again after so many seconds."""
 
     seconds: float
@@ -64,7 +64,7 @@ class RestartPolicy:
     cooldown: float = 30.0
     auth_cooldown: float = 1.0
 
-    def next(self, history: Sequence[Loss], now: float, jitter: float) -> Wait | GiveUp:
+    def next(self, history: Sequence[ConnectionLoss], now: float, jitter: float) -> RetryAfter | GiveUp:
         """Return what to do after the last loss of `history`, which is in the order of time.
 
         `jitter` in [0, 1) spreads the wait over its upper half, so that many clients do not return at once.
@@ -76,9 +76,9 @@ class RestartPolicy:
         if recent > self.losses:
             return GiveUp(f"{recent} losses within {self.window:g} s")
         wait = min(self.cap, self.first * self.factor ** max(0, failures - 1))
-        return Wait(wait * (0.5 + 0.5 * jitter))
+        return RetryAfter(wait * (0.5 + 0.5 * jitter))
 
-    def failures(self, history: Sequence[Loss]) -> int:
+    def failures(self, history: Sequence[ConnectionLoss]) -> int:
         """Return the failures in a row at the end of `history`; one that held for long begins the row."""
         count = 0
         for loss in reversed(history):

@@ -32,9 +32,9 @@ from mcp.shared.transport_context import TransportContext
 from pydantic import ValidationError
 
 from toolweave.connect.channel import Channel
-from toolweave.connect.fault import HttpSettings, http_error, too_large
+from toolweave.connect.http_errors import HttpSettings, http_error, too_large
 from toolweave.connect.sdk_http import HttpFaults, http_client, status_fault, transport_fault
-from toolweave.connect.session import UNCANCELLABLE, Loss, Peer, Wire
+from toolweave.connect.session import UNCANCELLABLE, ClientHandlers, Loss, Wire
 from toolweave.errors import (
     ConnectionLostError,
     ProtocolError,
@@ -42,9 +42,9 @@ from toolweave.errors import (
 )
 from toolweave.protocol import methods
 from toolweave.protocol.headers import NAME_PARAMETERS
+from toolweave.protocol.json_types import as_array, as_object, as_text
 from toolweave.protocol.jsonrpc import answer_id, own_id
 from toolweave.protocol.meta import PROTOCOL_VERSION
-from toolweave.protocol.narrow import as_array, as_object, as_text
 
 __all__ = ["channel_wire", "http_wire", "in_process_wire", "sse_wire", "streams_wire"]
 
@@ -159,9 +159,9 @@ def _is_of_another(message: types.JSONRPCMessage) -> bool:
 
 
 class _Heard(_Received):
-    """The read stream of an HTTP transport without the requests that must not be answered (see `Peer.ignore`)."""
+    """The read stream of an HTTP transport, without requests that must not be answered (`ClientHandlers.ignore`)."""
 
-    def __init__(self, inner: Any, peer: Peer) -> None:
+    def __init__(self, inner: Any, peer: ClientHandlers) -> None:
         self.stateless: Callable[[], bool] = lambda: False
         self._inner = inner
         self._peer = peer
@@ -218,7 +218,7 @@ class SdkWire:
     def __init__(
         self,
         dispatcher: Dispatcher[TransportContext],
-        peer: Peer,
+        peer: ClientHandlers,
         *,
         server: str,
         loss: Loss,
@@ -328,7 +328,12 @@ class SdkWire:
 
 @asynccontextmanager
 async def _running(
-    dispatcher: Dispatcher[TransportContext], peer: Peer, *, server: str, loss: Loss, faults: HttpFaults | None = None
+    dispatcher: Dispatcher[TransportContext],
+    peer: ClientHandlers,
+    *,
+    server: str,
+    loss: Loss,
+    faults: HttpFaults | None = None,
 ) -> AsyncGenerator[SdkWire, None]:
     """Run a dispatcher for as long as the block lasts."""
     wire = SdkWire(dispatcher, peer, server=server, loss=loss, faults=faults)
@@ -359,7 +364,9 @@ async def _running(
             tasks.cancel_scope.cancel()
 
 
-def channel_wire(channel: Channel, peer: Peer, *, server: str, loss: Loss) -> AbstractAsyncContextManager[Wire]:
+def channel_wire(
+    channel: Channel, peer: ClientHandlers, *, server: str, loss: Loss
+) -> AbstractAsyncContextManager[Wire]:
     """Open a wire over a channel."""
     read: Any = _ReadStream(channel)
     write: Any = _WriteStream(channel)
@@ -368,7 +375,7 @@ def channel_wire(channel: Channel, peer: Peer, *, server: str, loss: Loss) -> Ab
 
 @asynccontextmanager
 async def streams_wire(
-    transport: AbstractAsyncContextManager[Any], peer: Peer, *, server: str, loss: Loss
+    transport: AbstractAsyncContextManager[Any], peer: ClientHandlers, *, server: str, loss: Loss
 ) -> AsyncGenerator[Wire, None]:
     """Open a wire over one of the SDK's transports: an async context manager that yields `(read, write)`."""
     async with (
@@ -379,7 +386,9 @@ async def streams_wire(
 
 
 @asynccontextmanager
-async def http_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Loss) -> AsyncGenerator[Wire, None]:
+async def http_wire(
+    settings: HttpSettings, peer: ClientHandlers, *, server: str, loss: Loss
+) -> AsyncGenerator[Wire, None]:
     """Open a wire over Streamable HTTP."""
     faults = HttpFaults()
     async with (
@@ -396,7 +405,9 @@ async def http_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Lo
 
 
 @asynccontextmanager
-async def sse_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Loss) -> AsyncGenerator[Wire, None]:
+async def sse_wire(
+    settings: HttpSettings, peer: ClientHandlers, *, server: str, loss: Loss
+) -> AsyncGenerator[Wire, None]:
     """Open a wire over the HTTP+SSE transport of revision 2024-11-05."""
     faults = HttpFaults()
 
@@ -419,7 +430,7 @@ async def sse_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Los
 
 @asynccontextmanager
 async def in_process_wire(
-    server: Any, peer: Peer, *, name: str, loss: Loss, legacy: bool
+    server: Any, peer: ClientHandlers, *, name: str, loss: Loss, legacy: bool
 ) -> AsyncGenerator[Wire, None]:
     """Open a wire to an SDK server object, or to what wraps one, in this process.
 

@@ -18,8 +18,8 @@ import anyio
 import httpx2
 import msgspec
 
-from toolweave.connect.fault import (
-    Fault,
+from toolweave.connect.http_errors import (
+    HttpFault,
     HttpSettings,
     answer_fault,
     bad_encoding,
@@ -37,8 +37,8 @@ from toolweave.connect.wire.credentials import AuthChallenge, AuthHook
 from toolweave.connect.wire.inflate import ACCEPTED, Inflater, NotInflated
 from toolweave.connect.wire.proxy import proxy_for
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.json_types import as_object
 from toolweave.protocol.jsonrpc import is_json
-from toolweave.protocol.narrow import as_object
 
 __all__ = ["HttpFaults", "http_client", "status_fault", "transport_fault"]
 
@@ -61,9 +61,9 @@ class HttpFaults:
     """
 
     def __init__(self) -> None:
-        self._faults: dict[str, Fault] = {}
+        self._faults: dict[str, HttpFault] = {}
 
-    def response(self, request: httpx2.Request, fault: Fault) -> httpx2.Response:
+    def response(self, request: httpx2.Request, fault: HttpFault) -> httpx2.Response:
         """Return the answer that carries a fault through the SDK."""
         ticket = secrets.token_hex(8)
         self._faults[ticket] = fault
@@ -72,7 +72,7 @@ class HttpFaults:
         headers = {"www-authenticate": fault.challenge} if fault.challenge is not None else {}
         return httpx2.Response(max(fault.status or 503, 400), headers=headers, request=request, json=body)
 
-    def take(self, data: Any) -> Fault | None:
+    def take(self, data: Any) -> HttpFault | None:
         """Return the fault that an error's `data` stands for, or None when it is the server's own error."""
         named = as_object(data)
         ticket = named.get("ticket") if named is not None else None
@@ -130,7 +130,7 @@ class _Isolating(httpx2.AsyncBaseTransport):
         self._public_url, self._url = httpx2.URL(settings.public_url), httpx2.URL(settings.url)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        refused: Fault | None = request.extensions.get(_REFUSED)
+        refused: HttpFault | None = request.extensions.get(_REFUSED)
         if refused is not None:
             return self._faults.response(request, refused)
         sent = self._addressed(request)
@@ -170,7 +170,7 @@ class _Isolating(httpx2.AsyncBaseTransport):
             return self._faults.response(request, transport_fault(sent, exc, self._proxy))
         return response if fault is None else await self._instead(request, response, fault)
 
-    def _outright(self, sent: httpx2.Request, response: httpx2.Response) -> Fault | None:
+    def _outright(self, sent: httpx2.Request, response: httpx2.Response) -> HttpFault | None:
         """Return the fault of an answer that does not depend on its body."""
         encoding = response.headers.get("content-encoding", "identity").lower()
         if encoding != "identity" and response.status_code < 400:
@@ -179,9 +179,9 @@ class _Isolating(httpx2.AsyncBaseTransport):
         if location is None or not 300 <= response.status_code < 400:
             return None
         reason = refused_redirect(sent.method, str(sent.url), response.status_code, location)
-        return Fault(status=response.status_code, text=reason) if reason is not None else None
+        return HttpFault(status=response.status_code, text=reason) if reason is not None else None
 
-    async def _instead(self, request: httpx2.Request, response: httpx2.Response, fault: Fault) -> httpx2.Response:
+    async def _instead(self, request: httpx2.Request, response: httpx2.Response, fault: HttpFault) -> httpx2.Response:
         await response.aclose()
         return self._faults.response(request, fault)
 
@@ -200,14 +200,14 @@ class _Isolating(httpx2.AsyncBaseTransport):
             return self._faults.response(request, not_json(self._settings, response.status_code, body))
         return httpx2.Response(response.status_code, headers=_plain(response), request=request, content=body)
 
-    async def _odd(self, request: httpx2.Request, response: httpx2.Response) -> Fault | None:
+    async def _odd(self, request: httpx2.Request, response: httpx2.Response) -> HttpFault | None:
         """Return the fault of a success that is neither JSON nor a stream; None for a notification."""
         if not _expects_answer(request):
             return None
         if response.status_code in _NO_ANSWER:
             phrase = f"{response.status_code} {response.reason_phrase}".strip()
             text = f"the answer did not come: server answered a request with {phrase}"
-            return Fault(status=None, text=text)
+            return HttpFault(status=None, text=text)
         kind, body = response.headers.get("content-type", ""), await self._beginning(response)
         return odd_content(self._settings, response.status_code, response.reason_phrase, kind, body)
 
@@ -343,13 +343,13 @@ def _trust(settings: HttpSettings, proxy: str | None) -> ssl.SSLContext | bool:
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True
 
 
-def transport_fault(request: httpx2.Request, exc: httpx2.TransportError, proxy: str | None = None) -> Fault:
+def transport_fault(request: httpx2.Request, exc: httpx2.TransportError, proxy: str | None = None) -> HttpFault:
     """Return the fault of a request without an answer."""
     why = f"{type(exc).__name__}{f': {exc}' if str(exc) else ''}"
     return no_answer(str(request.url), why, sent=not isinstance(exc, _NOT_SENT), proxy=proxy and public_url(proxy))
 
 
-def status_fault(settings: HttpSettings, request: httpx2.Request, response: httpx2.Response, body: bytes) -> Fault:
+def status_fault(settings: HttpSettings, request: httpx2.Request, response: httpx2.Response, body: bytes) -> HttpFault:
     """Return the fault of an answer with an HTTP error status."""
     in_session = "mcp-session-id" in request.headers
     return answer_fault(

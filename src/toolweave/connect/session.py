@@ -18,19 +18,19 @@ from typing import Any, Protocol
 
 import anyio
 
-from toolweave.connect.client_features.asked import Asked, client_capabilities
 from toolweave.connect.client_features.callbacks import NO_CALLBACKS, Callbacks
 from toolweave.connect.client_features.logs import LogFeed
-from toolweave.connect.silence import Silence
+from toolweave.connect.client_features.server_requests import ServerRequestHandler, client_capabilities
+from toolweave.connect.idle_timeout import IdleTimeout
 from toolweave.errors import ProtocolError, ServerError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_REQUEST
+from toolweave.protocol.json_types import as_object, as_text
 from toolweave.protocol.logs import log_message
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
-from toolweave.protocol.narrow import as_object, as_text
 from toolweave.tools.call import Progress
 
-__all__ = ["UNCANCELLABLE", "Agreement", "Envelope", "Loss", "Peer", "Session", "Wire", "ask", "envelope"]
+__all__ = ["UNCANCELLABLE", "Agreement", "ClientHandlers", "Envelope", "Loss", "Session", "Wire", "ask", "envelope"]
 
 UNCANCELLABLE = frozenset({methods.INITIALIZE, methods.SERVER_DISCOVER})
 """The requests of the handshake: a client must not cancel them (basic/utilities/cancellation)."""
@@ -101,7 +101,7 @@ class Agreement:
     raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
 
 
-class Peer:
+class ClientHandlers:
     """This client's side of a conversation: the handlers of the server's messages, and our capabilities.
 
     Notifications are handled synchronously and in wire order, so that none overtakes an answer.
@@ -122,9 +122,9 @@ class Peer:
         callbacks: Callbacks = NO_CALLBACKS,
         server: str = "",
     ) -> None:
-        self.asked = Asked(callbacks, server)
+        self.asked = ServerRequestHandler(callbacks, server)
         self.on_gap: Callable[[], None] = lambda: None
-        self.on_trouble: Callable[[Exception], None] = lambda error: None
+        self.on_server_fault: Callable[[Exception], None] = lambda error: None
         self.at_work: set[asyncio.Task[Any] | None] = set()
         self.may_answer = callbacks.may_answer
         self.logs = LogFeed(callbacks.logging) if callbacks.logging is not None else None
@@ -134,7 +134,7 @@ class Peer:
         self._on_notification = on_notification
         self._progress: dict[str, Callable[[Progress], None]] = {}
         self._tokens = itertools.count(1)
-        self._waiting: set[Silence] = set()
+        self._waiting: set[IdleTimeout] = set()
         self._answering = 0
         self._ignored = False
 
@@ -148,12 +148,12 @@ class Peer:
         return self.log_level or ("info" if self.logs is not None else None)
 
     @property
-    def waits(self) -> Collection[Silence]:
+    def waits(self) -> Collection[IdleTimeout]:
         """The idle timeouts of the requests under way."""
         return self._waiting
 
     @contextmanager
-    def waiting(self, silence: Silence) -> Generator[None, None, None]:
+    def waiting(self, silence: IdleTimeout) -> Generator[None, None, None]:
         """Hold a request's idle timeout while we answer the server, which may wait for that."""
         silence.hold(self._answering)
         self._waiting.add(silence)
@@ -184,7 +184,7 @@ class Peer:
 
     def trouble(self, text: str) -> None:
         """Report a fault of the server that fails no request of ours."""
-        self.on_trouble(ProtocolError(text, server=self._server, code=INVALID_REQUEST))
+        self.on_server_fault(ProtocolError(text, server=self._server, code=INVALID_REQUEST))
 
     def ignore(self, method: str) -> None:
         """Report a request that gets no answer: "The client MUST NOT send JSON-RPC responses" (2026-07-28, HTTP)."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolweave.export.anthropic import AnthropicTools
+    from toolweave.export.functions import plain_functions
     from toolweave.export.langchain import langchain_tools
     from toolweave.export.openai import OpenAIChatTools, OpenAIResponsesTools
     from toolweave.export.openai_agents import openai_agents_tools
-    from toolweave.export.plain import plain_functions
     from toolweave.export.pydantic_ai import pydantic_ai_toolset
 
 __all__ = [
@@ -33,7 +33,7 @@ _HOMES = {
     "OpenAIResponsesTools": "openai",
     "langchain_tools": "langchain",
     "openai_agents_tools": "openai_agents",
-    "plain_functions": "plain",
+    "plain_functions": "functions",
     "pydantic_ai_toolset": "pydantic_ai",
 }
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from toolweave.export.calls import run_calls
-from toolweave.export.listing import Listing, member
-from toolweave.tools.anthropic_forms import anthropic_content
+from toolweave.export.tool_calls import run_calls
+from toolweave.export.tool_export import ToolExport, member
+from toolweave.tools.anthropic_content import anthropic_content
 from toolweave.tools.call import CallContext
 from toolweave.tools.result import ToolResult
 from toolweave.tools.sources import ToolSource
@@ -37,7 +37,7 @@ class AnthropicTools:
     """
 
     def __init__(self, source: ToolSource) -> None:
-        self._listing = Listing(source, "anthropic", _definition)
+        self._listing = ToolExport(source, "anthropic", _definition)
 
     def definitions(self) -> list[ToolParam]:
         """Return the definitions of the tools offered now, for `tools`; call it anew for every request.

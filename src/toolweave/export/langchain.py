@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from toolweave.errors import ToolExecutionError
 from toolweave.export.blocking import Bridge
-from toolweave.export.calls import run_call
-from toolweave.export.listing import Listing
+from toolweave.export.tool_calls import run_call
+from toolweave.export.tool_export import ToolExport
 from toolweave.tools.call import ToolCall
-from toolweave.tools.openai_forms import chat_text
+from toolweave.tools.media_parts import PDF, Media, shown
+from toolweave.tools.openai_content import chat_text
 from toolweave.tools.result import ToolResult
-from toolweave.tools.shown import PDF, Media, shown
 from toolweave.tools.sources import ToolSource
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.toolset import Toolset
@@ -41,7 +41,7 @@ def langchain_tools(source: ToolSource, *, handle_tool_error: bool = True) -> li
     Raises:
         ModuleNotFoundError: LangChain is missing: `pip install 'toolweave[langchain]'`.
     """
-    listing = Listing(source, "openai", _parts)
+    listing = ToolExport(source, "openai", _parts)
     made, bridge = _tool_class(), Bridge()
     wire, snapshot = listing.now(), listing.toolset.snapshot()
     return [

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from toolweave.export.calls import run_calls
-from toolweave.export.listing import Listing, member
+from toolweave.export.tool_calls import run_calls
+from toolweave.export.tool_export import ToolExport, member
 from toolweave.tools.call import CallContext
-from toolweave.tools.openai_forms import chat_text, responses_content
+from toolweave.tools.openai_content import chat_text, responses_content
 from toolweave.tools.result import ToolResult
 from toolweave.tools.sources import ToolSource
 from toolweave.tools.wire_tools import WireTool
@@ -157,8 +157,10 @@ def _tool_calls(message: Any) -> Any:
     return (member(message, "tool_calls") if is_message else message) or ()
 
 
-def _listing(source: ToolSource, strict: bool, form: Any) -> Listing:
-    return Listing(source, "openai", form, strict="openai-strict" if strict else None, max_description=MAX_DESCRIPTION)
+def _listing(source: ToolSource, strict: bool, form: Any) -> ToolExport:
+    return ToolExport(
+        source, "openai", form, strict="openai-strict" if strict else None, max_description=MAX_DESCRIPTION
+    )
 
 
 def _responses_definition(tool: WireTool) -> dict[str, Any]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from toolweave.export.calls import run_call
-from toolweave.export.listing import Listing
 from toolweave.export.openai import MAX_DESCRIPTION
+from toolweave.export.tool_calls import run_call
+from toolweave.export.tool_export import ToolExport
 from toolweave.tools.call import ToolCall
-from toolweave.tools.openai_forms import chat_text, responses_content
+from toolweave.tools.openai_content import chat_text, responses_content
 from toolweave.tools.result import ToolResult
 from toolweave.tools.sources import ToolSource
 from toolweave.tools.wire_tools import WireTool
@@ -33,7 +33,7 @@ def openai_agents_tools(source: ToolSource, *, strict: bool = False) -> list[Too
     Raises:
         ModuleNotFoundError: The SDK is missing: `pip install 'toolweave[openai-agents]'`.
     """
-    listing = Listing(
+    listing = ToolExport(
         source,
         "openai",
         _parts,
@@ -47,7 +47,7 @@ def _parts(tool: WireTool) -> dict[str, Any]:
     return {"tool": tool}
 
 
-def _function_tool(listing: Listing, tool: WireTool) -> FunctionTool:
+def _function_tool(listing: ToolExport, tool: WireTool) -> FunctionTool:
     from agents import FunctionTool
 
     toolset = listing.toolset

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from toolweave.export.calls import run_call
-from toolweave.export.listing import Listing
+from toolweave.export.tool_calls import run_call
+from toolweave.export.tool_export import ToolExport
 from toolweave.tools.call import ToolCall
-from toolweave.tools.openai_forms import chat_text
+from toolweave.tools.media_parts import SHOWN, SOUNDS, Media, shown
+from toolweave.tools.openai_content import chat_text
 from toolweave.tools.result import ToolResult
-from toolweave.tools.shown import SHOWN, SOUNDS, Media, shown
 from toolweave.tools.sources import ToolSource
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.wire_tools import WireTool
@@ -54,7 +54,7 @@ def _toolset_class() -> type[Any]:
 
         def __init__(self, source: ToolSource, id: str | None) -> None:  # noqa: A002
             self._id = id
-            self._listing = Listing(source, "openai", _name)
+            self._listing = ToolExport(source, "openai", _name)
 
         @property
         def id(self) -> str | None:
@@ -68,7 +68,7 @@ def _toolset_class() -> type[Any]:
                     toolset=self,
                     tool_def=_definition(name, spec),
                     max_retries=1,
-                    args_validator=_Arguments(self._listing, name),
+                    args_validator=_ArgumentsValidator(self._listing, name),
                 )
                 for spec in offered
             }
@@ -80,12 +80,12 @@ def _toolset_class() -> type[Any]:
     return BorrowedToolset
 
 
-class _Arguments:
+class _ArgumentsValidator:
     """Parses the arguments of a tool; the toolset validates them, with messages that a model can act on."""
 
     __slots__ = ("_listing", "_name")
 
-    def __init__(self, listing: Listing, name: str) -> None:
+    def __init__(self, listing: ToolExport, name: str) -> None:
         self._listing = listing
         self._name = name
 

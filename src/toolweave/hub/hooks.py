@@ -10,14 +10,14 @@ from toolweave.connect.connection import McpConnection
 from toolweave.connect.events import EventName, tell
 from toolweave.tools.toolset import Unsubscribe
 
-__all__ = ["Hooks", "HubEventName"]
+__all__ = ["HubEventName", "HubEvents"]
 
 Listener = Callable[[McpConnection, Any], Any]
 HubEventName = EventName | Literal["warning"]
 """The events of a hub: those of its connections, and new entries of `Hub.warnings`."""
 
 
-class Hooks:
+class HubEvents:
     """The base class of `Hub` that forwards the events of its connections to listeners."""
 
     def __init__(self) -> None:

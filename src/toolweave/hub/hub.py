@@ -11,11 +11,11 @@ import anyio
 import anyio.to_thread
 
 from toolweave.config import LoadedConfig, ServerConfig, load_config, server_config
-from toolweave.connect.causes import again
+from toolweave.connect.activity import ActivityMonitor
 from toolweave.connect.client_features.callbacks import NO_CALLBACKS, Callbacks
 from toolweave.connect.connecting import Connecting, Openable
 from toolweave.connect.connection import McpConnection
-from toolweave.connect.life import Silences
+from toolweave.connect.diagnosis import again
 from toolweave.connect.state import ConnectionState, StateChanged
 from toolweave.errors import (
     AuthRequiredError,
@@ -26,13 +26,13 @@ from toolweave.errors import (
     printable,
 )
 from toolweave.hub.fanout import for_each
-from toolweave.hub.hooks import Hooks
-from toolweave.hub.naming import Conflict, NamedServer, name_others, name_server
-from toolweave.hub.refusal import missing_tool
-from toolweave.hub.starts import Starts, Wait, check_wait
+from toolweave.hub.hooks import HubEvents
+from toolweave.hub.missing_tool import missing_tool
+from toolweave.hub.naming import NameConflict, NamedServer, name_others, name_server
+from toolweave.hub.start_limiter import StartLimiter, Wait, check_wait
 from toolweave.tools.call import CallContext, ToolCall
-from toolweave.tools.loop import Home
-from toolweave.tools.names import GivenNames
+from toolweave.tools.names import AssignedNames
+from toolweave.tools.owner_loop import OwnerLoop
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.toolset import Listeners, ToolsChanged, ToolSnapshot, Unsubscribe
@@ -49,7 +49,7 @@ _FAILED = frozenset({ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED})
 _OVER = _FAILED | {ConnectionState.CLOSED}
 
 
-class Hub(Hooks, Openable, BaseToolset):
+class Hub(HubEvents, Openable, BaseToolset):
     """Many connections as one `Toolset`.
 
     Made by `connect_mcp_servers`. Iterating `snapshot()` gives the definitions of all servers' tools.
@@ -81,13 +81,13 @@ class Hub(Hooks, Openable, BaseToolset):
         self._silent: set[str] = set()
         self._silences: Mapping[str, float] = {}
         self._names = (names,) if isinstance(names, str) else None if names is None else tuple(names)
-        self._starts = Starts()
+        self._starts = StartLimiter()
         self._prefixes: dict[str, str] = {}
         self._errors: dict[str, Exception] = {}
         self._awaited: dict[McpConnection, int] = {}
-        self._given = GivenNames()
-        self._given_others: dict[str, GivenNames] = {}
-        self._other_conflicts: dict[tuple[str, str], list[Conflict]] = {}
+        self._given = AssignedNames()
+        self._given_others: dict[str, AssignedNames] = {}
+        self._other_conflicts: dict[tuple[str, str], list[NameConflict]] = {}
         self._named: dict[str, NamedServer] = {}
         self._snapshot: ToolSnapshot | None = ToolSnapshot()  # None until somebody asks for what changed
         self._version = 0
@@ -96,7 +96,7 @@ class Hub(Hooks, Openable, BaseToolset):
         self._starting = False
         self._listeners = Listeners()
         self._moved = anyio.Event()
-        self._home = Home("hub")
+        self._home = OwnerLoop("hub")
         self._opened = False
         self._closed = False
 
@@ -126,9 +126,9 @@ class Hub(Hooks, Openable, BaseToolset):
         """Seconds without a sign of life of each starting server, as of the last check."""
         return {name: seconds for name, seconds in self._silences.items() if name in self._clients}
 
-    def given(self, kind: str) -> GivenNames:
+    def given(self, kind: str) -> AssignedNames:
         """Return the exposed names given to the servers' `"prompt"`s, `"resource"`s or `"resource template"`s."""
-        return self._given_others.setdefault(kind, GivenNames())
+        return self._given_others.setdefault(kind, AssignedNames())
 
     def name_others(self, kind: str, server: str, names: Iterable[str]) -> dict[str, str]:
         """Map exposed to own names of a server's prompts, resources or templates; see `hub.naming.name_others`."""
@@ -165,7 +165,7 @@ class Hub(Hooks, Openable, BaseToolset):
         """Run one tool by its exposed name or an alias; see `Toolset.call`."""
         spec = self.snapshot().find(call.name)
         if spec is None:
-            return ToolResult.failure(self._why_not(call.name))
+            return ToolResult.failure(self._missing_tool_error(call.name))
         server, name = self._routes[spec.name]
         return await self._clients[server].call(call.replace(name=name), ctx)
 
@@ -250,7 +250,7 @@ class Hub(Hooks, Openable, BaseToolset):
             client = self._begin(server_config(config, name=name))
             self._awaited[client] = 0
         client.start()  # nothing when it has begun
-        await self._arrival(client)
+        await self._until_usable(client)
         if client.state in _OVER and client.error is not None:  # whoever waited beside us may have closed it meanwhile
             raise again(client.error, name)
         await client.open()  # at once: it is usable
@@ -338,7 +338,7 @@ class Hub(Hooks, Openable, BaseToolset):
         self._hook(client)
         return client
 
-    async def _arrival(self, client: McpConnection) -> None:
+    async def _until_usable(self, client: McpConnection) -> None:
         """Wait until a connection is usable or has ended; a new one is closed when its last waiter is cancelled."""
         if client in self._awaited:
             self._awaited[client] += 1
@@ -386,7 +386,7 @@ class Hub(Hooks, Openable, BaseToolset):
 
     async def _watch(self) -> None:
         """Detect starting servers without a sign of life: waiters skip them, and their start slots are freed."""
-        silences = Silences()
+        silences = ActivityMonitor()
         while True:
             await anyio.sleep(min(_LOOK_SECONDS, self._patience / 4))
             starting = [client for client in self._clients.values() if client.state is ConnectionState.CONNECTING]
@@ -427,7 +427,7 @@ class Hub(Hooks, Openable, BaseToolset):
         old: dict[str, ToolSpec] = {}
         new: dict[str, ToolSpec] = {}
         for server in servers:
-            before, after = self._taken_over(server)
+            before, after = self._updated_names(server)
             if before is not after:
                 old |= before.specs
                 new |= after.specs
@@ -436,7 +436,7 @@ class Hub(Hooks, Openable, BaseToolset):
             self._version += 1
             self._listeners.emit(ToolsChanged.of(old, new, version=self._version))
 
-    def _taken_over(self, server: str) -> tuple[NamedServer, NamedServer]:
+    def _updated_names(self, server: str) -> tuple[NamedServer, NamedServer]:
         """Return a server's named tools before and after an update; the same object twice when nothing changed."""
         client = self._clients.get(server)
         before = self._named.get(server, NamedServer())
@@ -459,7 +459,7 @@ class Hub(Hooks, Openable, BaseToolset):
         self._warn(server, server, after.conflicts)
         return before, after
 
-    def _warn(self, about: str, server: str, conflicts: Iterable[Conflict]) -> None:
+    def _warn(self, about: str, server: str, conflicts: Iterable[NameConflict]) -> None:
         """Log each name conflict once, and again when it recurs after it was gone."""
         texts = {str(conflict) for conflict in conflicts}
         told = self._told.get(about, set())
@@ -468,7 +468,7 @@ class Hub(Hooks, Openable, BaseToolset):
             self._warned(server, text)
         self._told[about] = texts
 
-    def _why_not(self, name: str) -> ToolError:
+    def _missing_tool_error(self, name: str) -> ToolError:
         if self._closed:
             return ToolError("MCP error: the hub is closed; connect again", kind=ErrorKind.CLOSED)
         return missing_tool(

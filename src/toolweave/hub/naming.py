@@ -12,17 +12,17 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from toolweave.config import ServerConfig
-from toolweave.tools.names import GivenNames, expose
+from toolweave.tools.names import AssignedNames, expose
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.toolset import ToolSnapshot
 
-__all__ = ["Conflict", "NamedServer", "name_others", "name_server", "without_server"]
+__all__ = ["NameConflict", "NamedServer", "name_others", "name_server", "without_server"]
 
 _NOT_IN_SCHEMES = re.compile(r"[^A-Za-z0-9.-]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conflict:
+class NameConflict:
     """A name conflict: a server offers a name that is already taken.
 
     Attributes:
@@ -56,14 +56,14 @@ class NamedServer:
     seen: ToolSnapshot = field(default_factory=ToolSnapshot)
     specs: dict[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
     inner: dict[str, str] = field(default_factory=dict[str, str])
-    conflicts: list[Conflict] = field(default_factory=list[Conflict])
+    conflicts: list[NameConflict] = field(default_factory=list[NameConflict])
     refused: str | None = None
 
 
 def name_server(
     config: ServerConfig,
     snapshot: ToolSnapshot,
-    given: GivenNames,
+    given: AssignedNames,
     before: NamedServer,
     servers: Collection[str] = (),
 ) -> NamedServer:
@@ -83,12 +83,12 @@ def name_server(
     if taken and config.on_conflict == "error":
         named.refused = next(wanted for _, wanted in wishes if wanted in taken)
         text = f"all its tools are left out: the name {named.refused!r} is taken"
-        named.conflicts.append(Conflict(server=server, text=text, name=named.refused, lasting=True))
+        named.conflicts.append(NameConflict(server=server, text=text, name=named.refused, lasting=True))
         return named
     for spec, wanted in wishes:
         if wanted in taken and config.on_conflict == "skip":
             text = f"tool {spec.original_name!r} left out: the name {wanted!r} is taken"
-            named.conflicts.append(Conflict(server=server, text=text, name=wanted, lasting=True))
+            named.conflicts.append(NameConflict(server=server, text=text, name=wanted, lasting=True))
             continue
         wish = wanted
         if wanted in taken and given.holder(wanted) is None:  # it must not look like an alias, nor take what that means
@@ -96,7 +96,7 @@ def name_server(
         name = given.give((server, spec.original_name), wish, server)
         if name != wanted:
             text = f"tool {spec.original_name!r} is named {name!r}: the name {wanted!r} is taken"
-            named.conflicts.append(Conflict(server=server, text=text, name=wanted))
+            named.conflicts.append(NameConflict(server=server, text=text, name=wanted))
         known = before.specs.get(name)
         if known is None or before.seen.by_name.get(before.inner[name]) is not spec:
             known = spec if spec.name == name else spec.replace(name=name)
@@ -107,8 +107,8 @@ def name_server(
 
 
 def name_others(
-    kind: str, config: ServerConfig, names: Iterable[str], given: GivenNames
-) -> tuple[dict[str, str], list[Conflict]]:
+    kind: str, config: ServerConfig, names: Iterable[str], given: AssignedNames
+) -> tuple[dict[str, str], list[NameConflict]]:
     """Name one server's prompts, resources or templates; return own names by exposed name, and the conflicts.
 
     A prompt is named as tools are. A URI stays unchanged; one that is taken gets the server before its scheme, such as
@@ -121,7 +121,7 @@ def name_others(
         given: The names given so far to this kind.
     """
     exposed: dict[str, str] = {}
-    conflicts: list[Conflict] = []
+    conflicts: list[NameConflict] = []
     for own in names:
         who = config.name, own
         if kind == "prompt":
@@ -134,7 +134,7 @@ def name_others(
             name = given.give(who, qualified if is_taken else own, None)
         if name != wanted:
             text = f"{kind} {own!r} is offered as {name!r}: {wanted!r} is taken"
-            conflicts.append(Conflict(server=config.name, text=text, name=wanted))
+            conflicts.append(NameConflict(server=config.name, text=text, name=wanted))
         exposed[name] = own
     given.forget(config.name, set(exposed.values()))
     return exposed, conflicts
@@ -152,7 +152,7 @@ def _scheme(server: str) -> str:
     return letters if letters[:1].isalpha() else f"s{letters}"
 
 
-def _is_free(name: str, who: tuple[str, str], given: GivenNames, servers: Collection[str]) -> bool:
+def _is_free(name: str, who: tuple[str, str], given: AssignedNames, servers: Collection[str]) -> bool:
     """Whether a name is a tool's own or free for it: not taken, and no alias such as `bank:pay`."""
     holder = given.holder(name)
     if holder is not None:

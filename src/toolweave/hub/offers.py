@@ -50,19 +50,19 @@ class HubOffers:
 
     async def resources(self) -> list[Json]:
         """Return the definitions of all resources, under their own URIs unless another server's has the same."""
-        found = await self._of_each("resources", lambda one: one.list_resources())
+        found = await self._from_each("resources", lambda one: one.list_resources())
         listed = [(one, [(resource.uri, resource.raw) for resource in resources]) for one, resources in found]
         return self._named("resource", "uri", listed)
 
     async def templates(self) -> list[Json]:
         """Return the definitions of all resource templates, likewise."""
-        found = await self._of_each("resources", lambda one: one.list_resource_templates())
+        found = await self._from_each("resources", lambda one: one.list_resource_templates())
         listed = [(one, [(template.uri_template, template.raw) for template in templates]) for one, templates in found]
         return self._named("resource template", "uriTemplate", listed)
 
     async def prompts(self) -> list[Json]:
         """Return the definitions of all prompts, named as the tools of their servers are."""
-        found = await self._of_each("prompts", lambda one: one.list_prompts())
+        found = await self._from_each("prompts", lambda one: one.list_prompts())
         listed = [(one, [(prompt.name, prompt.raw) for prompt in prompts]) for one, prompts in found]
         return self._named("prompt", "name", listed)
 
@@ -82,7 +82,7 @@ class HubOffers:
                     raise
                 continue
             self._hub.given("resource").give((connection.name, own), uri, None)  # and it stays there
-            return _under(result, own, uri)
+            return _with_uri(result, own, uri)
         return None
 
     async def get_prompt(self, name: str, arguments: Mapping[str, Any]) -> Json | None:
@@ -139,7 +139,7 @@ class HubOffers:
     def _offering(self, capability: str) -> list[McpConnection]:
         return [one for one in self._hub.clients.values() if capability in one.capabilities and one.state in _USABLE]
 
-    async def _of_each(
+    async def _from_each(
         self, capability: str, ask: Callable[[McpConnection], Awaitable[AnswerT]]
     ) -> list[tuple[McpConnection, AnswerT]]:
         """Ask all servers with this capability concurrently; the answers are in the order of the servers."""
@@ -173,7 +173,7 @@ class HubOffers:
             self._followed.popitem(last=False)[1]()
 
 
-def _under(result: Json, own: str, uri: str) -> Json:
+def _with_uri(result: Json, own: str, uri: str) -> Json:
     """Return the contents of a resource under the requested URI."""
     contents = result.get("contents")
     if own == uri or not isinstance(contents, list):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from toolweave.jobs.queue import Handler, Job, Later, WorkBackend, WorkQueue
+from toolweave.jobs.queue import Handler, Job, Reschedule, WorkBackend, WorkQueue
 
 if TYPE_CHECKING:
     from toolweave.jobs.backend import Backend
@@ -20,7 +20,7 @@ __all__ = [
     "Handler",
     "Job",
     "JobWorker",
-    "Later",
+    "Reschedule",
     "WorkBackend",
     "WorkQueue",
     "resubmit_jobs",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from toolweave.errors import StoreError
 from toolweave.state import MemoryStore, Store
-from toolweave.state.redis_address import REDIS_SCHEMES, Address, split_name
+from toolweave.state.redis_address import REDIS_SCHEMES, RedisAddress, split_name
 
 if TYPE_CHECKING:
     from toolweave.jobs.queue import WorkQueue
@@ -98,17 +98,17 @@ class Backend:
         return f"<Backend {self.name!r} at {self.where}>"
 
 
-def _read(url: str) -> tuple[str, str | None, Address | None]:
+def _read(url: str) -> tuple[str, str | None, RedisAddress | None]:
     """Return a URL as docket expects it, the name in it, and its address if it has one."""
     plain, name = split_name(url)
     scheme, separator, rest = plain.partition("://")
     if separator and scheme.lower() == "memory":
         return f"memory://{uuid.uuid4().hex}", name, None  # docket's own has one for all of a process
-    address = Address(plain)
+    address = RedisAddress(plain)
     return f"{REDIS_SCHEMES[scheme.lower()]}://{rest}", name, address
 
 
-def _store(url: str, name: str, address: Address | None) -> Store:
+def _store(url: str, name: str, address: RedisAddress | None) -> Store:
     if address is None:
         return MemoryStore()
     from toolweave.state.redis import RedisStore

@@ -20,9 +20,9 @@ from docket import Disposition, Docket, Execution
 from redis.exceptions import RedisError
 
 from toolweave.errors import StoreError
+from toolweave.jobs.docket_worker import TopicWorker, open_docket
 from toolweave.jobs.messages import FUNCTION, PlainDocket, in_plain
 from toolweave.jobs.queue import Handler, Job
-from toolweave.jobs.topic import TopicWorker, open_docket
 
 __all__ = ["REDELIVERY_SECONDS", "DocketQueue"]
 
@@ -34,7 +34,7 @@ _FAR_SECONDS = 120.0
 
 
 @dataclass(slots=True)
-class _Opened:
+class _OpenDockets:
     """The dockets that are open in one event loop; they can be used in no other."""
 
     entered: int = 0
@@ -70,7 +70,7 @@ class DocketQueue:
         self._where = where
         self._words = words
         self._redelivery = timedelta(seconds=redelivery_seconds)
-        self._loops: dict[AbstractEventLoop, _Opened] = {}
+        self._loops: dict[AbstractEventLoop, _OpenDockets] = {}
 
     async def submit(self, job: Job) -> bool:
         """Submit a job; return False when one of its topic and key waits or runs already.
@@ -136,7 +136,7 @@ class DocketQueue:
                     stop.set()
 
     async def __aenter__(self) -> Self:
-        self._loops.setdefault(get_running_loop(), _Opened()).entered += 1
+        self._loops.setdefault(get_running_loop(), _OpenDockets()).entered += 1
         return self
 
     async def __aexit__(

@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from toolweave.state import Store
 
-__all__ = ["Handler", "Job", "Later", "WorkBackend", "WorkQueue"]
+__all__ = ["Handler", "Job", "Reschedule", "WorkBackend", "WorkQueue"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ Two workers may have it at the same time, when one is silent for a while: what m
 """
 
 
-class Later(Exception):
+class Reschedule(Exception):
     """Raised by a handler to postpone a job: it is delivered again, and takes no slot until then.
 
     Args:

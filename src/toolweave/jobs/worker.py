@@ -26,7 +26,7 @@ import anyio
 from toolweave.errors import StoreError
 from toolweave.jobs.kind import JobKind
 from toolweave.jobs.lease import is_living
-from toolweave.jobs.queue import Handler, Job, Later, WorkBackend
+from toolweave.jobs.queue import Handler, Job, Reschedule, WorkBackend
 from toolweave.state import Document, iter_pages
 
 __all__ = ["HELD_SECONDS", "MOST_DEATHS", "JobWorker", "resubmit_jobs", "share_suspicion", "work_jobs"]
@@ -86,7 +86,7 @@ class JobWorker(Generic[R]):
             return
         deaths = await self._deaths(job, dead, lease)
         if is_living(lease):
-            raise Later(_SOON_SECONDS if job.deaths else HELD_SECONDS)
+            raise Reschedule(_SOON_SECONDS if job.deaths else HELD_SECONDS)
         if cancel is not None:
             await kind.cancel(record)
             await kind.clean(record)
@@ -135,7 +135,7 @@ class JobWorker(Generic[R]):
     async def _perform_alone(self, record: R, job: Job) -> None:
         """Do a job that workers died of: never two such at the same time, so that none dies of another's fault."""
         if self.suspect.locked():
-            raise Later(random.uniform(1, 5))  # noqa: S311 - so that they come apart
+            raise Reschedule(random.uniform(1, 5))  # noqa: S311 - so that they come apart
         async with self.suspect:
             await self._kind.perform(record, job)
 

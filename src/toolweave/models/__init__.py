@@ -39,11 +39,11 @@ if TYPE_CHECKING:
         UserMessage,
     )
     from toolweave.models.openai import OpenAICompatibleModel
+    from toolweave.models.parse_model import model_from
     from toolweave.models.prices import Price
     from toolweave.models.pydantic_ai import PydanticAIModel
     from toolweave.models.retry import Retry
     from toolweave.models.scripted import ScriptedModel, tool_call
-    from toolweave.models.strings import model_from
 
 __all__ = [
     "AnthropicModel",
@@ -115,7 +115,7 @@ _MODULES = {
     "pydantic_ai": ("PydanticAIModel",),
     "retry": ("Retry",),
     "scripted": ("ScriptedModel", "tool_call"),
-    "strings": ("model_from",),
+    "parse_model": ("model_from",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

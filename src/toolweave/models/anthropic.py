@@ -13,13 +13,13 @@ from toolweave.errors import ConfigError, ModelError, SchemaError
 from toolweave.models.anthropic_messages import CONTAINER, PROVIDER, container_id, tools_used, wire_messages
 from toolweave.models.anthropic_turn import TurnReader
 from toolweave.models.base import ModelEvent, ModelRequest
-from toolweave.models.http import BODY, Api, Revealing
+from toolweave.models.http import BODY, ProviderApi, SecretLike
 from toolweave.models.messages import AssistantMessage
 from toolweave.models.prices import Price
+from toolweave.models.refused_features import RefusedFeatures, prompted
 from toolweave.models.retry import Retry, with_retries
-from toolweave.models.unsupported import Unsupported, prompted
-from toolweave.schema.dialects import lower
-from toolweave.tools.anthropic_forms import anthropic_text
+from toolweave.schema.lowering import lower
+from toolweave.tools.anthropic_content import anthropic_text
 from toolweave.tools.arguments import encode
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.wire_tools import ToolWriter, WireTool, WireTools
@@ -72,19 +72,19 @@ class AnthropicModel:
     def __init__(  # noqa: PLR0913 - each but the model with a default of its own
         self,
         model: str,
-        api_key: str | Revealing | None = None,
+        api_key: str | SecretLike | None = None,
         base_url: str = BASE_URL,
         *,
         max_tokens: int = _MAX_TOKENS,
         thinking: int | Literal["adaptive"] | None = None,
         cache: Literal["5m", "1h"] | None = "5m",
-        headers: Mapping[str, str | Revealing] | None = None,
+        headers: Mapping[str, str | SecretLike] | None = None,
         retry: Retry | None = None,
         price: Price | None = None,
     ) -> None:
         self.model = model
         self.price = price
-        self._unsupported = Unsupported()
+        self._unsupported = RefusedFeatures()
         self.max_tokens = max_tokens
         self._thinking = _thinking(thinking)
         self._cache = None if cache is None else {"type": "ephemeral", **({"ttl": cache} if cache != "5m" else {})}
@@ -210,8 +210,10 @@ class AnthropicModel:
         return f"AnthropicModel({self.model!r})"
 
 
-def _api(name: str, base_url: str, api_key: str | Revealing | None, headers: Mapping[str, str | Revealing]) -> Api:
-    sent: dict[str, str | Revealing] = {"anthropic-version": API_VERSION}
+def _api(
+    name: str, base_url: str, api_key: str | SecretLike | None, headers: Mapping[str, str | SecretLike]
+) -> ProviderApi:
+    sent: dict[str, str | SecretLike] = {"anthropic-version": API_VERSION}
     official = urlsplit(base_url).hostname == _HOST
     key = api_key or (os.environ.get(KEY_VARIABLE) if official else None)  # no other host is sent the user's key
     if key:
@@ -220,7 +222,7 @@ def _api(name: str, base_url: str, api_key: str | Revealing | None, headers: Map
         raise ConfigError(f"model {name!r} needs an API key: set {KEY_VARIABLE} or pass `api_key`", field="api_key")
     base_url = base_url.rstrip("/").removesuffix("/v1")
     try:
-        return Api(base_url, model=name, headers={**sent, **headers})
+        return ProviderApi(base_url, model=name, headers={**sent, **headers})
     except ValueError as exc:
         raise ConfigError(str(exc), field="base_url") from exc
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from toolweave.models.history import paired
+from toolweave.models.history import pair_tool_calls
 from toolweave.models.messages import (
     AssistantMessage,
     AssistantPart,
@@ -20,7 +20,7 @@ from toolweave.models.messages import (
     ToolOutcome,
     UserMessage,
 )
-from toolweave.tools.anthropic_forms import anthropic_content, anthropic_parts, anthropic_text
+from toolweave.tools.anthropic_content import anthropic_content, anthropic_parts, anthropic_text
 from toolweave.tools.arguments import wire_id
 from toolweave.tools.names import NameMap
 
@@ -45,7 +45,7 @@ def wire_messages(messages: Sequence[Message], names: NameMap) -> list[Json]:
     steps of the provider's own tools are sent back unchanged, those of other providers are omitted.
     """
     out: list[Json] = []
-    for message in paired(messages):
+    for message in pair_tool_calls(messages):
         match message:
             case UserMessage():
                 _append(out, "user", anthropic_parts(message.content) or [anthropic_text(_EMPTY)])

@@ -25,7 +25,7 @@ from toolweave.models.messages import (
     ThinkingPart,
     ToolCallPart,
 )
-from toolweave.models.refusal import short
+from toolweave.models.provider_errors import short
 from toolweave.tools.arguments import fresh_id, json_text, read_arguments
 
 __all__ = ["TurnReader"]
@@ -43,7 +43,7 @@ _STOP_REASONS: Mapping[str, StopReason] = {
 
 
 @dataclass(slots=True)
-class _Block:
+class _PartialBlock:
     """A content block that is still streaming: its start, and the deltas since."""
 
     raw: dict[str, Any]
@@ -65,7 +65,7 @@ class TurnReader:
         self.complete = False
         self._exposed = exposed
         self._ids = set(taken)
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: dict[int, _PartialBlock] = {}
         self._usage: dict[str, int] = {}
         self._stop_reason: str | None = None
         self._container: dict[str, Any] | None = None
@@ -142,7 +142,7 @@ class TurnReader:
             return "tool_calls" if calls else "end"
         return _STOP_REASONS.get(self._stop_reason, "other")
 
-    def _is_cut(self, block: _Block, reason: StopReason) -> bool:
+    def _is_cut(self, block: _PartialBlock, reason: StopReason) -> bool:
         """Return whether a call may be incomplete: one that was not closed, or the last block at the token limit.
 
         https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
@@ -155,7 +155,7 @@ class TurnReader:
             self._container = cast("dict[str, Any]", container)
 
     def _start(self, index: int, raw: dict[str, Any]) -> list[ModelEvent]:
-        block = self._blocks[index] = _Block(raw=raw)
+        block = self._blocks[index] = _PartialBlock(raw=raw)
         match raw.get("type"):
             case "text":
                 return _text_delta(block, _text(raw, "text"))
@@ -176,7 +176,7 @@ class TurnReader:
         self._ids.add(given)
         return given
 
-    def _delta(self, block: _Block, delta: Mapping[str, Any]) -> list[ModelEvent]:
+    def _delta(self, block: _PartialBlock, delta: Mapping[str, Any]) -> list[ModelEvent]:
         match delta.get("type"):
             case "text_delta":
                 return _text_delta(block, _text(delta, "text"))
@@ -190,7 +190,7 @@ class TurnReader:
                 pass  # citations, and what is to come
         return []
 
-    def _block(self, event: Mapping[str, Any]) -> _Block:
+    def _block(self, event: Mapping[str, Any]) -> _PartialBlock:
         index = _index(event)
         if index not in self._blocks:
             raise ValueError(f"a delta for content block {index}, which has not begun")
@@ -208,22 +208,22 @@ class TurnReader:
             self._usage |= {name: count for name, count in counts.items() if isinstance(count, int)}
 
 
-def _text_delta(block: _Block, text: str) -> list[ModelEvent]:
+def _text_delta(block: _PartialBlock, text: str) -> list[ModelEvent]:
     block.pieces.append(text)
     return [StreamedText(text=text)] if text else []
 
 
-def _thinking_delta(block: _Block, text: str) -> list[ModelEvent]:
+def _thinking_delta(block: _PartialBlock, text: str) -> list[ModelEvent]:
     block.pieces.append(text)
     return [StreamedThinking(text=text)] if text else []
 
 
-def _arguments_delta(block: _Block, text: str) -> list[ModelEvent]:
+def _arguments_delta(block: _PartialBlock, text: str) -> list[ModelEvent]:
     block.pieces.append(text)
     return [ToolCallDelta(id=block.id, arguments=text)] if text and block.id else []
 
 
-def _part(block: _Block, *, cut: bool) -> AssistantPart | None:
+def _part(block: _PartialBlock, *, cut: bool) -> AssistantPart | None:
     raw, text = block.raw, "".join(block.pieces)
     match raw.get("type"):
         case "text":

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from toolweave.models.messages import AssistantMessage, Message, ToolMessage, ToolOutcome, UserMessage
 from toolweave.tools.result import ToolResult
 
-__all__ = ["paired"]
+__all__ = ["pair_tool_calls"]
 
 _NO_RESULT = "no result: the run was interrupted before this call was answered"
 
 
-def paired(messages: Sequence[Message]) -> list[Message]:
+def pair_tool_calls(messages: Sequence[Message]) -> list[Message]:
     """Return the messages with every tool call answered once, in the order of the calls, directly after them.
 
     A call without an outcome (of a run that was cancelled or cut) gets an error result that says so. An outcome

@@ -15,14 +15,14 @@ from urllib.parse import parse_qsl, quote_plus, urlsplit, urlunsplit
 import msgspec
 
 from toolweave.errors import ModelError
-from toolweave.models.refusal import refusal, short
+from toolweave.models.provider_errors import refusal, short
 from toolweave.models.retry import retry_after
 from toolweave.protocol.sse import EventParser, ServerSentEvent
 
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["BODY", "Api", "Revealing"]
+__all__ = ["BODY", "ProviderApi", "SecretLike"]
 
 BODY = "body"
 """Type of the single event for an answer in JSON, from a server that does not stream."""
@@ -43,7 +43,7 @@ _SECRET_NAME = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
 _LEGAL_VALUE = re.compile(r"[\t -~]*")
 
 
-class Revealing(Protocol):
+class SecretLike(Protocol):
     """A secret, which prints masked and returns its text only by `reveal()`."""
 
     def reveal(self) -> str:
@@ -51,14 +51,14 @@ class Revealing(Protocol):
         ...
 
 
-class Api:
+class ProviderApi:
     """One provider's HTTP API.
 
     Raises:
         ValueError: The URL is none of HTTP or holds credentials, or a header cannot be sent.
     """
 
-    def __init__(self, base_url: str, *, model: str, headers: Mapping[str, str | Revealing]) -> None:
+    def __init__(self, base_url: str, *, model: str, headers: Mapping[str, str | SecretLike]) -> None:
         try:
             parts = urlsplit(base_url)
         except ValueError as exc:
@@ -259,7 +259,7 @@ def _secrets(members: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     return tuple(sorted(found, key=len, reverse=True))
 
 
-def _plain(model: str, name: str, value: str | Revealing) -> str:
+def _plain(model: str, name: str, value: str | SecretLike) -> str:
     text = (value if isinstance(value, str) else value.reveal()).strip()
     if not _LEGAL_VALUE.fullmatch(text):
         raise ValueError(f"model {model!r}: header {name!r} holds characters that no HTTP header can carry")

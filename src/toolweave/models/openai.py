@@ -12,15 +12,15 @@ from typing import Any, Literal, Self, TypeAlias
 
 from toolweave.errors import ModelError, SchemaError
 from toolweave.models.base import ModelEvent, ModelRequest
-from toolweave.models.http import Api, Revealing
+from toolweave.models.http import ProviderApi, SecretLike
 from toolweave.models.messages import AssistantMessage
 from toolweave.models.openai_chat import ChatTurn, chat_form, chat_messages, is_mistral
 from toolweave.models.openai_responses import ResponsesTurn, responses_form, responses_input
 from toolweave.models.prices import Price
+from toolweave.models.refused_features import RefusedFeatures
 from toolweave.models.retry import Retry, with_retries
-from toolweave.models.unsupported import Unsupported
 from toolweave.protocol.sse import ServerSentEvent
-from toolweave.schema.dialects import lower
+from toolweave.schema.lowering import lower
 from toolweave.tools.arguments import encode
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.wire_tools import ToolWriter, WireTools
@@ -60,22 +60,22 @@ class OpenAICompatibleModel:
         base_url: str = OPENAI_URL,
         *,
         model: str,
-        api_key: str | Revealing | None = None,
+        api_key: str | SecretLike | None = None,
         api: Literal["chat", "responses"] = "chat",
         provider: str | None = None,
-        headers: Mapping[str, str | Revealing] | None = None,
+        headers: Mapping[str, str | SecretLike] | None = None,
         strict_tools: bool = False,
         retry: Retry | None = None,
         price: Price | None = None,
     ) -> None:
         self.price = price
-        self._unsupported = Unsupported()
+        self._unsupported = RefusedFeatures()
         self._model = model
         self._responses = api == "responses"
-        sent: dict[str, str | Revealing] = dict(headers or {})
+        sent: dict[str, str | SecretLike] = dict(headers or {})
         if api_key is not None:
             sent["authorization"] = f"Bearer {api_key if isinstance(api_key, str) else api_key.reveal()}"
-        self._api = Api(base_url, model=f"{provider or 'openai'}:{model}", headers=sent)
+        self._api = ProviderApi(base_url, model=f"{provider or 'openai'}:{model}", headers=sent)
         self._is_openai = self._api.host == _OPENAI_HOST
         self.provider = provider or ("openai" if self._is_openai else self._api.url)
         self._api.model = self.name

@@ -22,7 +22,7 @@ from toolweave.models.base import (
     ToolCallDelta,
     Usage,
 )
-from toolweave.models.history import paired
+from toolweave.models.history import pair_tool_calls
 from toolweave.models.messages import (
     AssistantMessage,
     AssistantPart,
@@ -32,9 +32,9 @@ from toolweave.models.messages import (
     ToolMessage,
     UserMessage,
 )
-from toolweave.models.refusal import MALFORMED, short
+from toolweave.models.provider_errors import MALFORMED, short
 from toolweave.tools.arguments import alphanumeric_id, fresh_id, json_text, read_arguments, wire_id
-from toolweave.tools.openai_forms import chat_images, chat_parts, chat_text
+from toolweave.tools.openai_content import chat_images, chat_parts, chat_text
 from toolweave.tools.wire_tools import WireTool, WireTools
 
 __all__ = ["ChatTurn", "chat_form", "chat_messages", "chat_usage", "is_mistral"]
@@ -103,7 +103,7 @@ def chat_messages(
     out: list[dict[str, Any]] = []
     if request.system:
         out.append({"role": "system", "content": request.system})
-    messages = paired(request.messages)
+    messages = pair_tool_calls(request.messages)
     # thoughts are for the turns of one tool loop: before the last question they only cost tokens (DeepSeek, OpenAI)
     asked = max((at for at, one in enumerate(messages) if isinstance(one, UserMessage)), default=0)
     waiting: list[dict[str, Any]] = []
@@ -185,7 +185,7 @@ def _assistant(
 
 
 @dataclass(slots=True)
-class _Call:
+class _PartialToolCall:
     id: str
     given: str | None
     index: int | None
@@ -229,7 +229,7 @@ class ChatTurn:
         self._details: list[Any] = []
         self._chunks: list[Any] = []
         self._added: Any = None
-        self._calls: list[_Call] = []
+        self._calls: list[_PartialToolCall] = []
         self._refused = False
         self._stop = ""
         self._usage = Usage()
@@ -281,7 +281,7 @@ class ChatTurn:
             return "tool_calls"  # local servers say "stop" of a turn that calls tools
         return "end" if reason == "tool_calls" and not self._calls else reason
 
-    def _is_cut(self, call: _Call, reason: StopReason) -> bool:
+    def _is_cut(self, call: _PartialToolCall, reason: StopReason) -> bool:
         """Return whether a call may be incomplete, which this API does not say: only the last one can be.
 
         At the token limit not even complete JSON proves it: some servers close the brackets of a cut text.
@@ -360,18 +360,18 @@ class ChatTurn:
         if call.told:
             yield ToolCallDelta(id=call.id, arguments=text)
 
-    def _call(self, piece: Mapping[str, Any], name: str, text: str) -> _Call:
+    def _call(self, piece: Mapping[str, Any], name: str, text: str) -> _PartialToolCall:
         """Return the call that a delta belongs to."""
         given = piece.get("id")
         given = given if isinstance(given, str) and given else None
         index = piece.get("index") if isinstance(piece.get("index"), int) else None
         known = self._of(given, index)
         if known is None or (name and known.name and not known.goes_on(given, index, name, text)):
-            known = _Call(id=self._free_id(given), given=given, index=index)
+            known = _PartialToolCall(id=self._free_id(given), given=given, index=index)
             self._calls.append(known)
         return known
 
-    def _of(self, given: str | None, index: int | None) -> _Call | None:
+    def _of(self, given: str | None, index: int | None) -> _PartialToolCall | None:
         """Return the last call of this id and index, of this index, of this id, or the last one."""
         last = self._calls[::-1]
         of_index = [call for call in last if index is None or call.index == index]
@@ -384,7 +384,7 @@ class ChatTurn:
         self._ids.add(given)
         return given
 
-    def _tell(self, call: _Call) -> Iterator[ModelEvent]:
+    def _tell(self, call: _PartialToolCall) -> Iterator[ModelEvent]:
         if call.told:
             return
         call.told = True
@@ -392,7 +392,7 @@ class ChatTurn:
         if call.pieces:
             yield ToolCallDelta(id=call.id, arguments="".join(call.pieces))
 
-    def _part(self, call: _Call, *, cut: bool) -> ToolCallPart:
+    def _part(self, call: _PartialToolCall, *, cut: bool) -> ToolCallPart:
         arguments, malformed = read_arguments("".join(call.pieces))
         name = self._wire.call_name(call.name)
         return ToolCallPart(

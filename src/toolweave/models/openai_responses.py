@@ -19,7 +19,7 @@ from toolweave.models.base import (
     ToolCallDelta,
     Usage,
 )
-from toolweave.models.history import paired
+from toolweave.models.history import pair_tool_calls
 from toolweave.models.messages import (
     AssistantMessage,
     AssistantPart,
@@ -29,9 +29,9 @@ from toolweave.models.messages import (
     ToolCallPart,
     UserMessage,
 )
-from toolweave.models.refusal import short
+from toolweave.models.provider_errors import short
 from toolweave.tools.arguments import fresh_id, json_text, read_arguments, wire_id
-from toolweave.tools.openai_forms import responses_content, responses_parts
+from toolweave.tools.openai_content import responses_content, responses_parts
 from toolweave.tools.wire_tools import WireTool, WireTools
 
 __all__ = ["ResponsesTurn", "responses_form", "responses_input", "responses_usage"]
@@ -62,7 +62,7 @@ def responses_form(tool: WireTool) -> dict[str, Any]:
 def responses_input(request: ModelRequest, wire: WireTools, provider: str) -> list[dict[str, Any]]:
     """Return the conversation as input items, with the own parts of `provider`."""
     out: list[dict[str, Any]] = []
-    for message in paired(request.messages):
+    for message in pair_tool_calls(request.messages):
         if isinstance(message, UserMessage):
             out.append({"type": "message", "role": "user", "content": _content(message)})
         elif isinstance(message, AssistantMessage):

@@ -26,8 +26,8 @@ from toolweave.models.base import (
 )
 from toolweave.models.messages import ToolCallPart
 from toolweave.models.prices import Price
+from toolweave.models.provider_errors import MALFORMED, refusal, short, without_secrets
 from toolweave.models.pydantic_ai_messages import PROVIDER, our_message, wire_history
-from toolweave.models.refusal import MALFORMED, refusal, short, without_secrets
 from toolweave.tools.arguments import json_text
 from toolweave.tools.wire_tools import ToolWriter, WireTool, WireTools
 

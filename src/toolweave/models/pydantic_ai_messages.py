@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from toolweave.models.history import paired
+from toolweave.models.history import pair_tool_calls
 from toolweave.models.messages import (
     AssistantMessage,
     AssistantPart,
@@ -50,7 +50,7 @@ def wire_history(messages: Sequence[Message], system: str | None, names: NameMap
 
     out: list[wire.ModelMessage] = []
     pending: list[wire.ModelRequestPart] = []
-    for message in paired(messages):
+    for message in pair_tool_calls(messages):
         match message:
             case UserMessage():
                 pending.append(wire.UserPromptPart(content=_user_content(message.content)))

@@ -16,7 +16,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 from toolweave.errors import SchemaError
 from toolweave.protocol import methods
 from toolweave.protocol.content import ContentBlock, block_json, content_block
-from toolweave.protocol.narrow import as_array, as_object, as_text
+from toolweave.protocol.json_types import as_array, as_object, as_text
 
 __all__ = [
     "ABILITIES",

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
-from toolweave.protocol.narrow import as_object, as_text
+from toolweave.protocol.json_types import as_object, as_text
 from toolweave.protocol.value import Value
 
 __all__ = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolweave.protocol.narrow import as_object, as_text
+from toolweave.protocol.json_types import as_object, as_text
 
 __all__ = [
     "INPUT_REQUESTS",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from toolweave.protocol.narrow import as_text
+from toolweave.protocol.json_types import as_text
 
 __all__ = ["LEVELS", "LogLevel", "LogMessage", "check_level", "log_message", "log_params"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, content_block
-from toolweave.protocol.narrow import as_array, as_object, as_text
+from toolweave.protocol.json_types import as_array, as_object, as_text
 
 __all__ = [
     "MAX_COMPLETIONS",

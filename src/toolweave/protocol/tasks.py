@@ -13,8 +13,8 @@ from typing import Any
 
 from toolweave.errors import RequestError
 from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED
+from toolweave.protocol.json_types import as_object, as_text
 from toolweave.protocol.meta import RELATED_TASK, TASKS_EXTENSION
-from toolweave.protocol.narrow import as_object, as_text
 
 __all__ = [
     "ENDED",

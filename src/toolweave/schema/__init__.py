@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolweave.schema.models import schema_to_model
     from toolweave.schema.problems import Problem, describe
+    from toolweave.schema.pydantic_models import schema_to_model
     from toolweave.schema.signature import Signature, derive, schema_of
     from toolweave.schema.validate import Validator
 
@@ -23,7 +23,7 @@ _HOMES = {
     "derive": "signature",
     "describe": "problems",
     "schema_of": "signature",
-    "schema_to_model": "models",
+    "schema_to_model": "pydantic_models",
 }
 
 

@@ -25,8 +25,8 @@ __all__ = [
     "has_alternatives",
     "is_explainable",
     "local_target",
+    "max_steps_per_value",
     "measure",
-    "steps_by_value",
 ]
 
 SCALARS = frozenset({str, int, float, bool, type(None)})
@@ -110,7 +110,7 @@ def measure(instance: Any) -> int:  # any JSON value
     return -1
 
 
-def steps_by_value(schema: dict[str, Any], every: int) -> int:
+def max_steps_per_value(schema: dict[str, Any], every: int) -> int:
     """Return the most steps that checking any one value of an instance takes.
 
     That is far less than `every`, the steps of all subschemas, for a schema of many properties. A validator checks
@@ -129,7 +129,7 @@ def steps_by_value(schema: dict[str, Any], every: int) -> int:
         if found is not None:
             return found
         if id(node) in looked_at:
-            raise _Endless
+            raise _TooManySteps
         looked_at.add(id(node))
         here, member, item = _own_steps(node), _members(node, steps), _items(node, steps)
         for branch in _branches(find, node):
@@ -140,7 +140,7 @@ def steps_by_value(schema: dict[str, Any], every: int) -> int:
 
     try:
         return min(every, steps(schema)[3])
-    except (_Endless, RecursionError):
+    except (_TooManySteps, RecursionError):
         return every
 
 
@@ -159,19 +159,19 @@ def is_explainable(schema: Any, instance: Any) -> bool:  # any JSON values
         if key in known:
             return known[key]
         if len(known) > _MAX_PAIRS:
-            raise _Endless
+            raise _TooManySteps
         known[key] = 0  # a reference to itself ends here
         node = cast("dict[str, Any]", node)
         total = _own_steps(node) + sum(steps(branch, value) for branch in _branches(find, node))
         total += sum(steps(inner, child) for inner, child in _inside(node, value))
         if total > MAX_STEPS_EXPLAINED:
-            raise _Endless
+            raise _TooManySteps
         known[key] = total
         return total
 
     try:
         steps(schema, instance)
-    except (_Endless, RecursionError):
+    except (_TooManySteps, RecursionError):
         return False
     return True
 
@@ -186,7 +186,7 @@ def has_alternatives(schema: Any) -> bool:  # any JSON value
     return False
 
 
-class _Endless(Exception):
+class _TooManySteps(Exception):
     """Raised when counting steps does not end or passes its bound."""
 
 
@@ -234,7 +234,7 @@ def _finder(root: Any) -> Callable[[Any], Any]:
                 level = _containers(level)
         target = named.get(str(ref)) if target is None else target
         if target is None:
-            raise _Endless  # such as a pointer into a schema with an id of its own
+            raise _TooManySteps  # such as a pointer into a schema with an id of its own
         return target
 
     return find

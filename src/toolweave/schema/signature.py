@@ -25,8 +25,8 @@ from toolweave.schema.annotations import (
     read_signature,
 )
 from toolweave.schema.docstring import parse_docstring
-from toolweave.schema.load import Load
 from toolweave.schema.problems import Problem, path_text
+from toolweave.schema.type_loader import TypeLoader
 from toolweave.schema.validate import Validator
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Signature:
         parts: SignatureParts,
         arguments: TypeAdapter[dict[str, Any]],
         returned: TypeAdapter[Any] | None,
-        load: Load | None,
+        load: TypeLoader | None,
     ) -> None:
         self.name = name
         self.description = description
@@ -247,7 +247,7 @@ def _field(parameter: Parameter, description: str | None) -> Any:
 
 def _returned_adapter(returns: Any, opaque: tuple[type, ...]) -> TypeAdapter[Any] | None:
     """Return the adapter of a return type that is always a JSON object, else None."""
-    if _says_nothing(returns, opaque):
+    if _is_uninformative(returns, opaque):
         return None
     try:
         adapter = adapter_of(returns, "the return type")
@@ -258,12 +258,12 @@ def _returned_adapter(returns: Any, opaque: tuple[type, ...]) -> TypeAdapter[Any
     return adapter if schema.get("type") == "object" else None
 
 
-def _load(returns: Any, opaque: tuple[type, ...]) -> Load | None:
+def _load(returns: Any, opaque: tuple[type, ...]) -> TypeLoader | None:
     """Return a converter from JSON to a return type; None for one without information, such as `Any`."""
-    return None if _says_nothing(returns, opaque) else Load(lambda: adapter_of(returns, "the return type"))
+    return None if _is_uninformative(returns, opaque) else TypeLoader(lambda: adapter_of(returns, "the return type"))
 
 
-def _says_nothing(returns: Any, opaque: tuple[type, ...]) -> bool:
+def _is_uninformative(returns: Any, opaque: tuple[type, ...]) -> bool:
     return (
         returns is EMPTY
         or returns is Any

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from toolweave.errors import SchemaError
-from toolweave.schema.keywords import types_of, views
+from toolweave.schema.normalize import types_of, views
 
-__all__ = ["check_no_circle", "check_strict", "close", "drop_fillers", "shut"]
+__all__ = ["check_not_recursive", "check_strict", "close", "drop_fillers", "shut"]
 
 _MAX_PROPERTIES = 5000
 _MAX_DEPTH = 10
@@ -69,7 +69,7 @@ def shut(out: dict[str, Any], where: str, original: Mapping[str, Any]) -> None:
     out["additionalProperties"] = False
 
 
-def check_no_circle(definitions: Mapping[str, Any]) -> None:
+def check_not_recursive(definitions: Mapping[str, Any]) -> None:
     """Refuse recursive definitions, which Anthropic's structured outputs do not take.
 
     Raises:

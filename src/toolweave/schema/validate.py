@@ -18,8 +18,8 @@ from toolweave.schema.limits import (
     check_schema,
     has_alternatives,
     is_explainable,
+    max_steps_per_value,
     measure,
-    steps_by_value,
 )
 from toolweave.schema.problems import Problem, describe, problems_of
 
@@ -111,7 +111,7 @@ class Validator:
             return False
         if self._by_value is None:
             own = self.schema
-            self._by_value = steps_by_value(dict(own), self._steps) if isinstance(own, Mapping) else 1
+            self._by_value = max_steps_per_value(dict(own), self._steps) if isinstance(own, Mapping) else 1
         return (size + 1) * self._by_value > MAX_STEPS
 
     def _errors(self, instance: Any, *, all_of_them: bool) -> list[jsonschema_rs.ValidationError]:

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from toolweave.serve.http.auth import BearerAuth, Identity, JwtAuth
     from toolweave.serve.http.replay import EventStore, MemoryEventStore
     from toolweave.serve.offers.completions import Completed
-    from toolweave.serve.offers.contents import Message
+    from toolweave.serve.offers.conversion import PromptTurn
     from toolweave.serve.offers.files import directory
-    from toolweave.serve.offers.prompts import Prompt, PromptsChanged, PromptSource, prompt
-    from toolweave.serve.offers.resources import Resource, ResourcesChanged, ResourceSource, resource
+    from toolweave.serve.offers.prompts import FunctionPrompt, PromptsChanged, PromptSource, prompt
+    from toolweave.serve.offers.resources import FunctionResource, ResourcesChanged, ResourceSource, resource
     from toolweave.serve.server import AgentLike, McpServer, create_mcp_server
     from toolweave.serve.tasks import TaskRule
 
@@ -24,15 +24,15 @@ __all__ = [
     "BearerAuth",
     "Completed",
     "EventStore",
+    "FunctionPrompt",
+    "FunctionResource",
     "Identity",
     "JwtAuth",
     "McpServer",
     "MemoryEventStore",
-    "Message",
-    "Prompt",
     "PromptSource",
+    "PromptTurn",
     "PromptsChanged",
-    "Resource",
     "ResourceSource",
     "ResourcesChanged",
     "TaskRule",
@@ -51,11 +51,11 @@ _HOMES = {
     "JwtAuth": "http.auth",
     "McpServer": "server",
     "MemoryEventStore": "http.replay",
-    "Message": "offers.contents",
-    "Prompt": "offers.prompts",
+    "PromptTurn": "offers.conversion",
+    "FunctionPrompt": "offers.prompts",
     "PromptSource": "offers.prompts",
     "PromptsChanged": "offers.prompts",
-    "Resource": "offers.resources",
+    "FunctionResource": "offers.resources",
     "ResourceSource": "offers.resources",
     "ResourcesChanged": "offers.resources",
     "TaskRule": "tasks",

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import anyio
 
-from toolweave.tools.loop import running_loop
+from toolweave.tools.owner_loop import running_loop
 
 __all__ = ["run_blocking"]
 
@@ -27,14 +27,14 @@ def run_blocking(serve: Callable[[], Awaitable[None]], *, name: str, instead: st
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        if _another_runs():
+        if _foreign_loop_runs():
             running_loop(f"{name}()")
     else:
         raise RuntimeError(f"an event loop runs in this thread already; await {instead}() instead")
     anyio.run(serve, backend_options={"use_uvloop": find_spec("uvloop") is not None})
 
 
-def _another_runs() -> bool:
+def _foreign_loop_runs() -> bool:
     """Whether an event loop other than asyncio's runs in this thread: trio's."""
     try:
         anyio.get_cancelled_exc_class()

@@ -21,7 +21,7 @@ from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve.request import Push
 from toolweave.tools import Toolset, Unsubscribe
 
-__all__ = ["Change", "Changes", "Joined", "Leave", "Stream", "Topic"]
+__all__ = ["Changes", "Leave", "LegacySubscriber", "ListenStream", "PendingChange", "Topic"]
 
 _log = logging.getLogger("toolweave.serve")
 
@@ -42,7 +42,7 @@ RESOURCES = Topic(methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED)
 UPDATED = methods.NOTIFICATIONS_RESOURCES_UPDATED
 
 
-class Change(NamedTuple):
+class PendingChange(NamedTuple):
     """A notification that is pending."""
 
     method: str
@@ -67,15 +67,15 @@ class _Subscriber(ABC):
             if newest or topic not in self._waiting:
                 self._waiting[topic] = params
         if first:
-            self.rouse()
+            self.wake_threadsafe()
 
-    def take(self) -> list[Change]:
+    def take(self) -> list[PendingChange]:
         """Return and clear the pending changes, oldest topic first."""
         with self._lock:
             waiting, self._waiting = self._waiting, {}
-        return [Change(topic.method, params) for topic, params in waiting.items() if topic in self.topics]
+        return [PendingChange(topic.method, params) for topic, params in waiting.items() if topic in self.topics]
 
-    def rouse(self) -> None:
+    def wake_threadsafe(self) -> None:
         """Wake the subscriber on its own loop, from any thread."""
         try:
             self.loop.call_soon_threadsafe(self.wake)
@@ -87,7 +87,7 @@ class _Subscriber(ABC):
         """Begin to deliver; runs on the subscriber's loop."""
 
 
-class Stream(_Subscriber):
+class ListenStream(_Subscriber):
     """The changes for one modern listen stream; the request that opened it delivers them."""
 
     def __init__(self, topics: Iterable[Topic]) -> None:
@@ -107,10 +107,10 @@ class Stream(_Subscriber):
     def end(self) -> None:
         """End the stream gracefully, from any thread."""
         self.ended = True
-        self.rouse()
+        self.wake_threadsafe()
 
 
-class Joined(_Subscriber):
+class LegacySubscriber(_Subscriber):
     """The changes for one legacy conversation: those of all lists, and of the resources it subscribed to."""
 
     def __init__(self, push: Push, debounce: float) -> None:
@@ -145,9 +145,9 @@ class Changes:
     def __init__(self, *, debounce: float = 0.05, most_streams: int = 1024) -> None:
         self.debounce = debounce
         self._most_streams = most_streams
-        self._streams: set[Stream] = set()
-        self._conversations: set[Joined] = set()
-        self._by_name: dict[str, Joined] = {}
+        self._streams: set[ListenStream] = set()
+        self._conversations: set[LegacySubscriber] = set()
+        self._by_name: dict[str, LegacySubscriber] = {}
         self._lock = threading.Lock()
 
     # publishing, from any thread
@@ -188,7 +188,7 @@ class Changes:
             push: Sends it a notification.
             conversation: Its name, as in `Client.conversation`; resource subscriptions are kept under it.
         """
-        joined = Joined(push, self.debounce)
+        joined = LegacySubscriber(push, self.debounce)
         with self._lock:
             self._conversations.add(joined)
             self._by_name[conversation] = joined
@@ -202,11 +202,11 @@ class Changes:
 
         return leave
 
-    def conversation(self, name: str | None) -> Joined | None:
+    def conversation(self, name: str | None) -> LegacySubscriber | None:
         """Return the subscribed conversation of this name, or None."""
         return None if name is None else self._by_name.get(name)
 
-    def open(self, topics: Iterable[Topic]) -> Stream:
+    def open(self, topics: Iterable[Topic]) -> ListenStream:
         """Open a modern stream on the running event loop; to be ended by `leave`.
 
         Raises:
@@ -215,11 +215,11 @@ class Changes:
         with self._lock:
             if len(self._streams) >= self._most_streams:
                 raise RequestError("too many listen streams are open; try again later", code=INTERNAL_ERROR)
-            stream = Stream(topics)
+            stream = ListenStream(topics)
             self._streams.add(stream)
         return stream
 
-    def leave(self, stream: Stream) -> None:
+    def leave(self, stream: ListenStream) -> None:
         """Forget a stream."""
         with self._lock:
             self._streams.discard(stream)

@@ -15,7 +15,7 @@ from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL,
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve.request import Client, Json
 
-__all__ = ["enveloped_client", "has_envelope", "is_whole", "unsupported_version"]
+__all__ = ["client_of_envelope", "has_envelope", "is_whole", "unsupported_version"]
 
 
 def has_envelope(params: Mapping[str, Any]) -> bool:
@@ -24,7 +24,7 @@ def has_envelope(params: Mapping[str, Any]) -> bool:
     return isinstance(meta, dict) and PROTOCOL_VERSION in meta
 
 
-def enveloped_client(
+def client_of_envelope(
     params: Mapping[str, Any], versions: Sequence[str], *, principal: str | None = None, name: str | None = None
 ) -> Client:
     """Return the client that sent a request of the modern era.

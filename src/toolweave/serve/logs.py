@@ -46,11 +46,11 @@ class Logs:
 
     async def send(self, request: Request, level: LogLevel, data: Any, logger: str | None) -> None:
         """Send a message on the stream of a request, if its client wants this level."""
-        if not self._enabled or _SEVERITY[level] < self._least(request):
+        if not self._enabled or _SEVERITY[level] < self._minimum_level(request):
             return
         await request.line.notify(methods.NOTIFICATIONS_MESSAGE, log_params(level, data, logger))
 
-    def _least(self, request: Request) -> int:
+    def _minimum_level(self, request: Request) -> int:
         if request.modern:
             return _SEVERITY.get(_hashable(request.meta.get(LOG_LEVEL)), len(_SEVERITY))
         return self._levels.get(request.client.conversation or "", _UNASKED)

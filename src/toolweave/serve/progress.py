@@ -12,7 +12,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from toolweave.protocol import methods
-from toolweave.serve.request import Json, Line
+from toolweave.serve.request import Json, ReplyChannel
 from toolweave.tools.call import Progress
 
 __all__ = ["BURST", "INTERVAL_SECONDS", "ProgressStream"]
@@ -39,7 +39,7 @@ class ProgressStream:
 
     def __init__(
         self,
-        line: Line,
+        line: ReplyChannel,
         token: int | str,
         tasks: TaskGroup,
         *,

@@ -14,14 +14,14 @@ from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.versions import MODERN_VERSION
 
 __all__ = [
+    "ChangeSubscriptions",
     "Client",
-    "Conversations",
     "Feature",
     "Identity",
     "Json",
-    "Line",
     "Method",
     "Push",
+    "ReplyChannel",
     "Request",
     "Responder",
     "principal_of",
@@ -86,7 +86,7 @@ class Client:
         return self.version == MODERN_VERSION
 
 
-class Line(Protocol):
+class ReplyChannel(Protocol):
     """The reply channel to the client while one of its requests runs."""
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
@@ -119,7 +119,7 @@ class Request:
     method: str
     params: Mapping[str, Any]
     client: Client
-    line: Line
+    line: ReplyChannel
     id: int | str
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -170,7 +170,7 @@ Push: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 """Sends a notification, method and params, on a conversation's own stream, without waiting."""
 
 
-class Conversations(Protocol):
+class ChangeSubscriptions(Protocol):
     """The open legacy conversations, which are notified of changes."""
 
     def join(self, push: Push, *, conversation: str) -> Callable[[], None]:

@@ -34,9 +34,9 @@ from toolweave.protocol.jsonrpc import decoded, writable
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve.endpoint import Endpoint
-from toolweave.serve.http.asgi import App, ShownHeaders
-from toolweave.serve.request import Client, Conversations, Identity, Json, Request, principal_of
-from toolweave.serve.starter import Starter, Starts
+from toolweave.serve.http.asgi import App, VisibleHeaders
+from toolweave.serve.request import ChangeSubscriptions, Client, Identity, Json, Request, principal_of
+from toolweave.serve.task_spawner import SpawnsTasks, TaskSpawner
 
 __all__ = ["protected", "sdk_server", "serve_stdio"]
 
@@ -51,7 +51,7 @@ _UNGATED = frozenset({methods.INITIALIZE, methods.PING})
 def sdk_server(
     endpoint: Endpoint,
     *,
-    conversations: Conversations | None = None,
+    conversations: ChangeSubscriptions | None = None,
     lifespan: Callable[[], AbstractAsyncContextManager[TaskGroup]],
     tool_schema: Callable[[str], Mapping[str, Any] | None] | None = None,
 ) -> Server[Any]:
@@ -65,9 +65,9 @@ def sdk_server(
     """
 
     @asynccontextmanager
-    async def living(_: object) -> AsyncGenerator[Starter]:
+    async def living(_: object) -> AsyncGenerator[TaskSpawner]:
         async with lifespan() as tasks:
-            yield Starter(tasks)
+            yield TaskSpawner(tasks)
 
     info = endpoint.info
     server: Server[Any] = Server(
@@ -76,14 +76,14 @@ def sdk_server(
         lifespan=living,
         get_tool_input_schema=tool_schema,
     )
-    server.middleware[:] = [_Bridge(endpoint, conversations)]
+    server.middleware[:] = [_EndpointMiddleware(endpoint, conversations)]
     return server
 
 
-class _Bridge:
+class _EndpointMiddleware:
     """The middleware that passes every request to the endpoint, and none to the SDK's own handlers."""
 
-    def __init__(self, endpoint: Endpoint, conversations: Conversations | None) -> None:
+    def __init__(self, endpoint: Endpoint, conversations: ChangeSubscriptions | None) -> None:
         self._endpoint = endpoint
         self._conversations = conversations
 
@@ -102,9 +102,9 @@ class _Bridge:
             method=ctx.method,
             params=ctx.params or {},
             client=_client(ctx, connection),
-            line=_Line(outbound, ctx),
+            line=_SdkReplyChannel(outbound, ctx),
             id=ctx.request_id,
-            headers={} if ctx.request is None else ShownHeaders(ctx.request.scope["headers"]),
+            headers={} if ctx.request is None else VisibleHeaders(ctx.request.scope["headers"]),
         )
         try:
             return writable(decoded(await self._endpoint.answer(request)))
@@ -114,22 +114,22 @@ class _Bridge:
             _log.exception("the result of %s cannot be written", ctx.method)
             raise MCPError(code=INTERNAL_ERROR, message="Internal error") from None
 
-    def _join(self, connection: Connection, tasks: Starts) -> None:
+    def _join(self, connection: Connection, tasks: SpawnsTasks) -> None:
         if self._conversations is None or not connection.has_standalone_channel or _JOINED in connection.state:
             return
         connection.state[_JOINED] = True
 
-        pushes = _Pushes(connection, tasks)
+        pushes = _QueuedNotifications(connection, tasks)
         connection.exit_stack.callback(self._conversations.join(pushes.put, conversation=_conversation(connection)))
 
 
-class _Pushes:
+class _QueuedNotifications:
     """The change notifications of a legacy conversation, sent one after the other.
 
     While its client reads nothing only the newest of each is kept, so that the buffer is bounded.
     """
 
-    def __init__(self, connection: Connection, tasks: Starts) -> None:
+    def __init__(self, connection: Connection, tasks: SpawnsTasks) -> None:
         self._connection = connection
         self._tasks = tasks
         self._waiting: dict[tuple[str, str], Mapping[str, Any]] = {}
@@ -151,7 +151,7 @@ class _Pushes:
             self._sending = False
 
 
-class _Line:
+class _SdkReplyChannel:
     """A reply channel through the SDK's dispatcher."""
 
     def __init__(self, outbound: DispatchContext[Any], ctx: ServerRequestContext[Any, Any]) -> None:
@@ -219,7 +219,7 @@ Identify: TypeAlias = Callable[[str], Awaitable[Identity | None]]
 """Returns the identity of a token; None when it is invalid."""
 
 
-class _Verifier:
+class _SdkTokenVerifier:
     """The check of a token, as the SDK's `TokenVerifier`."""
 
     def __init__(self, identify: Identify) -> None:
@@ -263,7 +263,7 @@ def protected(
         )
         public = {route.path: cast("App", route) for route in routes}
     required = RequireAuthMiddleware(AuthContextMiddleware(cast("Any", app)), list(required_scopes), metadata_url)
-    authorized = AuthenticationMiddleware(cast("Any", required), backend=BearerAuthBackend(_Verifier(identify)))
+    authorized = AuthenticationMiddleware(cast("Any", required), backend=BearerAuthBackend(_SdkTokenVerifier(identify)))
     return cast("App", authorized), public
 
 

@@ -19,19 +19,19 @@ import anyio.abc
 
 from toolweave.errors import DuplicateToolError
 from toolweave.jobs.queue import WorkBackend
-from toolweave.serve.calls import ExposeErrors, Tools
 from toolweave.serve.changes import Changes
 from toolweave.serve.endpoint import Endpoint
-from toolweave.serve.listen import Listen
 from toolweave.serve.logs import Logs
-from toolweave.serve.offers.offering import Offering
-from toolweave.serve.offers.prompts import Promptful
-from toolweave.serve.offers.resources import Resourceful
+from toolweave.serve.offers.decorators import ServerContent
+from toolweave.serve.offers.prompts import PromptLike
+from toolweave.serve.offers.resources import ResourceLike
 from toolweave.serve.request import Feature, Json
-from toolweave.serve.rounds import Rounds
-from toolweave.serve.seal import Seal
-from toolweave.serve.served import Served
-from toolweave.serve.tasks import LocalTasks, TaskBackend, TaskRule, Tasks, TaskSupport
+from toolweave.serve.request_context import HandlerRunner
+from toolweave.serve.request_state import StateSigner
+from toolweave.serve.runners import ServerRunners
+from toolweave.serve.subscriptions import Listen
+from toolweave.serve.tasks import LocalTasks, TaskBackend, TaskRule, TasksFeature, TaskSupport
+from toolweave.serve.tools import ExposeErrors, Tools
 from toolweave.state import Store
 from toolweave.tools import (
     Alias,
@@ -122,8 +122,8 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
     icons: Sequence[Mapping[str, Any]] = (),
     tools: ToolSource = (),
     agents: Iterable[AgentLike] | AgentsLike = (),
-    resources: Resourceful | None = None,
-    prompts: Promptful | None = None,
+    resources: ResourceLike | None = None,
+    prompts: PromptLike | None = None,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     state: Any = None,  # a mapping, or an object of the author's
@@ -257,7 +257,7 @@ def _named(made: Tool, name: str) -> tuple[Any, Toolset]:
     return other.snapshot().by_name[name], other
 
 
-class McpServer(Offering, Served):
+class McpServer(ServerContent, ServerRunners):
     """An MCP server, as made by `create_mcp_server`: the registries of its offers, and the methods that serve it.
 
     Attributes:
@@ -274,8 +274,8 @@ class McpServer(Offering, Served):
         toolset: Toolset,
         options: Options,
         *,
-        resources: Resourceful = (),
-        prompts: Promptful = (),
+        resources: ResourceLike = (),
+        prompts: PromptLike = (),
     ) -> None:
         super().__init__()
         self.name = str(info["name"])
@@ -283,10 +283,10 @@ class McpServer(Offering, Served):
         self.changes = Changes()
         self._registry = registry
         logs = Logs(enabled=options.logging)
-        self._rounds = Rounds(state=options.state, seal=Seal(options.request_state_keys), logs=logs)
+        self._rounds = HandlerRunner(state=options.state, seal=StateSigner(options.request_state_keys), logs=logs)
         self._store = options.store
         self.backend = options.backend
-        self._tasks = Tasks(options.tasks, rounds=self._rounds, backend=self._task_backend())
+        self._tasks = TasksFeature(options.tasks, rounds=self._rounds, backend=self._task_backend())
         self._calls = Tools(
             toolset,
             rounds=self._rounds,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from toolweave.state.memory import MemoryStore
-from toolweave.state.opening import open_store
-from toolweave.state.signals import Ear, Signalling, listening, signal
+from toolweave.state.signals import Signalling, SignalListener, listening, signal
 from toolweave.state.store import Change, Delete, Document, Put, Store, iter_documents, iter_pages
+from toolweave.state.store_url import open_store
 
 if TYPE_CHECKING:
     from toolweave.state.redis import RedisStore
@@ -20,10 +20,10 @@ __all__ = [
     "Change",
     "Delete",
     "Document",
-    "Ear",
     "MemoryStore",
     "Put",
     "RedisStore",
+    "SignalListener",
     "Signalling",
     "SqliteStore",
     "Store",

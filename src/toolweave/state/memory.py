@@ -17,14 +17,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from toolweave.errors import StoreError
-from toolweave.state.signals import Ear, Ears
+from toolweave.state.signals import SignalListener, SignalListeners
 from toolweave.state.store import Change, Document, Put, to_json
 
 __all__ = ["MemoryStore"]
 
 
 @dataclass(slots=True)
-class _Entry:
+class _StoredDocument:
     text: str
     revision: int
     expires_at: float | None
@@ -35,7 +35,7 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Collection:
-    entries: dict[str, _Entry] = field(default_factory=dict[str, _Entry])
+    entries: dict[str, _StoredDocument] = field(default_factory=dict[str, _StoredDocument])
     keys: list[str] = field(default_factory=list[str])  # sorted
 
 
@@ -66,7 +66,7 @@ class MemoryStore:
         self._bytes = 0
         self._revision = 0
         self._lock = threading.Lock()
-        self._ears = Ears()
+        self._ears = SignalListeners()
 
     async def get(self, collection: str, key: str) -> Document | None:
         """Return a document, or None when there is none."""
@@ -122,10 +122,12 @@ class MemoryStore:
             for one, old in zip(changes, before, strict=True):
                 if one.expect is not None and one.expect != (0 if old is None else old.revision):
                     return None
-            made: list[tuple[Change, _Entry | None, _Entry | None]] = []
+            made: list[tuple[Change, _StoredDocument | None, _StoredDocument | None]] = []
             for number, (one, old) in enumerate(zip(changes, before, strict=True), 1):
                 until = now + one.ttl if isinstance(one, Put) and one.ttl is not None else None
-                new = _Entry(texts[number - 1], self._revision + number, until) if isinstance(one, Put) else None
+                new = (
+                    _StoredDocument(texts[number - 1], self._revision + number, until) if isinstance(one, Put) else None
+                )
                 made.append((one, old, new))
             self._check_room(made)
             for one, old, new in made:
@@ -148,7 +150,7 @@ class MemoryStore:
         """Send a signal to the listeners of this process."""
         self._ears.ring(name)
 
-    def listening(self, name: str) -> AbstractAsyncContextManager[Ear]:
+    def listening(self, name: str) -> AbstractAsyncContextManager[SignalListener]:
         """Listen to the signals of a name during the block."""
         return self._ears.listening(name, sure=True)
 
@@ -163,11 +165,11 @@ class MemoryStore:
     def __repr__(self) -> str:
         return f"<MemoryStore, {self._documents} documents, {self._bytes} bytes>"
 
-    def _entry(self, collection: str, key: str) -> _Entry | None:
+    def _entry(self, collection: str, key: str) -> _StoredDocument | None:
         kept = self._collections.get(collection)
         return None if kept is None else kept.entries.get(key)
 
-    def _check_room(self, made: Sequence[tuple[Change, _Entry | None, _Entry | None]]) -> None:
+    def _check_room(self, made: Sequence[tuple[Change, _StoredDocument | None, _StoredDocument | None]]) -> None:
         documents = sum((new is not None) - (old is not None) for _, old, new in made)
         grown = sum(_size(one.key, new) - _size(one.key, old) for one, old, new in made)
         full = documents > 0 and self._documents + documents > self._most_documents
@@ -177,14 +179,14 @@ class MemoryStore:
                 collection=made[0][0].collection,
             )
 
-    def _change(self, one: Change, old: _Entry | None, new: _Entry | None) -> None:
+    def _change(self, one: Change, old: _StoredDocument | None, new: _StoredDocument | None) -> None:
         if new is not None:
             self._write(one.collection, one.key, new, new=old is None)
             self._bytes += _size(one.key, new) - _size(one.key, old)
         elif old is not None:
             self._remove(one.collection, one.key, old)
 
-    def _write(self, collection: str, key: str, entry: _Entry, *, new: bool) -> None:
+    def _write(self, collection: str, key: str, entry: _StoredDocument, *, new: bool) -> None:
         kept = self._collections.setdefault(collection, _Collection())
         kept.entries[key] = entry
         self._revision = entry.revision
@@ -194,7 +196,7 @@ class MemoryStore:
         if entry.expires_at is not None:
             heapq.heappush(self._expiring, (entry.expires_at, entry.revision, collection, key))
 
-    def _remove(self, collection: str, key: str, entry: _Entry) -> None:
+    def _remove(self, collection: str, key: str, entry: _StoredDocument) -> None:
         kept = self._collections[collection]
         del kept.entries[key]
         del kept.keys[bisect_left(kept.keys, key)]
@@ -221,9 +223,9 @@ class MemoryStore:
         return entry is not None and entry.revision == due[1]
 
 
-def _size(key: str, entry: _Entry | None) -> int:
+def _size(key: str, entry: _StoredDocument | None) -> int:
     return 0 if entry is None else entry.size(key)
 
 
-def _document(key: str, entry: _Entry) -> Document:
+def _document(key: str, entry: _StoredDocument) -> Document:
     return Document(key=key, value=json.loads(entry.text), revision=entry.revision, expires_at=entry.expires_at)

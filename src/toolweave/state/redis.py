@@ -18,10 +18,10 @@ from typing import Any, Self
 import anyio
 
 from toolweave.errors import StoreError
-from toolweave.state.redis_address import Address
-from toolweave.state.redis_link import Link
-from toolweave.state.redis_scripts import GET, READ, SCAN, SIGNAL, WRITE, Script
-from toolweave.state.signals import Ear
+from toolweave.state.redis_address import RedisAddress
+from toolweave.state.redis_connections import RedisConnections
+from toolweave.state.redis_scripts import GET, READ, SCAN, SIGNAL, WRITE, RedisScript
+from toolweave.state.signals import SignalListener
 from toolweave.state.store import Change, Delete, Document, Put, to_json
 
 __all__ = ["RedisStore"]
@@ -64,7 +64,7 @@ class RedisStore:
     ) -> None:
         if not prefix or "{" in prefix or "}" in prefix:
             raise ValueError(f"a prefix is a text without braces, not {prefix!r}")
-        self._address = Address(url)
+        self._address = RedisAddress(url)
         self._prefix = prefix
         self._clock = clock
         self._wait_seconds = wait_seconds
@@ -72,7 +72,7 @@ class RedisStore:
         self._keys = [f"{{{prefix}}}:{name}" for name in ("documents", "order")]
         self._writes = 0
         self._channel = f"{{{prefix}}}:signals"
-        self._links: dict[asyncio.AbstractEventLoop, Link] = {}
+        self._links: dict[asyncio.AbstractEventLoop, RedisConnections] = {}
         self._lock = threading.Lock()
 
     @property
@@ -100,7 +100,7 @@ class RedisStore:
         named = [_name(*name) for name in names]
         wanted = [name for _, name in named]
         found = await self._call(READ, self._keys[:1], wanted)
-        if self._clock is not None or any(_may_be_over(stored) for stored in found):
+        if self._clock is not None or any(_may_have_expired(stored) for stored in found):
             found = await self._call(GET, self._keys[:1], [self._now(), *wanted])  # by the clock of the server
         return [
             None if stored is None else _document(head, name, stored)
@@ -164,7 +164,7 @@ class RedisStore:
             pass
 
     @asynccontextmanager
-    async def listening(self, name: str) -> AsyncGenerator[Ear, None]:
+    async def listening(self, name: str) -> AsyncGenerator[SignalListener, None]:
         """Listen to a name's signals during the block, of all processes; none arrive while the server is away."""
         async with self._used() as link:
             sure = await link.subscribe(self._channel)
@@ -219,7 +219,7 @@ class RedisStore:
             told = await self._call(WRITE, [*self._keys, self._channel], args)
         return None if told is None else [int(revision) for revision in told.split()]
 
-    async def _call(self, script: Script, keys: Sequence[str], args: Sequence[str | bytes]) -> Any:
+    async def _call(self, script: RedisScript, keys: Sequence[str], args: Sequence[str | bytes]) -> Any:
         link = self._enter()
         try:
             return await link.call(script, keys, args)
@@ -227,7 +227,7 @@ class RedisStore:
             await self._leave(link)
 
     @asynccontextmanager
-    async def _used(self) -> AsyncGenerator[Link, None]:
+    async def _used(self) -> AsyncGenerator[RedisConnections, None]:
         """Keep the connections of this event loop open during the block."""
         link = self._enter()
         try:
@@ -235,17 +235,17 @@ class RedisStore:
         finally:
             await self._leave(link)
 
-    def _enter(self) -> Link:
+    def _enter(self) -> RedisConnections:
         loop = asyncio.get_running_loop()
         with self._lock:
             link = self._links.get(loop)
             if link is None:
                 self._links = {one: kept for one, kept in self._links.items() if not one.is_closed()}
-                link = self._links[loop] = Link(self._address, self._wait_seconds)
+                link = self._links[loop] = RedisConnections(self._address, self._wait_seconds)
         link.users += 1
         return link
 
-    async def _leave(self, link: Link) -> None:
+    async def _leave(self, link: RedisConnections) -> None:
         link.users -= 1
         if not link.users:
             with self._lock:
@@ -267,7 +267,7 @@ def _name(collection: str, key: str) -> tuple[bytes, bytes]:
         raise StoreError(f"a collection or key is no valid Unicode text: {exc.object!r}") from None
 
 
-def _may_be_over(stored: bytes | None) -> bool:
+def _may_have_expired(stored: bytes | None) -> bool:
     """Whether a stored document may have expired, which only the clock of the server decides."""
     expires = b"-" if stored is None else stored.split(b" ", 2)[1]
     return expires != b"-" and float(expires) - time.time() < _SURE_SECONDS

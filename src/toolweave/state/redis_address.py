@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, unquote, unquote_plus, urlsplit
 
 from toolweave.errors import StoreError
 
-__all__ = ["REDIS_SCHEMES", "Address", "split_name"]
+__all__ = ["REDIS_SCHEMES", "RedisAddress", "split_name"]
 
 REDIS_SCHEMES = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss", "unix": "unix"}
 """The schemes of URLs, each with that of the package `redis`."""
@@ -21,7 +21,7 @@ _HINT = (
 )
 
 
-class Address:
+class RedisAddress:
     """The address of a Redis or Valkey; its repr and `place` hold no secret.
 
     Raises:

@@ -17,11 +17,11 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-__all__ = ["GET", "READ", "SCAN", "SIGNAL", "WRITE", "Script"]
+__all__ = ["GET", "READ", "SCAN", "SIGNAL", "WRITE", "RedisScript"]
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class RedisScript:
     """A script and its digest; or a command of one key that needs no script."""
 
     source: str
@@ -30,9 +30,9 @@ class Script:
     command: str = ""
 
 
-def _script(*parts: str, writes: bool = False) -> Script:
+def _script(*parts: str, writes: bool = False) -> RedisScript:
     source = "".join(parts)
-    return Script(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest(), writes)
+    return RedisScript(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest(), writes)
 
 
 # A caller that has a clock of its own gives the time; all others have the server's, the same for all machines.
@@ -51,10 +51,10 @@ local function kept(stored, now)
 end
 """
 
-SIGNAL = Script("", "", writes=False, command="PUBLISH")
+SIGNAL = RedisScript("", "", writes=False, command="PUBLISH")
 """KEYS channel; ARGV name."""
 
-READ = Script("", "", writes=False, command="HMGET")
+READ = RedisScript("", "", writes=False, command="HMGET")
 """KEYS documents; ARGV names. Returns the stored values, expired or not."""
 
 GET = _script(

@@ -14,12 +14,12 @@ from typing import Any, Protocol, runtime_checkable
 
 import anyio
 
-__all__ = ["Ear", "Ears", "Signalling", "listening", "signal"]
+__all__ = ["SignalListener", "SignalListeners", "Signalling", "listening", "signal"]
 
 Sleep = Callable[[float], Awaitable[None]]
 
 
-class Ear:
+class SignalListener:
     """Listens to one name, in one event loop.
 
     Args:
@@ -72,19 +72,19 @@ class Ear:
         self._event.set()
 
 
-class Ears:
+class SignalListeners:
     """The listeners by name; safe to use from any thread."""
 
     def __init__(self) -> None:
-        self._ears: dict[str, list[Ear]] = {}
+        self._ears: dict[str, list[SignalListener]] = {}
         self._lock = threading.Lock()
 
-    def add(self, name: str, ear: Ear) -> None:
+    def add(self, name: str, ear: SignalListener) -> None:
         """Add a listener of a name."""
         with self._lock:
             self._ears.setdefault(name, []).append(ear)
 
-    def remove(self, name: str, ear: Ear) -> None:
+    def remove(self, name: str, ear: SignalListener) -> None:
         """Remove a listener of a name."""
         with self._lock:
             left = [one for one in self._ears.get(name, ()) if one is not ear]
@@ -103,9 +103,9 @@ class Ears:
     @asynccontextmanager
     async def listening(
         self, name: str, *, sure: bool, hear: Callable[[], Coroutine[Any, Any, None]] | None = None
-    ) -> AsyncGenerator[Ear, None]:
+    ) -> AsyncGenerator[SignalListener, None]:
         """Yield a listener of a name for the block."""
-        ear = Ear(sure=sure, hear=hear)
+        ear = SignalListener(sure=sure, hear=hear)
         self.add(name, ear)
         try:
             yield ear
@@ -121,7 +121,7 @@ class Signalling(Protocol):
         """Send a signal to all listeners of a name."""
         ...
 
-    def listening(self, name: str) -> AbstractAsyncContextManager[Ear]:
+    def listening(self, name: str) -> AbstractAsyncContextManager[SignalListener]:
         """Listen to the signals of a name from when it is entered."""
         ...
 
@@ -133,10 +133,10 @@ async def signal(store: Any, name: str) -> None:
 
 
 @asynccontextmanager
-async def listening(store: Any, name: str) -> AsyncGenerator[Ear, None]:
+async def listening(store: Any, name: str) -> AsyncGenerator[SignalListener, None]:
     """Listen to the signals of a name at a store; none arrive where that passes on none."""
     if not isinstance(store, Signalling):
-        yield Ear(sure=False)
+        yield SignalListener(sure=False)
         return
     async with store.listening(name) as ear:
         yield ear

@@ -25,7 +25,7 @@ import anyio
 
 from toolweave.errors import StoreError
 from toolweave.state.migrations import CheckedFile, open_database, savepoint, writing
-from toolweave.state.signals import Ear, Ears
+from toolweave.state.signals import SignalListener, SignalListeners
 from toolweave.state.store import Change, Document, Put, to_json
 
 __all__ = ["SqliteStore", "default_path"]
@@ -79,10 +79,10 @@ class SqliteStore:
         self._clock = clock
         self._busy_seconds = busy_seconds
         self._users = 0
-        self._worker: _Worker | None = None
+        self._worker: _DatabaseThread | None = None
         self._lock = threading.Lock()
         self._process = os.getpid()
-        self._ears = Ears()
+        self._ears = SignalListeners()
 
     @property
     def path(self) -> Path:
@@ -200,7 +200,7 @@ class SqliteStore:
         """Send a signal to the listeners of this process."""
         self._ears.ring(name)
 
-    def listening(self, name: str) -> AbstractAsyncContextManager[Ear]:
+    def listening(self, name: str) -> AbstractAsyncContextManager[SignalListener]:
         """Listen to the signals of a name during the block."""
         return self._ears.listening(name, sure=False)
 
@@ -226,10 +226,10 @@ class SqliteStore:
 
     async def _run(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = False) -> T:
         if self._process != os.getpid():
-            self._forked()
+            self._reset_after_fork()
         with self._lock:
             if self._worker is None:
-                self._worker = _Worker(self._path, self._busy_seconds)
+                self._worker = _DatabaseThread(self._path, self._busy_seconds)
                 self._worker.end_with(self)
             worker = self._worker
             job = worker.add(work, writes=writes)
@@ -240,7 +240,7 @@ class SqliteStore:
             await future
         return future.result()
 
-    def _forked(self) -> None:
+    def _reset_after_fork(self) -> None:
         """Start afresh in a forked process, where the thread and the connection of its parent are unusable."""
         if self._worker is not None:
             self._worker.leave()
@@ -252,7 +252,7 @@ _left_behind: list[Any] = []
 
 
 @dataclass(slots=True)
-class _Job:
+class _DatabaseJob:
     """A job for the connection, and its outcome.
 
     Attributes:
@@ -281,14 +281,14 @@ class _Job:
             self.told.set_exception(self.error)
 
 
-class _Worker:
+class _DatabaseThread:
     """One thread with one connection; runs all waiting jobs together: writes in one transaction, then reads."""
 
     def __init__(self, path: Path, busy_seconds: float) -> None:
         self._path = path
         self._busy_seconds = busy_seconds
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="toolweave-store")
-        self._waiting: deque[_Job] = deque()  # whose ends are safe to use from any thread
+        self._waiting: deque[_DatabaseJob] = deque()  # whose ends are safe to use from any thread
         self._connection: sqlite3.Connection | None = None
         self._file: CheckedFile | None = None
         self._finalizer: weakref.finalize[Any, SqliteStore] | None = None
@@ -299,7 +299,7 @@ class _Worker:
 
     def add(self, work: Callable[[sqlite3.Connection], T], *, writes: bool) -> Future[T]:
         """Queue work for the next `begin`."""
-        job = _Job(work, writes)
+        job = _DatabaseJob(work, writes)
         self._waiting.append(job)
         return job.told
 
@@ -335,13 +335,17 @@ class _Worker:
             if not job.writes:
                 self._attempt([job], self._read)
 
-    def _write(self, jobs: Sequence[_Job]) -> None:
+    def _write(self, jobs: Sequence[_DatabaseJob]) -> None:
         if jobs and not self._attempt(jobs, self._write_together, last=len(jobs) == 1):
             for job in jobs:  # what one of them cannot have, others may: a small one still fits on the disk
                 self._attempt([job], self._write_together)
 
     def _attempt(
-        self, jobs: Sequence[_Job], do: Callable[[sqlite3.Connection, Sequence[_Job]], None], *, last: bool = True
+        self,
+        jobs: Sequence[_DatabaseJob],
+        do: Callable[[sqlite3.Connection, Sequence[_DatabaseJob]], None],
+        *,
+        last: bool = True,
     ) -> bool:
         """Run jobs and settle them; an error of all of them is reported only by the last attempt."""
         failure: StoreError | None = None
@@ -361,11 +365,11 @@ class _Worker:
             job.tell()
         return True
 
-    def _read(self, connection: sqlite3.Connection, jobs: Sequence[_Job]) -> None:
+    def _read(self, connection: sqlite3.Connection, jobs: Sequence[_DatabaseJob]) -> None:
         for job in jobs:
             job.do(connection)
 
-    def _write_together(self, connection: sqlite3.Connection, jobs: Sequence[_Job]) -> None:
+    def _write_together(self, connection: sqlite3.Connection, jobs: Sequence[_DatabaseJob]) -> None:
         with writing(connection):
             for job in jobs:
                 job.do(connection)

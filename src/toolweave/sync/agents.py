@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, Self
 
 import toolweave.compose.agent as compose
 from toolweave.agent import AgentTools, ApprovalRequested, Event, Run, RunResult
-from toolweave.sync.blocking import blocking, forwarded, signed_like
+from toolweave.sync.blocking import blocking, forwarded, with_signature_of
 from toolweave.tools.portal import PORTAL
 
 __all__ = ["Agent", "SyncRun", "generate", "stream"]
@@ -76,7 +76,9 @@ class SyncRun:
         return PORTAL.run(decided)
 
 
-def _made_like(make: Callable[P, Any]) -> Callable[[Callable[..., None]], Callable[Concatenate[Agent, P], None]]:
+def _with_agent_signature(
+    make: Callable[P, Any],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Agent, P], None]]:
     """Give `Agent.__init__` the parameters of the async agent."""
 
     def sign(init: Callable[..., None]) -> Callable[Concatenate[Agent, P], None]:
@@ -99,7 +101,7 @@ class Agent:
 
     wrapped: compose.Agent
 
-    @_made_like(compose.Agent)
+    @_with_agent_signature(compose.Agent)
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # the parameters of the async one
         self.wrapped = compose.Agent(*args, **kwargs)
 
@@ -143,13 +145,13 @@ class Agent:
         return f"<Sync{repr(self.wrapped)[1:]}"
 
 
-@signed_like(compose.generate)
+@with_signature_of(compose.generate)
 def generate(*args: Any, **kwargs: Any) -> RunResult:  # the parameters of the async one
     """Run a model with tools once and return the result; same arguments as `toolweave.generate`."""
     return PORTAL.run(lambda: compose.generate(*args, **kwargs))
 
 
-@signed_like(compose.stream)
+@with_signature_of(compose.stream)
 def stream(*args: Any, **kwargs: Any) -> SyncRun:  # the same
     """Return a run of a model with tools, to iterate over its events; same arguments as `toolweave.stream`."""
     return SyncRun(compose.stream(*args, **kwargs))

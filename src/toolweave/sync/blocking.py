@@ -11,7 +11,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, over
 
 from toolweave.tools.portal import PORTAL
 
-__all__ = ["Facade", "blocking", "forwarded", "signed_like"]
+__all__ = ["Facade", "blocking", "forwarded", "with_signature_of"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -75,7 +75,7 @@ class blocking(_Forwarding[S_contra, P, T]):  # noqa: N801 - the same
         return PORTAL.run(lambda: self._method(wrapped, *args, **kwargs))
 
 
-def signed_like(original: Callable[P, Any]) -> Callable[[Callable[..., T]], Callable[P, T]]:
+def with_signature_of(original: Callable[P, Any]) -> Callable[[Callable[..., T]], Callable[P, T]]:
     """Give a function the parameters of another, for type checkers and for `help()`."""
 
     def sign(function: Callable[..., T]) -> Callable[P, T]:

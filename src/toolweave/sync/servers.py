@@ -10,7 +10,7 @@ import toolweave.connect as async_connect
 import toolweave.hub as async_hub
 from toolweave.connect import ConnectionState, McpConnection
 from toolweave.hub import Hub
-from toolweave.sync.blocking import blocking, signed_like
+from toolweave.sync.blocking import blocking, with_signature_of
 from toolweave.sync.toolsets import SyncToolList, SyncToolset
 from toolweave.tools.portal import PORTAL
 
@@ -19,7 +19,7 @@ __all__ = ["SyncConnection", "SyncHub", "connect_mcp", "connect_mcp_servers"]
 OpenT_co = TypeVar("OpenT_co", McpConnection, Hub, covariant=True)
 
 
-class _Opened(SyncToolset[OpenT_co]):
+class _OpenSyncToolset(SyncToolset[OpenT_co]):
     """A toolset that is open from the beginning, until `close()` or the end of a `with` block."""
 
     def close(self) -> None:
@@ -36,7 +36,7 @@ class _Opened(SyncToolset[OpenT_co]):
         self.close()
 
 
-class SyncConnection(_Opened[McpConnection]):
+class SyncConnection(_OpenSyncToolset[McpConnection]):
     """A connection to one MCP server, for synchronous code; see `toolweave.McpConnection`. Made by `connect_mcp`."""
 
     @property
@@ -85,7 +85,7 @@ class SyncConnection(_Opened[McpConnection]):
     ping = blocking(McpConnection.ping)
 
 
-class SyncHub(_Opened[Hub]):
+class SyncHub(_OpenSyncToolset[Hub]):
     """Many MCP servers as one toolset, for synchronous code; see `toolweave.Hub`. Made by `connect_mcp_servers`."""
 
     @property
@@ -116,7 +116,7 @@ class SyncHub(_Opened[Hub]):
     settled = blocking(Hub.settled)
 
 
-@signed_like(async_connect.connect_mcp)
+@with_signature_of(async_connect.connect_mcp)
 def connect_mcp(*args: Any, **kwargs: Any) -> SyncConnection:  # the parameters of the async one
     """Connect to one MCP server and return the open connection; same arguments as `toolweave.connect_mcp`."""
     connection = PORTAL.run(lambda: async_connect.connect_mcp(*args, **kwargs))
@@ -124,7 +124,7 @@ def connect_mcp(*args: Any, **kwargs: Any) -> SyncConnection:  # the parameters 
     return SyncConnection(connection)
 
 
-@signed_like(async_hub.connect_mcp_servers)
+@with_signature_of(async_hub.connect_mcp_servers)
 def connect_mcp_servers(*args: Any, **kwargs: Any) -> SyncHub:  # the same
     """Connect to many MCP servers at once; same arguments as `toolweave.connect_mcp_servers`."""
     hub = PORTAL.run(lambda: async_hub.connect_mcp_servers(*args, **kwargs))

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from toolweave.testing.clock import FakeClock
     from toolweave.testing.memory import MemoryServer
-    from toolweave.testing.player import Replay, replay
     from toolweave.testing.recorder import Recorder, record
+    from toolweave.testing.replayer import Replay, replay
     from toolweave.testing.script import Received
     from toolweave.testing.servers import (
         HTTP_FAULTS,
@@ -45,9 +45,9 @@ _HOMES = {
     "MemoryServer": "memory",
     "Received": "script",
     "Recorder": "recorder",
-    "Replay": "player",
+    "Replay": "replayer",
     "record": "recorder",
-    "replay": "player",
+    "replay": "replayer",
 }
 """Modules of the names that are not of `servers`."""
 

@@ -13,8 +13,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from toolweave.testing.player import Replay, replay
 from toolweave.testing.recorder import record
+from toolweave.testing.replayer import Replay, replay
 from toolweave.testing.servers import HTTP_FAULTS, STDIO_FAULTS, http_fault_server, stdio_fault_command
 
 __all__ = ["CassetteFactory", "http_faults", "stdio_faults"]

@@ -25,10 +25,10 @@ from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.subscriptions import FILTERS
 from toolweave.serve import create_mcp_server, prompt, resource
 from toolweave.serve.changes import Topic
-from toolweave.serve.duplex.inprocess import ClientEnd, Visit, Visits, in_process
+from toolweave.serve.duplex.inprocess import ClientEnd, InProcessSessions, Visit, in_process
 from toolweave.serve.offers.prompts import PromptRegistry
 from toolweave.serve.offers.resources import ResourceRegistry
-from toolweave.testing.script import Answer, Reaction, Received, Script, ScriptedResponder
+from toolweave.testing.script import Answer, Reaction, ReactionScript, Received, ScriptedResponder
 from toolweave.tools import FunctionTool, Tool, ToolCall, ToolSource, tool
 from toolweave.tools.sources import with_registry
 
@@ -104,9 +104,9 @@ class MemoryServer:
         )
         self._server.speak(protocol)
         self._server.changes.debounce = 0
-        self._script = Script()
+        self._script = ReactionScript()
         self._responder = ScriptedResponder(self._server.endpoint, self._script, self._hang_up)
-        self._visits = Visits(self._visit)
+        self._visits = InProcessSessions(self._visit)
         self._open: dict[Visit, asyncio.AbstractEventLoop] = {}
         self._heard = anyio.Event()
 

@@ -16,10 +16,10 @@ from typing import Any, cast
 
 import anyio
 
-from toolweave.connect.dial import Attempt, open_wire, through
 from toolweave.connect.report import Report
-from toolweave.connect.session import Peer, Wire
+from toolweave.connect.session import ClientHandlers, Wire
 from toolweave.connect.stdio.process import ServerProcess
+from toolweave.connect.transports import ConnectPlan, open_wire, through
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.testing.cassette import MASK, Entry, masked, write_cassette
 
@@ -61,11 +61,11 @@ class Recorder:
 
     @asynccontextmanager
     async def open_wire(
-        self, config: Any, attempt: Attempt, peer: Peer, report: Report
+        self, config: Any, attempt: ConnectPlan, peer: ClientHandlers, report: Report
     ) -> AsyncGenerator[tuple[Wire, ServerProcess | None], None]:
         """Open the target's wire, wrapped by this recorder; see `WireOpener`."""
         inner = self._watching(config.replace(server=self._server))
-        tapped = cast("Peer", _TappedPeer(peer, self))
+        tapped = cast("ClientHandlers", _TappedPeer(peer, self))
         self.note("open", {"transport": attempt.transport})
         try:
             async with open_wire(inner, attempt, tapped, report) as (wire, process):
@@ -168,7 +168,7 @@ class _TappedWire:
 class _TappedPeer:
     """Client handlers that record the unprompted messages of the server."""
 
-    def __init__(self, peer: Peer, recorder: Recorder) -> None:
+    def __init__(self, peer: ClientHandlers, recorder: Recorder) -> None:
         self._peer = peer
         self._recorder = recorder
 

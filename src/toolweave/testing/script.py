@@ -21,7 +21,7 @@ from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.request import Json, Request
 
-__all__ = ["Answer", "Reaction", "Received", "Script", "ScriptedResponder"]
+__all__ = ["Answer", "Reaction", "ReactionScript", "Received", "ScriptedResponder"]
 
 Answer: TypeAlias = Mapping[str, Any] | Callable[[Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
 """A result as JSON, or a function, plain or async, from a request's params to one."""
@@ -75,7 +75,7 @@ class Reaction:
         return request.method == self.method and self.tool in (None, _tool(request.method, request.params))
 
 
-class Script:
+class ReactionScript:
     """The reactions of one server: those limited in number in their order, then the newest of the others."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class ScriptedResponder:
         hang_up: Ends the conversation of this name at once.
     """
 
-    def __init__(self, endpoint: Endpoint, script: Script, hang_up: Callable[[str | None], None]) -> None:
+    def __init__(self, endpoint: Endpoint, script: ReactionScript, hang_up: Callable[[str | None], None]) -> None:
         self._endpoint = endpoint
         self._script = script
         self._hang_up = hang_up

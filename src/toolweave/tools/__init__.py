@@ -34,10 +34,10 @@ if TYPE_CHECKING:
         ProgressReporter,
         ToolCall,
     )
+    from toolweave.tools.client_requests import Caller, Elicitation, Question, Roots, Sampling
     from toolweave.tools.function import FunctionTool, tool
     from toolweave.tools.media import File
     from toolweave.tools.names import NameMap, ToolName, aliases, expose
-    from toolweave.tools.questions import Caller, Elicitation, Question, Roots, Sampling
     from toolweave.tools.registry import Alias, OnConflict, ToolRegistry
     from toolweave.tools.result import ToolResult
     from toolweave.tools.sources import ToolSource, as_toolset
@@ -128,9 +128,9 @@ _HOMES = {
     "AudioContent": ".protocol.content",
     "BaseToolset": "wrappers",
     "CallContext": "call",
-    "Caller": "questions",
+    "Caller": "client_requests",
     "ContentBlock": ".protocol.content",
-    "Elicitation": "questions",
+    "Elicitation": "client_requests",
     "ElicitationResult": ".protocol.client_requests",
     "Elicited": ".protocol.client_requests",
     "EmbeddedResource": ".protocol.content",
@@ -143,11 +143,11 @@ _HOMES = {
     "Progress": "call",
     "ProgressCallback": "call",
     "ProgressReporter": "call",
-    "Question": "questions",
+    "Question": "client_requests",
     "ResourceLink": ".protocol.content",
     "Root": ".protocol.client_requests",
-    "Roots": "questions",
-    "Sampling": "questions",
+    "Roots": "client_requests",
+    "Sampling": "client_requests",
     "SamplingMessage": ".protocol.client_requests",
     "SamplingResult": ".protocol.client_requests",
     "TextContent": ".protocol.content",

@@ -25,7 +25,7 @@ from toolweave.protocol.client_requests import (
 )
 from toolweave.protocol.logs import LogLevel, check_level
 from toolweave.protocol.value import Value
-from toolweave.tools.questions import Caller, Elicitation, Question, Roots, Sampling
+from toolweave.tools.client_requests import Caller, Elicitation, Question, Roots, Sampling
 
 __all__ = [
     "IDEMPOTENCY_KEY",

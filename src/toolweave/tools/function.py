@@ -17,10 +17,10 @@ from toolweave.schema.annotations import implementation
 from toolweave.schema.signature import MappingSignature, Signature, derive
 from toolweave.schema.validate import Validator, describe
 from toolweave.tools.call import CallContext, Progress, ToolCall
+from toolweave.tools.function_runner import THREADS, Runner
 from toolweave.tools.media import File
 from toolweave.tools.names import unknown_tool
 from toolweave.tools.result import ToolResult, invalid_input, typed
-from toolweave.tools.running import THREADS, Runner
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.toolset import Tool, ToolSnapshot
 from toolweave.tools.wrappers import BaseToolset

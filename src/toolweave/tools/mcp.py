@@ -17,9 +17,9 @@ from typing import Any, cast
 from toolweave.errors import ErrorKind, ProtocolError, ToolError
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.content import TextContent, block_json, content_block
+from toolweave.protocol.json_types import as_array, as_object, as_text
 from toolweave.protocol.jsonrpc import writable
 from toolweave.protocol.meta import SERVER_INFO
-from toolweave.protocol.narrow import as_array, as_object, as_text
 from toolweave.tools.call import RESUMABLE
 from toolweave.tools.names import aliases
 from toolweave.tools.result import ToolResult

@@ -18,7 +18,7 @@ from toolweave.tools.spec import ToolSpec
 
 __all__ = [
     "MAX_WIRE_NAME",
-    "GivenNames",
+    "AssignedNames",
     "NameMap",
     "ToolName",
     "aliases",
@@ -94,7 +94,7 @@ def free_name(name: str, server: str | None, taken: Container[str]) -> str:
     return f"{name}_{number}"
 
 
-class GivenNames:
+class AssignedNames:
     """Stable assignment of names: a name stays with its first holder for the lifetime of this object.
 
     A later holder that wants a taken name gets another one, and gets that one again whenever it comes back: names never

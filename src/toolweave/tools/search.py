@@ -50,7 +50,7 @@ class ToolMatch:
     score: float
 
 
-class _Document(NamedTuple):
+class _IndexedTool(NamedTuple):
     """The words of one tool with their weights, and the sum of these."""
 
     spec: ToolSpec
@@ -68,7 +68,7 @@ class ToolIndex:
 
     def __init__(self, snapshot: ToolSnapshot | None = None) -> None:
         self._snapshot = ToolSnapshot()
-        self._documents: dict[str, _Document] = {}
+        self._documents: dict[str, _IndexedTool] = {}
         self._postings: dict[str, dict[str, float]] = {}
         self._order: dict[str, int] = {}
         self._total = 0.0
@@ -130,7 +130,7 @@ class ToolIndex:
         for text, weight in _texts(spec):
             for word, count in Counter(words(text[:_LONGEST_TEXT])).items():
                 weights[word] = weights.get(word, 0.0) + weight * count
-        self._documents[name] = _Document(spec, weights, math.fsum(weights.values()))
+        self._documents[name] = _IndexedTool(spec, weights, math.fsum(weights.values()))
         for word, weight in weights.items():
             self._postings.setdefault(word, {})[name] = weight
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from toolweave.errors import SchemaError, printable
-from toolweave.schema.dialects import Dialect, Lowered, lower
+from toolweave.schema.lowering import Dialect, LoweredSchema, lower
 from toolweave.schema.strict import drop_fillers
 from toolweave.tools.arguments import encode
 from toolweave.tools.names import NameMap
@@ -80,7 +80,7 @@ class WireTools:
 @dataclass(frozen=True, slots=True)
 class _Prepared:
     spec: ToolSpec
-    lowered: Lowered | None
+    lowered: LoweredSchema | None
     reason: str = ""
     strict: bool = False
 
@@ -161,7 +161,7 @@ class ToolWriter:
         except SchemaError as exc:
             return _Prepared(spec, None, str(exc))
 
-    def _definition(self, wire: str, one: _Prepared, lowered: Lowered) -> Mapping[str, Any]:
+    def _definition(self, wire: str, one: _Prepared, lowered: LoweredSchema) -> Mapping[str, Any]:
         description, schema = one.spec.description, lowered.schema
         most = self.max_description
         if most is not None and len(description) > most:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 from toolweave.errors import DuplicateToolError, ErrorKind, as_tool_error
 from toolweave.tools.call import NO_CONTEXT, CallContext, ToolCall
-from toolweave.tools.names import GivenNames, selected, unknown_tool
+from toolweave.tools.names import AssignedNames, selected, unknown_tool
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.toolset import ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, tools_of
@@ -177,14 +177,14 @@ class WrapperToolset(BaseToolset):
 
 def prefixed(toolset: Toolset, prefix: str, separator: str = "_") -> BaseToolset:
     """Return the toolset with `prefix` and `separator` before every name: `fs` gives `fs_read_file`."""
-    return _View(toolset, lambda spec: spec.replace(name=f"{prefix}{separator}{spec.name}"))
+    return _MappedToolset(toolset, lambda spec: spec.replace(name=f"{prefix}{separator}{spec.name}"))
 
 
 def renamed(toolset: Toolset, names: Mapping[str, str] | Callable[[ToolSpec], str]) -> BaseToolset:
     """Return the toolset with other names, by a mapping from exposed names or by a function."""
     if callable(names):
-        return _View(toolset, lambda spec: spec.replace(name=names(spec)))
-    return _View(toolset, lambda spec: spec.replace(name=names.get(spec.name, spec.name)))
+        return _MappedToolset(toolset, lambda spec: spec.replace(name=names(spec)))
+    return _MappedToolset(toolset, lambda spec: spec.replace(name=names.get(spec.name, spec.name)))
 
 
 def filtered(
@@ -208,7 +208,7 @@ def filtered(
         named = selected(spec.original_name, include=wanted, exclude=unwanted, server=spec.server)
         return spec if named and (predicate is None or predicate(spec)) else None
 
-    return _View(toolset, keep)
+    return _MappedToolset(toolset, keep)
 
 
 def enhanced(toolset: Toolset, schema: Callable[[ToolSpec], Mapping[str, Any]]) -> BaseToolset:
@@ -221,7 +221,7 @@ def enhanced(toolset: Toolset, schema: Callable[[ToolSpec], Mapping[str, Any]]) 
             _log.exception("the schema of tool %r could not be enhanced", spec.name)
             return spec
 
-    return _View(toolset, enhance)
+    return _MappedToolset(toolset, enhance)
 
 
 def transformed(
@@ -233,7 +233,7 @@ def transformed(
         outcome = result(await toolset.call(call, ctx), spec)
         return await outcome if inspect.isawaitable(outcome) else outcome
 
-    return _View(toolset, run=run)
+    return _MappedToolset(toolset, run=run)
 
 
 def traced(toolset: Toolset, tracer: Tracer | None = None) -> BaseToolset:
@@ -260,7 +260,7 @@ def traced(toolset: Toolset, tracer: Tracer | None = None) -> BaseToolset:
                 span.set_status(trace.StatusCode.ERROR, error.message)
             return result
 
-    return _View(toolset, run=run)
+    return _MappedToolset(toolset, run=run)
 
 
 def combined(*toolsets: Toolset, on_conflict: Literal["rename", "skip", "error"] = "rename") -> BaseToolset:
@@ -276,14 +276,14 @@ def combined(*toolsets: Toolset, on_conflict: Literal["rename", "skip", "error"]
     Raises:
         DuplicateToolError: Two tools have one name now and `on_conflict` is `"error"`.
     """
-    view = _Combined(toolsets, on_conflict, GivenNames(), range(len(toolsets)))
+    view = _Combined(toolsets, on_conflict, AssignedNames(), range(len(toolsets)))
     view.snapshot()
     if on_conflict == "error":
         view.on_conflict = "rename"
     return view
 
 
-def joined(toolsets: Mapping[Hashable, Toolset], given: GivenNames) -> BaseToolset:
+def joined(toolsets: Mapping[Hashable, Toolset], given: AssignedNames) -> BaseToolset:
     """Return several toolsets as one, for toolsets that come and go: a name stays with a key and a tool of it.
 
     Args:
@@ -293,7 +293,7 @@ def joined(toolsets: Mapping[Hashable, Toolset], given: GivenNames) -> BaseTools
     return _Combined(tuple(toolsets.values()), "rename", given, toolsets)
 
 
-class _Part:
+class _OfferedPart:
     """The definitions that a wrapper offers of one wrapped toolset.
 
     Attributes:
@@ -327,7 +327,7 @@ class _Part:
             self.inner[spec.name] = inner.name
 
 
-class _Joined(WrapperToolset):
+class _ForwardingToolset(WrapperToolset):
     """Base class of the wrappers of this module: a cached view of the wrapped snapshots, and the forwarding of calls.
 
     An unchanged definition stays the same object, so a change costs no more than finding it.
@@ -340,7 +340,7 @@ class _Joined(WrapperToolset):
     def __init__(self, toolsets: tuple[Toolset, ...], run: _Run | None = None) -> None:
         super().__init__(*toolsets)
         self._run = run
-        self._parts = [_Part(ToolSnapshot()) for _ in toolsets]
+        self._parts = [_OfferedPart(ToolSnapshot()) for _ in toolsets]
         self._view: ToolSnapshot | None = None
 
     @abstractmethod
@@ -366,8 +366,8 @@ class _Joined(WrapperToolset):
             self._view = ToolSnapshot(specs, version=sum(part.seen.version for part in parts))
         return self._view
 
-    def _part(self, index: int, snapshot: ToolSnapshot) -> _Part:
-        before, part = self._parts[index], _Part(snapshot)
+    def _part(self, index: int, snapshot: ToolSnapshot) -> _OfferedPart:
+        before, part = self._parts[index], _OfferedPart(snapshot)
         for inner in snapshot:
             spec = self._offered(index, inner, before.known(inner))
             if spec is not None:
@@ -393,7 +393,7 @@ class _Joined(WrapperToolset):
             return ToolResult.failure(as_tool_error(exc))
 
 
-class _View(_Joined):
+class _MappedToolset(_ForwardingToolset):
     """One toolset whose definitions are mapped by `spec` (None hides) and whose calls are made by `run`."""
 
     __slots__ = ("_change", "_given")
@@ -403,7 +403,7 @@ class _View(_Joined):
     ) -> None:
         super().__init__((toolset,), run)
         self._change = spec
-        self._given = GivenNames()
+        self._given = AssignedNames()
 
     def _offered(self, index: int, inner: ToolSpec, known: ToolSpec | None) -> ToolSpec | None:
         if known is not None and known is not inner:
@@ -415,13 +415,13 @@ class _View(_Joined):
         self._given.forget(None, present)
 
 
-class _Combined(_Joined):
+class _Combined(_ForwardingToolset):
     """Several toolsets as one; the names in `given` belong to the pairs of a toolset's key and a tool's name in it."""
 
     __slots__ = ("_given", "_keys", "on_conflict")
 
     def __init__(
-        self, toolsets: tuple[Toolset, ...], on_conflict: str, given: GivenNames, keys: Iterable[Hashable]
+        self, toolsets: tuple[Toolset, ...], on_conflict: str, given: AssignedNames, keys: Iterable[Hashable]
     ) -> None:
         super().__init__(toolsets)
         self._given = given
@@ -442,6 +442,6 @@ class _Combined(_Joined):
         self._given.forget(self._keys[index], present)
 
 
-def _named(spec: ToolSpec, given: GivenNames, who: tuple[Hashable, str]) -> ToolSpec:
+def _named(spec: ToolSpec, given: AssignedNames, who: tuple[Hashable, str]) -> ToolSpec:
     name = given.give(who, spec.name, spec.server)
     return spec if name == spec.name else spec.replace(name=name)

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 from toolweave.agent.durable import StoreConversations
 from toolweave.agent.records import CONVERSATIONS, conversation_key
-from toolweave.cli.exits import CommandError
+from toolweave.cli.exit_codes import CommandError
 from toolweave.cli.render.text import clip
 from toolweave.models import AssistantMessage, Message, UserMessage
 from toolweave.state import Store, iter_documents
 
-__all__ = ["Conversation", "Kept"]
+__all__ = ["SavedConversation", "SavedConversations"]
 
 _SHOWN = 60
 _LAST = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
+class SavedConversation:
     """A stored conversation.
 
     Attributes:
@@ -34,7 +34,7 @@ class Conversation:
     began: str
 
 
-class Kept:
+class SavedConversations:
     """The conversations of an agent in a store."""
 
     def __init__(self, store: Store, agent: str) -> None:
@@ -46,7 +46,7 @@ class Kept:
         """Return a new name from the present time."""
         return time.strftime("%Y-%m-%d-%H%M%S")
 
-    async def all(self) -> list[Conversation]:
+    async def all(self) -> list[SavedConversation]:
         """Return the stored conversations."""
         prefix = conversation_key(self._agent, "")
         names = [found.key.removeprefix(prefix) async for found in iter_documents(self._store, CONVERSATIONS, prefix)]
@@ -77,9 +77,9 @@ class Kept:
         return clip(_text(messages[-1]), _LAST)
 
 
-def _described(name: str, messages: Sequence[Message]) -> Conversation:
+def _described(name: str, messages: Sequence[Message]) -> SavedConversation:
     began = clip(_text(messages[0]), _SHOWN) if messages else ""
-    return Conversation(session=name, messages=len(messages), began=began)
+    return SavedConversation(session=name, messages=len(messages), began=began)
 
 
 def _text(message: Message) -> str:

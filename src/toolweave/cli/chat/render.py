@@ -21,7 +21,7 @@ from toolweave.agent import (
     ToolStarted,
     TurnRestarted,
 )
-from toolweave.cli.asking import ask_about, ask_line
+from toolweave.cli.questions import ask_about, ask_line
 from toolweave.cli.render.text import SafeStream, clip, safe_text
 from toolweave.cli.screen import note, stderr_console, stream
 from toolweave.models import ToolCallPart
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
     from toolweave.tools import Progress
 
-__all__ = ["Watch"]
+__all__ = ["RunView"]
 
 _LABEL = 100
 _ERROR = 300
 _MESSAGE = 60
 
 
-class Watch:
+class RunView:
     """Displays runs, one after the other.
 
     Args:

@@ -8,20 +8,20 @@ import anyio
 
 from toolweave.agent import Run
 from toolweave.cli.arguments import parse_object
-from toolweave.cli.asking import ask_line
-from toolweave.cli.chat.history import Kept
-from toolweave.cli.chat.render import Watch
-from toolweave.cli.exits import CommandError
+from toolweave.cli.chat.history import SavedConversations
+from toolweave.cli.chat.render import RunView
+from toolweave.cli.exit_codes import CommandError
 from toolweave.cli.progress import call_progress
+from toolweave.cli.questions import ask_line
 from toolweave.cli.render.views import summary, table
 from toolweave.cli.screen import answer, complain, note, show
-from toolweave.cli.servers import Fleet
+from toolweave.cli.servers import OpenServers
 from toolweave.compose import Agent
 from toolweave.errors import ToolweaveError
 from toolweave.tools import CallContext, ToolCall, ToolResult
 from toolweave.tools.names import unknown_tool
 
-__all__ = ["Talk"]
+__all__ = ["ChatSession"]
 
 _HELP = """/tools          what can be called
 /servers        the servers, and what became of them
@@ -32,14 +32,16 @@ _HELP = """/tools          what can be called
 /quit           the same as Ctrl-D; Ctrl-C stops an answer"""
 
 
-class Talk:
+class ChatSession:
     """A conversation with an agent until the input ends.
 
     Attributes:
         session: The name under which it is stored.
     """
 
-    def __init__(self, agent: Agent, fleet: Fleet | None, kept: Kept, *, session: str, offline: bool) -> None:
+    def __init__(
+        self, agent: Agent, fleet: OpenServers | None, kept: SavedConversations, *, session: str, offline: bool
+    ) -> None:
         self.session = session
         self._agent = agent
         self._fleet = fleet
@@ -95,7 +97,7 @@ class Talk:
     async def _send(self, text: str) -> None:
         self._run = self._agent.send(text, session=self.session)
         try:
-            result = await Watch().show(self._run)
+            result = await RunView().show(self._run)
         finally:
             self._run = None
         if result.status == "cancelled":

@@ -17,7 +17,7 @@ from toolweave.agent.journal import RunStart
 from toolweave.agent.records import create, read_record, write_record
 from toolweave.cli.chat.options import AGENT, ChatOptions
 from toolweave.cli.chat.stores import BACKEND, is_url, opened_backend, opened_store
-from toolweave.cli.exits import CommandError
+from toolweave.cli.exit_codes import CommandError
 from toolweave.compose import Agent
 from toolweave.errors import ToolweaveError
 from toolweave.models import CommandModel, UserMessage

@@ -10,12 +10,12 @@ from typing import Any
 
 from toolweave.agent import Approval
 from toolweave.agent.approval import is_destructive
-from toolweave.cli.asking import ask_line
 from toolweave.cli.chat.options import AGENT, ChatOptions, Confirm
 from toolweave.cli.chat.stores import opened_store
-from toolweave.cli.exits import CommandError
+from toolweave.cli.exit_codes import CommandError
+from toolweave.cli.questions import ask_line
 from toolweave.cli.screen import note
-from toolweave.cli.servers import Fleet, open_fleet
+from toolweave.cli.servers import OpenServers, open_fleet
 from toolweave.cli.stdin import can_ask
 from toolweave.cli.targets import names_in, select
 from toolweave.compose import Agent
@@ -25,7 +25,7 @@ from toolweave.models import Model, ToolCallPart, model_from
 from toolweave.state import Store
 from toolweave.tools import ToolSpec
 
-__all__ = ["OFFLINE", "VARIABLE", "Opened", "choose_model", "named_model", "opened", "servers_of"]
+__all__ = ["OFFLINE", "VARIABLE", "OpenedAgent", "choose_model", "named_model", "opened", "servers_of"]
 
 VARIABLE = "TOOLWEAVE_MODEL"
 OFFLINE = "command"
@@ -34,7 +34,7 @@ _KEYS = (("ANTHROPIC_API_KEY", "anthropic:claude-sonnet-4-5"), ("OPENAI_API_KEY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenedAgent:
     """The open resources of a conversation.
 
     Attributes:
@@ -42,14 +42,14 @@ class Opened:
     """
 
     agent: Agent
-    fleet: Fleet | None
+    fleet: OpenServers | None
     store: Store
 
 
 @asynccontextmanager
 async def opened(
     options: ChatOptions, *, attended: bool = True, backend: WorkBackend | None = None
-) -> AsyncGenerator[Opened]:
+) -> AsyncGenerator[OpenedAgent]:
     """Open the agent for these options; a server that fails is reported and left out.
 
     Without `attended`, calls that need a person's approval are denied at once. An open `backend` becomes the agent's,
@@ -77,7 +77,7 @@ async def opened(
             confirm=options.confirm.value if attended else _refusing(options.confirm),
             **kept,
         )
-        yield Opened(agent=await stack.enter_async_context(agent), fleet=fleet, store=store)
+        yield OpenedAgent(agent=await stack.enter_async_context(agent), fleet=fleet, store=store)
 
 
 async def servers_of(options: ChatOptions) -> LoadedConfig | None:

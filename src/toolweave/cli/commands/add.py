@@ -7,7 +7,7 @@ from typing import Annotated
 
 from toolweave.cli.command import Command, Option, Positional
 from toolweave.cli.commands.components import DryRunOption, job_json, offered, show_jobs
-from toolweave.cli.exits import CommandError, ExitCode
+from toolweave.cli.exit_codes import CommandError, ExitCode
 from toolweave.cli.options import JsonOption
 from toolweave.cli.screen import answer_json, note
 

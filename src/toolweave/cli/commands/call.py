@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from toolweave.cli.command import Command, Option, Positional
-from toolweave.cli.exits import CommandError, ExitCode, exit_code_of, is_expected
+from toolweave.cli.exit_codes import CommandError, ExitCode, exit_code_of, is_expected
 from toolweave.cli.options import JsonOption, Target
 from toolweave.cli.runner import run
 from toolweave.cli.screen import answer, answer_json, complain, note
 from toolweave.errors import ConfigError, ErrorKind, ToolError, as_tool_error
 
 if TYPE_CHECKING:
-    from toolweave.cli.arguments import Given
-    from toolweave.cli.servers import Fleet
+    from toolweave.cli.arguments import RawArguments
+    from toolweave.cli.servers import OpenServers
     from toolweave.config import LoadedConfig
     from toolweave.tools import Tool, ToolResult
 
@@ -94,7 +94,7 @@ def _exit_code(result: ToolResult) -> ExitCode:
     return ExitCode.TOOL_ERROR if result.raw is not None else exit_code_of(result.require_error())
 
 
-async def _call(target: Target, name: str, given: Given) -> tuple[Tool, ToolResult, float]:
+async def _call(target: Target, name: str, given: RawArguments) -> tuple[Tool, ToolResult, float]:
     from toolweave.cli.progress import call_progress
     from toolweave.cli.servers import open_fleet  # late, as above
     from toolweave.cli.targets import select
@@ -118,7 +118,7 @@ def _needed(selection: LoadedConfig, name: str) -> LoadedConfig:
     return selection.select(named) if named else selection
 
 
-async def _find(fleet: Fleet, selection: LoadedConfig, name: str) -> Tool:
+async def _find(fleet: OpenServers, selection: LoadedConfig, name: str) -> Tool:
     tool = _look_up(fleet, name)
     from toolweave.cli.targets import names_in  # late, as above
 
@@ -139,7 +139,7 @@ async def _find(fleet: Fleet, selection: LoadedConfig, name: str) -> Tool:
     raise ToolError(unknown_tool(name, [spec.name for spec in fleet.specs]), kind=ErrorKind.NOT_FOUND)
 
 
-def _look_up(fleet: Fleet, name: str) -> Tool | None:
+def _look_up(fleet: OpenServers, name: str) -> Tool | None:
     tools = fleet.hub.tools
     tool = tools.get(name)
     if tool is not None:
@@ -151,7 +151,7 @@ def _look_up(fleet: Fleet, name: str) -> Tool | None:
     return own[0] if own else None
 
 
-async def _complete(given: Given, tool: Tool) -> dict[str, Any]:
+async def _complete(given: RawArguments, tool: Tool) -> dict[str, Any]:
     from toolweave.cli.arguments import fit_arguments, missing_arguments, read_arguments  # late, as above
     from toolweave.cli.stdin import ask_for, can_ask, read_piped
 

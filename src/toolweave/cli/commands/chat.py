@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from toolweave.cli.chat.options import ChatOptions
 from toolweave.cli.command import Command, Option
-from toolweave.cli.exits import CommandError, ExitCode
+from toolweave.cli.exit_codes import CommandError, ExitCode
 from toolweave.cli.options import JsonOption
 from toolweave.cli.runner import run
 from toolweave.cli.screen import answer_json, note, wide
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolweave.agent import Run, RunResult, ToolFinished
-    from toolweave.cli.chat.repl import Talk
+    from toolweave.cli.chat.repl import ChatSession
 
 __all__ = ["COMMAND", "chat"]
 
@@ -63,13 +63,13 @@ def chat(
 
 
 async def _once(options: ChatOptions, message: str, *, as_json: bool) -> ExitCode:
-    from toolweave.cli.chat.render import Watch
+    from toolweave.cli.chat.render import RunView
     from toolweave.cli.chat.startup import opened  # late, as above
     from toolweave.cli.stdin import can_ask
 
     async with opened(options) as here:
         sent = here.agent.send(message, session=options.resume, attended=can_ask())
-        watch = Watch(text=not as_json)
+        watch = RunView(text=not as_json)
         result = await watch.show(sent)
     if as_json:
         answer_json(_result_json(sent, result))
@@ -88,22 +88,22 @@ def _of_calls(failed: Sequence[ToolFinished]) -> ExitCode:
 
 
 def _converse(options: ChatOptions) -> ExitCode:
-    talk: Talk | None = None
+    talk: ChatSession | None = None
 
     async def body() -> ExitCode:
         nonlocal talk
-        from toolweave.cli.chat.history import Kept
-        from toolweave.cli.chat.repl import Talk
+        from toolweave.cli.chat.history import SavedConversations
+        from toolweave.cli.chat.repl import ChatSession
         from toolweave.cli.chat.startup import (
             OFFLINE,  # late, as above
             opened,
         )
 
         async with opened(options) as here:
-            kept = Kept(here.store, here.agent.name)
+            kept = SavedConversations(here.store, here.agent.name)
             session = options.resume or kept.new_name()
             offline = here.agent.model.name == OFFLINE
-            talk = Talk(here.agent, here.fleet, kept, session=session, offline=offline)
+            talk = ChatSession(here.agent, here.fleet, kept, session=session, offline=offline)
             await talk.until_the_end()
         return ExitCode.OK
 

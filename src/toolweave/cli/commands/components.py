@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from toolweave.cli.command import Command, CommandGroup, Option, Positional
-from toolweave.cli.exits import CommandError, ExitCode
+from toolweave.cli.exit_codes import CommandError, ExitCode
 from toolweave.cli.options import JsonOption
 from toolweave.cli.screen import answer, answer_json, note, show, wide
 
 if TYPE_CHECKING:
-    from toolweave.components import FileState, Job, Project
+    from toolweave.components import ComponentChange, FileState, Project
 
 __all__ = [
     "COMMAND",
-    "Conflicts",
+    "ConflictPolicy",
     "DryRunOption",
     "diff",
     "job_json",
@@ -70,7 +70,7 @@ _Names = Annotated[tuple[str, ...], Positional("COMPONENT", help="Which; all by 
 DryRunOption = Annotated[bool, Option("--dry-run", help="Show what would happen, and change nothing.")]
 
 
-class Conflicts(StrEnum):
+class ConflictPolicy(StrEnum):
     """Policy of `update` for lines that both sides changed."""
 
     REFUSE = "refuse"
@@ -121,13 +121,13 @@ def update(
     names: _Names = (),
     dry_run: DryRunOption = False,
     on_conflict: Annotated[
-        Conflicts,
+        ConflictPolicy,
         Option(
             "--on-conflict",
             help="Where you and the catalog changed the same lines: change nothing at all, mark both in the file, or "
             "keep yours and write the catalog's file beside it, with .new behind its name.",
         ),
-    ] = Conflicts.REFUSE,
+    ] = ConflictPolicy.REFUSE,
     as_json: JsonOption = False,
 ) -> ExitCode:
     """Bring in what is new, beside your edits.
@@ -185,7 +185,7 @@ def remove(
 _HELP = "See, update and remove what `toolweave add` copied."
 
 
-def show_jobs(jobs: Iterable[Job]) -> None:
+def show_jobs(jobs: Iterable[ComponentChange]) -> None:
     """Show the action on each file that is affected."""
     from toolweave.cli.render.views import table
 
@@ -195,7 +195,7 @@ def show_jobs(jobs: Iterable[Job]) -> None:
         show(table(["file", "action", "why"], rows))
 
 
-def job_json(job: Job, *, dry_run: bool, refused: bool = False) -> dict[str, Any]:
+def job_json(job: ComponentChange, *, dry_run: bool, refused: bool = False) -> dict[str, Any]:
     """Return the planned change of a component as JSON; `refused` if another component prevented it."""
     return {
         "component": job.component,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from toolweave.cli.command import Command, CommandGroup
-from toolweave.cli.exits import CommandError, ExitCode
+from toolweave.cli.exit_codes import CommandError, ExitCode
 from toolweave.cli.options import ConfigOption, JsonOption, ServerOption
 from toolweave.cli.screen import answer, answer_json, show
 
@@ -91,7 +91,7 @@ def _files(loaded: LoadedConfig) -> list[dict[str, Any]]:
 def _found(loaded: LoadedConfig) -> list[dict[str, Any]]:
     """Return the config files that exist and are not used, because others have precedence."""
     from toolweave.config import discover_config_files  # late, as above
-    from toolweave.config.owners import dialect_of
+    from toolweave.config.dialect_rules import dialect_of
 
     return [
         {"path": str(file.path), "kind": file.kind, "dialect": dialect_of(file.path), "used": False, "trusted": None}

@@ -8,12 +8,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 from toolweave.cli.command import Command, Option
-from toolweave.cli.exits import ExitCode
+from toolweave.cli.exit_codes import ExitCode
 from toolweave.cli.runner import run
 from toolweave.cli.screen import answer, answer_json, show
 
 if TYPE_CHECKING:
-    from toolweave.cli.servers import Fleet
+    from toolweave.cli.servers import OpenServers
     from toolweave.tools import ToolResult
 
 __all__ = ["COMMAND", "demo"]
@@ -115,7 +115,7 @@ async def _demo() -> ExitCode:
     return ExitCode.OK
 
 
-def _show_servers(fleet: Fleet) -> None:
+def _show_servers(fleet: OpenServers) -> None:
     from toolweave.cli.render.views import first_line, table  # late, as above
     from toolweave.cli.targets import names_in
 
@@ -129,7 +129,7 @@ def _show_servers(fleet: Fleet) -> None:
     show(table(["server", "state", "protocol", "tools"], rows))
 
 
-async def _call_several(fleet: Fleet) -> None:
+async def _call_several(fleet: OpenServers) -> None:
     import anyio  # late, as above
 
     from toolweave.cli.progress import call_progress
@@ -153,7 +153,7 @@ async def _call_several(fleet: Fleet) -> None:
     show(table(["call", "answer", "took"], [rows[name] for name, _ in (*_SLOW, *_QUICK)], right=("took",)))
 
 
-async def _show_errors(fleet: Fleet) -> None:
+async def _show_errors(fleet: OpenServers) -> None:
     from toolweave.cli.render.views import first_line, table  # late, as above
 
     answer("\nErrors are answers too; the other servers never notice:")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from toolweave.cli.command import Command, Option
 from toolweave.cli.conformance.report import conformance
-from toolweave.cli.exits import CommandError, ExitCode, exit_code_of
+from toolweave.cli.exit_codes import CommandError, ExitCode, exit_code_of
 from toolweave.cli.options import JsonOption, StrictOption, Target
 from toolweave.cli.runner import run
 from toolweave.cli.screen import answer, answer_json, show
@@ -99,7 +99,7 @@ def _of_entry(selection: LoadedConfig, name: str) -> dict[str, Any]:
 
 
 async def _examine(config: ServerConfig) -> dict[str, Any]:
-    from toolweave.cli.hints import advise  # late, as above
+    from toolweave.cli.hints import hint_for  # late, as above
     from toolweave.cli.servers import program_of
     from toolweave.connect import McpConnection
     from toolweave.errors import ToolweaveError
@@ -123,7 +123,7 @@ async def _examine(config: ServerConfig) -> dict[str, Any]:
         "stderr": connection.stderr_tail,
         "error": str(error) if error is not None else None,
         "exit_code": int(exit_code_of(error)) if error is not None else 0,
-        "advice": advise(error, program=program_of(config)) if error is not None else None,
+        "advice": hint_for(error, program=program_of(config)) if error is not None else None,
     }
 
 

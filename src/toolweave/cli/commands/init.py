@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from toolweave.cli.command import Command, Option, Positional
-from toolweave.cli.exits import CommandError, ExitCode
+from toolweave.cli.exit_codes import CommandError, ExitCode
 from toolweave.cli.render.text import safe_json
 from toolweave.cli.screen import note
-from toolweave.cli.serve.editor_config import Editor
+from toolweave.cli.serve.editor_config import EditorSource
 
 __all__ = ["COMMAND", "init"]
 
@@ -30,7 +30,7 @@ _STARTER: dict[str, Any] = {
 
 def init(
     file: Annotated[Path, Positional("FILE", help="The file to write.")] = Path("mcp.json"),
-    editor: Annotated[Editor | None, Option("--from", help="Take the servers of this editor.")] = None,
+    editor: Annotated[EditorSource | None, Option("--from", help="Take the servers of this editor.")] = None,
     force: Annotated[bool, Option("--force", help="Replace a file that exists.")] = False,
 ) -> ExitCode:
     """Write a first config file.
@@ -47,17 +47,17 @@ def init(
 
 
 _KINDS = {
-    Editor.CLAUDE: ("claude-desktop", "claude-code"),
-    Editor.CURSOR: ("cursor",),
-    Editor.VSCODE: ("vscode",),
+    EditorSource.CLAUDE: ("claude-desktop", "claude-code"),
+    EditorSource.CURSOR: ("cursor",),
+    EditorSource.VSCODE: ("vscode",),
 }
 
 
-def _taken_from(editor: Editor) -> dict[str, Any]:
+def _taken_from(editor: EditorSource) -> dict[str, Any]:
     """Return the servers of an editor's files unchanged: variables and inputs are not expanded."""
     from toolweave.config import discover_config_files  # imports are late: --help imports this module
     from toolweave.config.documents import read_document
-    from toolweave.config.sections import find_servers
+    from toolweave.config.locate import find_servers
 
     servers: dict[str, Any] = {}
     inputs: dict[str, Any] = {}

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from toolweave.cli.command import Command, Option, Positional
-from toolweave.cli.exits import CommandError, ExitCode
+from toolweave.cli.exit_codes import CommandError, ExitCode
 from toolweave.cli.options import JsonOption, StrictOption, Target
 from toolweave.cli.runner import run
 from toolweave.cli.screen import answer, answer_json, show
 
 if TYPE_CHECKING:
-    from toolweave.cli.servers import Fleet
+    from toolweave.cli.servers import OpenServers
     from toolweave.connect import McpConnection
 
 __all__ = ["COMMAND", "prompts"]
@@ -98,7 +98,7 @@ def _signature(arguments: list[dict[str, Any]]) -> str:
 
 
 async def _get(
-    fleet: Fleet, lists: dict[str, list[dict[str, Any]]], name: str, values: dict[str, str], as_json: bool
+    fleet: OpenServers, lists: dict[str, list[dict[str, Any]]], name: str, values: dict[str, str], as_json: bool
 ) -> ExitCode:
     server, prompt = _find(fleet, lists, name)
     missing = [one["name"] for one in prompt["arguments"] if one["required"] and one["name"] not in values]
@@ -115,7 +115,7 @@ async def _get(
     return ExitCode.OK
 
 
-def _find(fleet: Fleet, lists: dict[str, list[dict[str, Any]]], name: str) -> tuple[str, dict[str, Any]]:
+def _find(fleet: OpenServers, lists: dict[str, list[dict[str, Any]]], name: str) -> tuple[str, dict[str, Any]]:
     rows = [(server, row) for server, rows in lists.items() for row in rows]
     found = [(server, row) for server, row in rows if name in (row["name"], f"{server}:{row['name']}")]
     if len(found) == 1:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from toolweave.cli.command import Command, Option
-from toolweave.cli.exits import CommandError, ExitCode
+from toolweave.cli.exit_codes import CommandError, ExitCode
 from toolweave.cli.options import JsonOption, StrictOption, Target
 from toolweave.cli.runner import run
 from toolweave.cli.screen import answer, answer_bytes, answer_json, show, wide
 
 if TYPE_CHECKING:
-    from toolweave.cli.servers import Fleet
+    from toolweave.cli.servers import OpenServers
     from toolweave.connect import McpConnection
     from toolweave.tools import EmbeddedResource
 
@@ -82,7 +82,7 @@ async def _list(connection: McpConnection) -> list[dict[str, Any]]:
     ]
 
 
-def _lists_json(fleet: Fleet, lists: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+def _lists_json(fleet: OpenServers, lists: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     rows = [row for rows in lists.values() for row in rows]
     return {
         "servers": fleet.servers_json(),
@@ -114,7 +114,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-async def _read(fleet: Fleet, uri: str, as_json: bool) -> ExitCode:
+async def _read(fleet: OpenServers, uri: str, as_json: bool) -> ExitCode:
     connection = await _owner(fleet, uri)
     contents = await connection.read_resource(uri)
     if as_json:
@@ -126,7 +126,7 @@ async def _read(fleet: Fleet, uri: str, as_json: bool) -> ExitCode:
     return ExitCode.OK
 
 
-async def _owner(fleet: Fleet, uri: str) -> McpConnection:
+async def _owner(fleet: OpenServers, uri: str) -> McpConnection:
     """Return the server that has a resource: the only one, or the only one that lists it."""
     answered = fleet.connections()
     if not answered:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from toolweave.cli.chat.options import AGENT, ChatOptions, StoreOption
 from toolweave.cli.chat.stores import backend_named
 from toolweave.cli.command import Command, CommandGroup, Option, Positional
-from toolweave.cli.exits import CommandError, ExitCode
+from toolweave.cli.exit_codes import CommandError, ExitCode
 from toolweave.cli.options import JsonOption, given_options
 from toolweave.cli.runner import run
 from toolweave.cli.screen import answer, answer_json, note, show
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from toolweave.agent.status import RunInfo, RunStatuses
     from toolweave.state import Store
 
-__all__ = ["COMMAND", "Filter", "cancel", "list_runs", "show_run", "spawn"]
+__all__ = ["COMMAND", "RunFilter", "cancel", "list_runs", "show_run", "spawn"]
 
 _HELP = "List, show, begin and stop runs of agents."
 _EXAMPLES = {
@@ -47,7 +47,7 @@ _PROMPT = 60
 RunId = Annotated[str, Positional("RUN", help="The run's id, or how it begins.")]
 
 
-class Filter(StrEnum):
+class RunFilter(StrEnum):
     """The runs to list."""
 
     ALL = "all"
@@ -124,7 +124,7 @@ def _check_submitted(options: ChatOptions) -> None:
 
 
 def list_runs(
-    which: Annotated[Filter, Option("--status", help="Which runs.")] = Filter.ALL,
+    which: Annotated[RunFilter, Option("--status", help="Which runs.")] = RunFilter.ALL,
     limit: Annotated[int, Option("--limit", "-n", minimum=1, help="At most so many, the newest.")] = 20,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -132,10 +132,10 @@ def list_runs(
     """List the runs that were begun last."""
 
     async def body(_: Store, statuses: RunStatuses) -> ExitCode:
-        if which is Filter.ALL:
+        if which is RunFilter.ALL:
             found = await statuses.recent(limit)
         else:
-            some = await (statuses.active() if which is Filter.ACTIVE else statuses.interrupted())
+            some = await (statuses.active() if which is RunFilter.ACTIVE else statuses.interrupted())
             found = list(reversed(some))[:limit]
         if as_json:
             answer_json({"runs": [_run_json(one) for one in found]})

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from toolweave.cli.command import Command, Option, Positional
-from toolweave.cli.exits import CommandError, ExitCode
+from toolweave.cli.exit_codes import CommandError, ExitCode
 from toolweave.cli.options import JsonOption, VerboseOption
-from toolweave.cli.serve.editor_config import Editor
+from toolweave.cli.serve.editor_config import EditorSource
 
 if TYPE_CHECKING:
     from toolweave.config import LoadedConfig
@@ -76,7 +76,7 @@ class ServeOptions:
     name: Annotated[str | None, Option("--name", metavar="NAME", help="The server's name.")] = None
     reload: Annotated[bool, Option("--reload", help="Start anew when the source changes.")] = False
     install: Annotated[
-        Editor | None, Option("--install", help="Let this editor start the server, instead of serving now.")
+        EditorSource | None, Option("--install", help="Let this editor start the server, instead of serving now.")
     ] = None
     show: Annotated[bool, Option("--print", help="With --install: show the entry, write nothing.")] = False
     as_json: JsonOption = False
@@ -225,7 +225,7 @@ def _tell(server: McpServer, url: str, *, as_json: bool) -> None:
         announce(server.name, url, f"{tools} tool{'s' * (tools != 1)}", "Ctrl-C stops it")
 
 
-def _install(options: ServeOptions, editor: Editor) -> ExitCode:
+def _install(options: ServeOptions, editor: EditorSource) -> ExitCode:
     from toolweave.cli.screen import answer_json, note  # late, as above
     from toolweave.cli.serve.editor_config import entry_of, file_of, install, section_of
 

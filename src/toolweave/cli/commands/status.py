@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolweave.cli.command import Command
-from toolweave.cli.exits import ExitCode
+from toolweave.cli.exit_codes import ExitCode
 from toolweave.cli.options import JsonOption, StrictOption, Target
 from toolweave.cli.runner import run
 from toolweave.cli.screen import answer_json, show
 
 if TYPE_CHECKING:
-    from toolweave.cli.servers import Fleet
+    from toolweave.cli.servers import OpenServers
     from toolweave.connect import McpConnection
 
 __all__ = ["COMMAND", "status"]
@@ -65,7 +65,7 @@ async def _ping(connection: McpConnection, pings: dict[str, float | None]) -> No
         pings[connection.name] = round(time.monotonic() - started, 6)
 
 
-def _row(fleet: Fleet, name: str, pings: dict[str, float | None]) -> dict[str, Any]:
+def _row(fleet: OpenServers, name: str, pings: dict[str, float | None]) -> dict[str, Any]:
     client = fleet.hub.clients.get(name)
     row = fleet.server_json(name)
     return {**row, "ping_seconds": pings.get(name), "restarts": client.restarts if client is not None else 0}

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from toolweave.cli.command import Command, Option
-from toolweave.cli.exits import ExitCode
+from toolweave.cli.exit_codes import ExitCode
 from toolweave.cli.options import JsonOption, StrictOption, Target
 from toolweave.cli.runner import run
 from toolweave.cli.screen import answer_json, show
 
 if TYPE_CHECKING:
-    from toolweave.cli.servers import Fleet
+    from toolweave.cli.servers import OpenServers
     from toolweave.tools import ToolSpec
 
 __all__ = ["COMMAND", "approximate_tokens", "tools"]
@@ -79,7 +79,7 @@ def _tool_json(spec: ToolSpec) -> Mapping[str, Any]:
     }
 
 
-def _show(fleet: Fleet, schema: bool) -> None:
+def _show(fleet: OpenServers, schema: bool) -> None:
     from rich.text import Text  # late, as above
 
     from toolweave.cli.render.text import safe_json, safe_text

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 from toolweave.cli.chat.options import AgentOptions, ChatOptions
 from toolweave.cli.chat.stores import BACKEND, backend_named, opened_backend
 from toolweave.cli.command import Command, Option, Positional
-from toolweave.cli.exits import CommandError, ExitCode
+from toolweave.cli.exit_codes import CommandError, ExitCode
 from toolweave.cli.options import given_options
 from toolweave.cli.runner import run
 
 if TYPE_CHECKING:
-    from toolweave.cli.worker.discover import Found
+    from toolweave.cli.worker.discover import WorkerTargets
 
 __all__ = ["COMMAND", "WorkerOptions", "worker"]
 
@@ -93,14 +93,14 @@ def _check(options: WorkerOptions, targets: Sequence[str]) -> None:
         raise CommandError(f"{given[0]} is for the worker without a TARGET; an agent has its own model and servers")
 
 
-async def _work(options: WorkerOptions, url: str, found: Found | None) -> ExitCode:
+async def _work(options: WorkerOptions, url: str, found: WorkerTargets | None) -> ExitCode:
     from toolweave.agent import RunStatuses, work_runs  # late, as above
     from toolweave.cli.chat.startup import opened
     from toolweave.cli.worker.discover import open_all
-    from toolweave.cli.worker.log import Telling, ToldBackend
+    from toolweave.cli.worker.log import ReportingBackend, WorkerReporter
     from toolweave.cli.worker.signals import ended_by_signals
 
-    telling: Telling | None = None
+    telling: WorkerReporter | None = None
 
     def stopping() -> None:
         if telling is not None:
@@ -109,8 +109,8 @@ async def _work(options: WorkerOptions, url: str, found: Found | None) -> ExitCo
     with ended_by_signals(stopping):
         async with AsyncExitStack() as stack:
             backend = await stack.enter_async_context(opened_backend(url))
-            telling = Telling(statuses=RunStatuses(backend.store), as_json=options.as_json, quiet=options.quiet)
-            told = ToldBackend(backend, telling)
+            telling = WorkerReporter(statuses=RunStatuses(backend.store), as_json=options.as_json, quiet=options.quiet)
+            told = ReportingBackend(backend, telling)
             if found is None:
                 chat = opened(_of_the_chat(options), attended=False, backend=told)
                 agents, tasks = [(await stack.enter_async_context(chat)).agent], None

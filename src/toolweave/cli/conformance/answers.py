@@ -7,7 +7,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from toolweave.cli.conformance.findings import Answer, Evidence, Judgement, fail, members, not_applicable, ok, warn
+from toolweave.cli.conformance.findings import (
+    Evidence,
+    Judgement,
+    ServerAnswer,
+    fail,
+    members,
+    not_applicable,
+    ok,
+    warn,
+)
 from toolweave.errors import SchemaError
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from toolweave.schema import Validator
@@ -114,7 +123,7 @@ def structured_output(evidence: Evidence) -> Judgement:
 
 def codes(evidence: Evidence) -> Judgement:
     """Box 10: errors carry the codes that the specification gives them."""
-    expected: list[tuple[Answer | None, tuple[int, ...]]] = [
+    expected: list[tuple[ServerAnswer | None, tuple[int, ...]]] = [
         (evidence.unknown_tool, (INVALID_PARAMS,)),
         (evidence.unknown_method, (METHOD_NOT_FOUND,)),
         (evidence.unknown_resource, (INVALID_PARAMS,) if evidence.modern else (INVALID_PARAMS, RESOURCE_NOT_FOUND)),
@@ -178,7 +187,7 @@ def _odd_block(block: Any) -> str | None:
     return f"a block of type {kind!r} has no {' and no '.join(lacking)}" if lacking else None
 
 
-def _was_taken(answer: Answer) -> bool:
+def _was_taken(answer: ServerAnswer) -> bool:
     return answer.result is not None and not answer.is_error
 
 
@@ -192,13 +201,13 @@ def _unfit(schema: Any, result: Mapping[str, Any]) -> str | None:
     return f"structuredContent does not fit: {problems[0]}" if problems else None
 
 
-def _mirrored(answer: Answer) -> bool:
+def _mirrored(answer: ServerAnswer) -> bool:
     wanted = members(answer.result).get("structuredContent")
     said = [value for text in _texts(answer) for value in (text, _parsed(text))]
     return any(wanted in (value, {"result": value}) for value in said)  # a scalar may be wrapped
 
 
-def _texts(answer: Answer) -> Iterator[str]:
+def _texts(answer: ServerAnswer) -> Iterator[str]:
     return (str(members(block).get("text")) for block in answer.blocks if members(block).get("type") == "text")
 
 
@@ -209,7 +218,7 @@ def _parsed(text: str) -> Any:
         return text
 
 
-def _has_stack(answer: Answer) -> bool:
+def _has_stack(answer: ServerAnswer) -> bool:
     data = answer.data if isinstance(answer.data, str) else json.dumps(answer.data, indent=0).replace("\\n", "\n")
     lines = (line[:_LONGEST_LINE].replace('\\"', '"') for text in (answer.text, data) for line in text.splitlines())
     return any(map(_STACK.search, lines))

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import anyio
 
-from toolweave.cli.conformance.findings import Answer, Evidence, members
+from toolweave.cli.conformance.findings import Evidence, ServerAnswer, members
 from toolweave.cli.conformance.samples import fitting, unfit
 from toolweave.connect import McpConnection
 from toolweave.errors import ProtocolError, ServerError, ToolError
@@ -118,21 +118,21 @@ def _destroys(tool: Mapping[str, Any]) -> bool:
     return members(tool.get("annotations")).get("destructiveHint") is True and not _reads_only(tool)
 
 
-async def _ask(connection: McpConnection, method: str, params: Mapping[str, Any], *, what: str = "") -> Answer:
+async def _ask(connection: McpConnection, method: str, params: Mapping[str, Any], *, what: str = "") -> ServerAnswer:
     """Make a request; an error is an answer too."""
     what = what or method
     try:
         seconds = min(_SECONDS, connection.config.timeout.read)
-        return Answer(what=what, result=await connection.request(method, params, timeout=seconds))
+        return ServerAnswer(what=what, result=await connection.request(method, params, timeout=seconds))
     except ProtocolError as error:
-        return Answer(what=what, code=error.code, message=error.message, data=error.data)
+        return ServerAnswer(what=what, code=error.code, message=error.message, data=error.data)
     except ServerError as error:
-        return Answer(what=what, message=error.message)
+        return ServerAnswer(what=what, message=error.message)
 
 
 async def _call(
     connection: McpConnection, tool: Mapping[str, Any], arguments: dict[str, Any], *, wrong: tuple[str, ...] = ()
-) -> Answer:
+) -> ServerAnswer:
     name = str(tool["name"])
     what = f"tool {name!r}{' with wrong arguments' if wrong else ''}"
     seen: list[Progress] = []
@@ -143,7 +143,7 @@ async def _call(
     except ProtocolError as error:
         if error.data is None and "neither 'content'" in error.message:  # not a call's result: see what it is
             return await _ask(connection, methods.TOOLS_CALL, {"name": name, "arguments": arguments}, what=what)
-        return Answer(what=what, code=error.code, message=error.message, data=error.data, tool=tool, wrong=wrong)
+        return ServerAnswer(what=what, code=error.code, message=error.message, data=error.data, tool=tool, wrong=wrong)
     except (ServerError, ToolError, TimeoutError) as error:
-        return Answer(what=what, message=str(error) or f"no answer within {seconds:g} s", tool=tool, wrong=wrong)
-    return Answer(what=what, result=result.raw, tool=tool, wrong=wrong, progress=tuple(seen))
+        return ServerAnswer(what=what, message=str(error) or f"no answer within {seconds:g} s", tool=tool, wrong=wrong)
+    return ServerAnswer(what=what, result=result.raw, tool=tool, wrong=wrong, progress=tuple(seen))

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from toolweave.tools.call import Progress
 
-__all__ = ["Answer", "Evidence", "Judgement", "Outcome", "fail", "members", "not_applicable", "ok", "warn"]
+__all__ = ["Evidence", "Judgement", "Outcome", "ServerAnswer", "fail", "members", "not_applicable", "ok", "warn"]
 
 
 class Outcome(StrEnum):
@@ -32,7 +32,7 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ServerAnswer:
     """The answer to one request.
 
     Attributes:
@@ -106,25 +106,25 @@ class Evidence:
     modern: bool
     capabilities: Mapping[str, Any]
     tools: list[Any] = field(default_factory=list[Any])
-    pages: list[Answer] = field(default_factory=list[Answer])
-    bad_cursor: Answer | None = None
-    unknown_tool: Answer | None = None
-    unknown_method: Answer | None = None
-    unknown_resource: Answer | None = None
-    refused: list[Answer] = field(default_factory=list[Answer])
-    calls: list[Answer] = field(default_factory=list[Answer])
-    lists: dict[str, Answer] = field(default_factory=dict[str, Answer])
-    contents: Answer | None = None
-    subscribed: Answer | None = None
+    pages: list[ServerAnswer] = field(default_factory=list[ServerAnswer])
+    bad_cursor: ServerAnswer | None = None
+    unknown_tool: ServerAnswer | None = None
+    unknown_method: ServerAnswer | None = None
+    unknown_resource: ServerAnswer | None = None
+    refused: list[ServerAnswer] = field(default_factory=list[ServerAnswer])
+    calls: list[ServerAnswer] = field(default_factory=list[ServerAnswer])
+    lists: dict[str, ServerAnswer] = field(default_factory=dict[str, ServerAnswer])
+    contents: ServerAnswer | None = None
+    subscribed: ServerAnswer | None = None
 
     @property
-    def of_tools(self) -> list[Answer]:
+    def of_tools(self) -> list[ServerAnswer]:
         """The answers to all calls of tools."""
         unknown = [self.unknown_tool] if self.unknown_tool else []
         return [*self.calls, *self.refused, *unknown]
 
     @property
-    def errors(self) -> list[Answer]:
+    def errors(self) -> list[ServerAnswer]:
         """The answers that are errors, of whichever kind."""
         asked = [self.unknown_method, self.unknown_resource, self.bad_cursor, *self.of_tools, *self.lists.values()]
         return [one for one in asked if one is not None and (one.code is not None or one.is_error)]

@@ -7,7 +7,16 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, cast
 
-from toolweave.cli.conformance.findings import Answer, Evidence, Judgement, fail, members, not_applicable, ok, warn
+from toolweave.cli.conformance.findings import (
+    Evidence,
+    Judgement,
+    ServerAnswer,
+    fail,
+    members,
+    not_applicable,
+    ok,
+    warn,
+)
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 
@@ -120,7 +129,7 @@ def _odd_entries(entries: list[Any]) -> Iterator[tuple[int, str]]:
             yield place, f"({uri}) has no name"
 
 
-def _odd_contents(answer: Answer) -> Iterator[str]:
+def _odd_contents(answer: ServerAnswer) -> Iterator[str]:
     if answer.result is None:
         yield f"it is listed and cannot be read: {answer.message}"
         return
@@ -132,14 +141,14 @@ def _odd_contents(answer: Answer) -> Iterator[str]:
             yield "contents need a uri, and text or blob"
 
 
-def _items(answer: Answer, name: str) -> list[Any]:
+def _items(answer: ServerAnswer, name: str) -> list[Any]:
     items = members(answer.result).get(name)
     return cast("list[Any]", items) if isinstance(items, list) else []
 
 
-def _has_items(answer: Answer) -> bool:
+def _has_items(answer: ServerAnswer) -> bool:
     return any(_items(answer, name) for name in members(answer.result))
 
 
-def _cursors(answer: Answer) -> bool:
+def _cursors(answer: ServerAnswer) -> bool:
     return members(answer.result).get("nextCursor") is not None

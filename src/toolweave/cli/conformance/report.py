@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from toolweave.cli.exits import ExitCode, exit_code_of
+from toolweave.cli.exit_codes import ExitCode, exit_code_of
 from toolweave.cli.options import Target
 from toolweave.cli.screen import answer_json, note, show
 

@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
-from toolweave.cli.serve.locate import Served
+from toolweave.cli.serve.locate import ServedObject
 from toolweave.errors import ToolweaveError
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["hub_server", "only_protocol_on_stdout", "server_of"]
 
 
-def server_of(found: Served, *, name: str | None, state_keys: Sequence[str] | None = None) -> McpServer:
+def server_of(found: ServedObject, *, name: str | None, state_keys: Sequence[str] | None = None) -> McpServer:
     """Return the imported server, or build one from the imported object.
 
     Raises:
         CommandError: It is a server with a name of its own, or its tools cannot be served.
     """
-    from toolweave.cli.exits import CommandError  # --help imports this module
+    from toolweave.cli.exit_codes import CommandError  # --help imports this module
     from toolweave.serve import create_mcp_server
 
     if found.server is not None:

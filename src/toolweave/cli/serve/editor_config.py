@@ -14,12 +14,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
 
-from toolweave.cli.exits import CommandError
+from toolweave.cli.exit_codes import CommandError
 
-__all__ = ["Editor", "Installed", "entry_of", "file_of", "install", "section_of"]
+__all__ = ["EditorSource", "Installed", "entry_of", "file_of", "install", "section_of"]
 
 
-class Editor(StrEnum):
+class EditorSource(StrEnum):
     """Editors whose config is written, and from which servers are taken."""
 
     CLAUDE = "claude"
@@ -27,7 +27,7 @@ class Editor(StrEnum):
     VSCODE = "vscode"
 
 
-_KINDS = {Editor.CLAUDE: "claude-desktop", Editor.CURSOR: "cursor", Editor.VSCODE: "vscode"}
+_KINDS = {EditorSource.CLAUDE: "claude-desktop", EditorSource.CURSOR: "cursor", EditorSource.VSCODE: "vscode"}
 """Their names in `config`; the first file of a kind is the one that the editor writes itself."""
 _COMMAND = ["-P", "-m", "toolweave", "serve"]
 
@@ -47,18 +47,18 @@ class Installed:
     backup: Path | None = None
 
 
-def entry_of(editor: Editor, arguments: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
+def entry_of(editor: EditorSource, arguments: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
     """Return the entry that starts `toolweave serve ARGUMENTS`: this Python, by its full path.
 
     Editors start their servers with few variables, so `PATH` is not used; and in any directory, such as an untrusted
     project, so Python must not look for modules there (`-P`).
     """
-    typed: dict[str, Any] = {"type": "stdio"} if editor is Editor.VSCODE else {}
+    typed: dict[str, Any] = {"type": "stdio"} if editor is EditorSource.VSCODE else {}
     entry = {**typed, "command": sys.executable, "args": [*_COMMAND, *arguments]}
     return entry | ({"env": dict(env)} if env else {})
 
 
-def install(editor: Editor, name: str, entry: Mapping[str, Any], *, home: Path | None = None) -> Installed:
+def install(editor: EditorSource, name: str, entry: Mapping[str, Any], *, home: Path | None = None) -> Installed:
     """Write the entry into the editor's file; the rest of the file is unchanged, comments included.
 
     Idempotent; an entry of an earlier `toolweave serve` is updated, and members that a person added to it stay.
@@ -86,16 +86,16 @@ def install(editor: Editor, name: str, entry: Mapping[str, Any], *, home: Path |
     return Installed(path=path, changed=True, backup=backup)
 
 
-def file_of(editor: Editor, *, home: Path | None = None) -> Path:
+def file_of(editor: EditorSource, *, home: Path | None = None) -> Path:
     """Return the editor's file of servers, whether it exists or not; a link is followed, so that it stays one."""
     from toolweave.config import editor_config_files  # as above
 
     return next(file.path for file in editor_config_files(home=home) if file.kind == _KINDS[editor]).resolve()
 
 
-def section_of(editor: Editor) -> str:
+def section_of(editor: EditorSource) -> str:
     """Return the member of the editor's file that holds the servers."""
-    return "servers" if editor is Editor.VSCODE else "mcpServers"
+    return "servers" if editor is EditorSource.VSCODE else "mcpServers"
 
 
 def _is_ours(entry: Any) -> bool:

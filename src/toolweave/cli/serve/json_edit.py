@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from toolweave.cli.exits import CommandError
+from toolweave.cli.exit_codes import CommandError
 from toolweave.config.jsonc import key_offsets, parse_json, strip_comments
 
 __all__ = ["read_object", "with_member"]

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, cast
 
-from toolweave.cli.exits import CommandError
+from toolweave.cli.exit_codes import CommandError
 
-__all__ = ["Place", "Served", "find", "is_agent", "load", "parse_place"]
+__all__ = ["ObjectPath", "ServedObject", "find", "is_agent", "load", "parse_place"]
 
 USUAL = ("server", "mcp", "app")
 """Names of objects to try when none is given."""
@@ -22,7 +22,7 @@ _CONFIGS = (".json", ".jsonc", ".toml", ".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ObjectPath:
     """The location of the object to serve.
 
     Attributes:
@@ -45,7 +45,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class ServedObject:
     """The imported object, by kind.
 
     Attributes:
@@ -56,14 +56,14 @@ class Served:
         version: The module's `__version__`, or `"0"`.
     """
 
-    place: Place
+    place: ObjectPath
     server: Any = None  # an McpServer; the commands are imported before serve is
     tools: tuple[Any, ...] = ()
     agents: tuple[Any, ...] = ()
     version: str = "0"
 
 
-def parse_place(target: str) -> Place:
+def parse_place(target: str) -> ObjectPath:
     """Parse a target: a file or a module, and the object in it.
 
     Raises:
@@ -81,13 +81,13 @@ def parse_place(target: str) -> Place:
         if file.suffix != ".py":
             hint = f"a config is served with --config {head}" if file.suffix in _CONFIGS else None
             raise CommandError(f"{head!r} is no Python file", hint=hint)
-        return Place(file=file, module=file.stem, path=path)
+        return ObjectPath(file=file, module=file.stem, path=path)
     if not all(part.isidentifier() for part in head.split(".")):
         raise CommandError(f"{target!r} is neither a Python file nor the name of a module")
-    return Place(file=None, module=head, path=path)
+    return ObjectPath(file=None, module=head, path=path)
 
 
-def find(place: Place) -> Served:
+def find(place: ObjectPath) -> ServedObject:
     """Import the code and return the object to serve.
 
     Raises:
@@ -99,7 +99,7 @@ def find(place: Place) -> Served:
         return replace(_served(place, _attribute(module, place), place.path), version=version)
     found = _only_server(module, place)
     if found is not None:
-        return Served(place=place, server=found)
+        return ServedObject(place=place, server=found)
     for name in USUAL:
         if name in vars(module):
             return replace(_served(place, vars(module)[name], name), version=version)
@@ -107,10 +107,10 @@ def find(place: Place) -> Served:
     if not tools:
         hint = "name the object, as in FILE.py:object; or make one with create_mcp_server(...) or @tool"
         raise CommandError(f"{place}: found no server, no {', '.join(USUAL)}, and no @tool function", hint=hint)
-    return Served(place=place, tools=tools, version=version)
+    return ServedObject(place=place, tools=tools, version=version)
 
 
-def load(place: Place) -> ModuleType:
+def load(place: ObjectPath) -> ModuleType:
     """Import the file or module; a file's own folder is searched for its imports, as Python does for a script.
 
     Raises:
@@ -166,7 +166,7 @@ def _import_module(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
-def _attribute(module: ModuleType, place: Place) -> Any:
+def _attribute(module: ModuleType, place: ObjectPath) -> Any:
     value: Any = module
     for part in place.path.split("."):
         try:
@@ -177,7 +177,7 @@ def _attribute(module: ModuleType, place: Place) -> Any:
     return value
 
 
-def _only_server(module: ModuleType, place: Place) -> Any:
+def _only_server(module: ModuleType, place: ObjectPath) -> Any:
     from toolweave.serve import McpServer  # --help imports this module
 
     named = {name: value for name, value in vars(module).items() if isinstance(value, McpServer)}
@@ -199,13 +199,13 @@ def _own_tools(module: ModuleType) -> Iterator[Any]:
             yield value  # pyright: ignore[reportUnknownVariableType]
 
 
-def _served(place: Place, value: Any, name: str) -> Served:
+def _served(place: ObjectPath, value: Any, name: str) -> ServedObject:
     from toolweave.errors import ToolweaveError  # as above
     from toolweave.serve import McpServer
     from toolweave.tools import as_toolset
 
     if isinstance(value, McpServer):
-        return Served(place=place, server=value)
+        return ServedObject(place=place, server=value)
     items = _items(value)
     agents = tuple(item for item in items if is_agent(item))
     tools = tuple(item for item in items if not is_agent(item))
@@ -219,7 +219,7 @@ def _served(place: Place, value: Any, name: str) -> Served:
         raise CommandError(f"{place}: {name!r} cannot be served: {error}{_of_others(value)}") from None
     except ToolweaveError as error:
         raise CommandError(f"{place}: {name!r} cannot be served: {error}") from None
-    return Served(place=place, tools=tools, agents=agents)
+    return ServedObject(place=place, tools=tools, agents=agents)
 
 
 def _items(value: object) -> tuple[Any, ...]:
@@ -236,7 +236,7 @@ def _of_others(value: object) -> str:
     return f" (it belongs to the package {package!r}; run it with that)" if package in ("mcp", "fastmcp") else ""
 
 
-def _broken(place: Place, error: Exception) -> CommandError:
+def _broken(place: ObjectPath, error: Exception) -> CommandError:
     lines = traceback.format_exception(type(error), error, _of_the_user(error.__traceback__))
     return CommandError(f"{place}: it cannot be loaded\n{''.join(lines).rstrip()}")
 

@@ -20,7 +20,7 @@ from typing import Literal, Self
 import anyio
 import anyio.abc
 
-from toolweave.cli.exits import CommandError, ExitCode
+from toolweave.cli.exit_codes import CommandError, ExitCode
 from toolweave.cli.runner import run
 from toolweave.cli.screen import note
 from toolweave.cli.serve.relay import Relay

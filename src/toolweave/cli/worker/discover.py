@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from toolweave.cli.chat.stores import BACKEND
-from toolweave.cli.exits import CommandError
+from toolweave.cli.exit_codes import CommandError
 from toolweave.cli.screen import note
-from toolweave.cli.serve.locate import Place, find, load, parse_place
+from toolweave.cli.serve.locate import ObjectPath, find, load, parse_place
 
 if TYPE_CHECKING:
     from toolweave.agent import BaseAgent
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toolweave.serve import McpServer
     from toolweave.state import Store
 
-__all__ = ["Found", "find_all", "open_all"]
+__all__ = ["WorkerTargets", "find_all", "open_all"]
 
 _PROBES = "worker-probes"
 _PROBE_SECONDS = 60.0
@@ -27,7 +27,7 @@ _WHERE = f"backend=Backend.from_environment(), which is what --backend and {BACK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class WorkerTargets:
     """The imported agents and servers, each once.
 
     Attributes:
@@ -39,7 +39,7 @@ class Found:
     servers: tuple[McpServer, ...] = ()
 
 
-def find_all(targets: Sequence[str]) -> Found:
+def find_all(targets: Sequence[str]) -> WorkerTargets:
     """Import all targets and return their agents and servers.
 
     Raises:
@@ -53,10 +53,10 @@ def find_all(targets: Sequence[str]) -> Found:
     servers = tuple(one for one in found.values() if isinstance(one, McpServer))
     _check_names("agents", agents)
     _check_names("servers", servers)
-    return Found(agents=agents, servers=servers)
+    return WorkerTargets(agents=agents, servers=servers)
 
 
-def _objects(place: Place) -> list[Any]:
+def _objects(place: ObjectPath) -> list[Any]:
     """Return the agents and servers of one target: the named object, or all of the module."""
     from toolweave.agent import BaseAgent  # as above
     from toolweave.serve import McpServer
@@ -81,7 +81,7 @@ def _check_names(kind: str, found: Iterable[BaseAgent | McpServer]) -> None:
 _WHAT = "name an Agent or a server: FILE.py:object or MODULE:OBJECT; FILE.py alone stands for all that are in it"
 
 
-async def open_all(found: Found, backend: WorkBackend, stack: AsyncExitStack) -> dict[str, Handler]:
+async def open_all(found: WorkerTargets, backend: WorkBackend, stack: AsyncExitStack) -> dict[str, Handler]:
     """Open these agents and servers until the stack is closed; return the handlers of the servers' tasks, by topic.
 
     Raises:

@@ -13,24 +13,24 @@ import anyio
 from toolweave.cli.render.text import safe_json
 from toolweave.cli.screen import answer, note
 from toolweave.errors import StoreError
-from toolweave.jobs import Later
+from toolweave.jobs import Reschedule
 
 if TYPE_CHECKING:
     from toolweave.agent import RunStatuses
     from toolweave.jobs import Backend, Handler, Job
     from toolweave.state import Store
 
-__all__ = ["Telling", "ToldBackend"]
+__all__ = ["ReportingBackend", "WorkerReporter"]
 
 _RUNS, _TASKS = "runs", "tasks"
 """Prefixes of topics, before `:` and the name of the agent or server."""
 _SHORT = 8
 
 
-class ToldBackend:
+class ReportingBackend:
     """A backend that reports its jobs, and otherwise delegates to another backend."""
 
-    def __init__(self, backend: Backend, telling: Telling) -> None:
+    def __init__(self, backend: Backend, telling: WorkerReporter) -> None:
         self._backend = backend
         self._telling = telling
 
@@ -75,7 +75,7 @@ class ToldBackend:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Telling:
+class WorkerReporter:
     """Reporter of a worker's events.
 
     Attributes:
@@ -119,7 +119,7 @@ class Telling:
             except anyio.get_cancelled_exc_class():
                 self._tell(job, "handed over")
                 raise
-            except Later:  # another worker has it, or had it a moment ago
+            except Reschedule:  # another worker has it, or had it a moment ago
                 self._tell(job, "put off")
                 raise
             except Exception as error:

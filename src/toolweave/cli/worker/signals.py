@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import anyio
 
-from toolweave.cli.exits import ExitCode
+from toolweave.cli.exit_codes import ExitCode
 
 __all__ = ["GRACE_SECONDS", "ended_by_signals"]
 

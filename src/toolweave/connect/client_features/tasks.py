@@ -12,19 +12,19 @@ from typing import Any
 
 import anyio
 
-from toolweave.connect.client_features.asked import Asked
-from toolweave.connect.client_features.rounds import gather_input
+from toolweave.connect.client_features.input_required import gather_input
+from toolweave.connect.client_features.server_requests import ServerRequestHandler
+from toolweave.connect.idle_timeout import IdleTimeout
 from toolweave.connect.session import Agreement
-from toolweave.connect.silence import Silence
 from toolweave.errors import ErrorKind, ServerError, ToolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.input_required import INPUT_REQUIRED, INPUT_RESPONSES
-from toolweave.protocol.narrow import as_text
+from toolweave.protocol.json_types import as_text
 from toolweave.protocol.tasks import TASK_ID, TaskDocument, needs_task, read_task
 from toolweave.tools.spec import ToolSpec
 
-__all__ = ["LegacyTask", "Task", "wants_task"]
+__all__ = ["ClientTask", "LegacyClientTask", "wants_task"]
 
 _log = logging.getLogger("toolweave.connect")
 _POLL_SECONDS = 1.0
@@ -42,12 +42,14 @@ def wants_task(spec: ToolSpec | None, agreement: Agreement) -> bool:
     return needs_task(spec.raw, agreement.capabilities)
 
 
-class Task:
+class ClientTask:
     """One task of the extension, from its creation to its result."""
 
     _MODERN = True
 
-    def __init__(self, created: Mapping[str, Any], request: Request, asked: Asked, silence: Silence) -> None:
+    def __init__(
+        self, created: Mapping[str, Any], request: Request, asked: ServerRequestHandler, silence: IdleTimeout
+    ) -> None:
         self._created = created
         self._request = request
         self._asked = asked
@@ -144,7 +146,7 @@ class Task:
                 _log.debug("a task was not cancelled: %s", exc)
 
 
-class LegacyTask(Task):
+class LegacyClientTask(ClientTask):
     """One task of revision 2025-11-25: its result is a request of its own, on which the server asks for input."""
 
     _MODERN = False

@@ -13,12 +13,12 @@ from typing import Any
 
 import anyio
 
-from toolweave.connect.events import Events, tell
+from toolweave.connect.events import EventListeners, tell
 from toolweave.connect.session import Session
 from toolweave.errors import AuthRequiredError, RequestTimeoutError, ServerError
 from toolweave.protocol import methods
 
-__all__ = ["ResourceUpdated", "Subscriptions"]
+__all__ = ["ResourceSubscriptions", "ResourceUpdated"]
 
 _log = logging.getLogger("toolweave.connect")
 _MAX_PARENTS = 32
@@ -53,14 +53,14 @@ class _Subscription:
         self.refusal: ServerError | None = None
 
 
-class Subscriptions:
+class ResourceSubscriptions:
     """The subscriptions of one connection.
 
     Attributes:
         on_change: Called when the set of the URIs has changed.
     """
 
-    def __init__(self, server: str, events: Events) -> None:
+    def __init__(self, server: str, events: EventListeners) -> None:
         self.on_change: Callable[[], None] = lambda: None
         self._server = server
         self._events = events
@@ -107,7 +107,7 @@ class Subscriptions:
         for one in self._by_uri.values():
             one.refusal = None
 
-    def readmit(self) -> None:
+    def retry_refused(self) -> None:
         """Request again the subscriptions that were refused for our credentials."""
         refused = [one for one in self._by_uri.values() if isinstance(one.refusal, AuthRequiredError)]
         for one in refused:

@@ -19,7 +19,14 @@ import anyio
 import anyio.to_thread
 
 from toolweave.connect.channel import MAX_MESSAGE_BYTES, NotSent
-from toolweave.connect.stdio.descent import Stray, group_lives, signal_group, signal_strays, stray_lives, strays_of
+from toolweave.connect.stdio.process_tree import (
+    Escapee,
+    escapee_lives,
+    escapees_of,
+    group_lives,
+    signal_escapees,
+    signal_group,
+)
 from toolweave.connect.stdio.reaper import reaper
 from toolweave.protocol.jsonrpc import depth_change
 
@@ -86,7 +93,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         # a message waits with its caller, where it provably was not sent, not in a buffer
         self._stdin.set_write_buffer_limits(high=0)
         output = cast("asyncio.ReadTransport", self._transport.get_pipe_transport(1))
-        output.set_protocol(_Output(self, output.get_protocol()))
+        output.set_protocol(_StdoutProtocol(self, output.get_protocol()))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Split standard output into messages; keep the tail of standard error."""
@@ -267,27 +274,27 @@ class ServerProcess(asyncio.SubprocessProtocol):
         left the group while the process lives to be known as their ancestor.
         """
         group = self.pid
-        strays = () if self._exited.is_set() else strays_of(group)
+        strays = () if self._exited.is_set() else escapees_of(group)
         self._gone = True
         if self._stdin is not None:
             self._stdin.close()
         with anyio.move_on_after(self.stop_seconds * _EOF_SHARE):
             await self._exited.wait()
-        if not self._exited.is_set() or group_lives(group) or any(map(stray_lives, strays)):
+        if not self._exited.is_set() or group_lives(group) or any(map(escapee_lives, strays)):
             await self._end_all(group, strays)
         if self._transport is not None:
             self._transport.close()
         await anyio.to_thread.run_sync(reaper.release, group)
 
-    async def _end_all(self, group: int, strays: Sequence[Stray]) -> None:
+    async def _end_all(self, group: int, strays: Sequence[Escapee]) -> None:
         self._signalled = not self._exited.is_set()
         for number, share in ((signal.SIGTERM, _TERM_SHARE), (signal.SIGKILL, _KILL_SHARE)):
             signal_group(group, number)
-            signal_strays(strays, number)
+            signal_escapees(strays, number)
             with anyio.move_on_after(self.stop_seconds * share):
                 await self._exited.wait()
                 pause = _POLL_SECONDS
-                while group_lives(group) or any(map(stray_lives, strays)):
+                while group_lives(group) or any(map(escapee_lives, strays)):
                     await anyio.sleep(pause)
                     pause = min(2 * pause, _SLOWEST_POLL_SECONDS)
                 return
@@ -366,7 +373,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 action(cast("asyncio.ReadTransport", pipe))
 
 
-class _Output(asyncio.Protocol):
+class _StdoutProtocol(asyncio.Protocol):
     """The protocol of standard output without the extra event loop iteration of asyncio's own one.
 
     asyncio's protocol, `behind`, still gets `connection_lost`: the transport waits for that to end the process.

@@ -17,10 +17,10 @@ import anyio.abc
 import msgspec
 
 from toolweave.connect.channel import Channel, NotSent
-from toolweave.connect.session import UNCANCELLABLE, Loss, Peer
-from toolweave.connect.wire.answers import invalid, result_of
-from toolweave.connect.wire.incoming import Incoming
-from toolweave.connect.wire.texts import RequestTexts
+from toolweave.connect.session import UNCANCELLABLE, ClientHandlers, Loss
+from toolweave.connect.wire.dispatcher import IncomingDispatcher
+from toolweave.connect.wire.request_encoder import RequestEncoder
+from toolweave.connect.wire.responses import invalid, result_of
 from toolweave.errors import ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.jsonrpc import (
@@ -64,21 +64,23 @@ class ChannelWire:
         late_answers: The number of answers to no pending request: late, repeated, or with a wrong id.
     """
 
-    def __init__(self, channel: Channel, peer: Peer, tasks: anyio.abc.TaskGroup, *, server: str, loss: Loss) -> None:
+    def __init__(
+        self, channel: Channel, peer: ClientHandlers, tasks: anyio.abc.TaskGroup, *, server: str, loss: Loss
+    ) -> None:
         self.late_answers = 0
         self._channel = channel
         self._pipe = channel if isinstance(channel, _Pipe) else None
         self._server = server
         self._loss = loss
         self._last_id = 0
-        self._texts = RequestTexts()
+        self._texts = RequestEncoder()
         self._given_up: set[int | str] = set()
         self._doubted: asyncio.Future[dict[str, Any]] | None = None
         self._lists: set[int | str] = set()
         self._pending: dict[int | str, asyncio.Future[dict[str, Any]]] = {}
         self._outbox: dict[int | str, bytes] = {}
         self._flush_is_due = False
-        self._incoming = Incoming(peer, tasks, channel.send, server=server)
+        self._incoming = IncomingDispatcher(peer, tasks, channel.send, server=server)
         self._over = anyio.Event()
         self._loop = asyncio.get_running_loop()  # asking for it costs a system call, on Python 3.11
         self.over = False
@@ -165,7 +167,7 @@ class ChannelWire:
         """Handle one line, a JSON text or several; an unreadable one fails only the call it belongs to."""
         message = decode_plain(text)
         if message is None:
-            self._take_odd(text)
+            self._handle_unusual(text)
         elif message.method is not msgspec.UNSET:
             self._incoming.take(message)
         else:
@@ -176,12 +178,12 @@ class ChannelWire:
             else:  # nearly always
                 answer.set_result(result)  # pyright: ignore[reportUnknownArgumentType]
 
-    def _take_odd(self, text: bytes) -> None:
+    def _handle_unusual(self, text: bytes) -> None:
         """Handle a line that is not plainly one message: a batch, a very large one, or none."""
         try:
             messages = decode_lenient(text)
         except (ValueError, RecursionError) as exc:
-            self._take_broken(text, exc)
+            self._handle_unreadable(text, exc)
             return
         for message in messages:
             if message.method is msgspec.UNSET:
@@ -195,7 +197,7 @@ class ChannelWire:
             answer = self._find(message.id)
         if answer is None:
             self._count(text)
-            answer = self._only(None if message.id is msgspec.UNSET else message.id)
+            answer = self._only_pending(None if message.id is msgspec.UNSET else message.id)
             if answer is None:
                 return
             self._doubt(answer, message)
@@ -205,9 +207,9 @@ class ChannelWire:
         except ServerError as exc:
             answer.set_exception(exc)
 
-    def _take_broken(self, text: bytes, exc: Exception) -> None:
+    def _handle_unreadable(self, text: bytes, exc: Exception) -> None:
         if not text.startswith(b"{"):  # a log record may begin with "[" as well as a batch
-            self._take_behind_junk(text)
+            self._handle_after_junk(text)
             return
         if isinstance(exc, ValueError) and len(parts := objects_in(text)) > 1:
             for part in parts:
@@ -224,7 +226,7 @@ class ChannelWire:
             why = "it is nested too deeply" if isinstance(exc, RecursionError) else str(exc)
             answer.set_exception(invalid(self._server, why))
 
-    def _take_behind_junk(self, text: bytes) -> None:
+    def _handle_after_junk(self, text: bytes) -> None:
         """Handle an answer that a server has printed after other text, if it is that of a pending request."""
         self._count_junk(text)
         message = answer_behind(text)
@@ -285,7 +287,7 @@ class ChannelWire:
             answer = self._pending.get(named)
         return answer if answer is not None and not answer.done() else None
 
-    def _only(self, came: ForeignId | None) -> asyncio.Future[dict[str, Any]] | None:
+    def _only_pending(self, came: ForeignId | None) -> asyncio.Future[dict[str, Any]] | None:
         """Return the only pending request, if an answer with an unknown id can be meant for nothing else.
 
         Not while an abandoned request may still be answered. A subscription, whose id is a name, is answered at its
@@ -331,7 +333,9 @@ class ChannelWire:
 
 
 @asynccontextmanager
-async def channel_wire(channel: Channel, peer: Peer, *, server: str, loss: Loss) -> AsyncGenerator[ChannelWire, None]:
+async def channel_wire(
+    channel: Channel, peer: ClientHandlers, *, server: str, loss: Loss
+) -> AsyncGenerator[ChannelWire, None]:
     """Open a wire over a channel for as long as the block lasts."""
     async with anyio.create_task_group() as tasks:
         wire = ChannelWire(channel, peer, tasks, server=server, loss=loss)

@@ -13,8 +13,8 @@ from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
-from toolweave.connect.fault import (
-    Fault,
+from toolweave.connect.http_errors import (
+    HttpFault,
     HttpSettings,
     answer_fault,
     bad_encoding,
@@ -29,17 +29,17 @@ from toolweave.connect.fault import (
     too_large,
     unasked_encoding,
 )
-from toolweave.connect.wire.answers import invalid, result_of
 from toolweave.connect.wire.cookies import Cookies
 from toolweave.connect.wire.credentials import AuthChallenge, AuthHook
-from toolweave.connect.wire.head import Headers
 from toolweave.connect.wire.http1 import HttpClient, NoAnswer, Response, Unreadable
 from toolweave.connect.wire.inflate import ACCEPTED, Inflater
 from toolweave.connect.wire.proxy import PROXY_AUTHENTICATION_REQUIRED, http_proxy_for, refused_by_proxy
+from toolweave.connect.wire.request_head import SharedHeaders
+from toolweave.connect.wire.responses import invalid, result_of
 from toolweave.errors import ConnectError, ProtocolError, ServerError
 from toolweave.protocol.jsonrpc import LenientMessage
 
-__all__ = ["EVENTS", "JSON", "Endpoint"]
+__all__ = ["EVENTS", "JSON", "HttpEndpoint"]
 
 EVENTS = "text/event-stream"
 JSON = "application/json"
@@ -51,7 +51,7 @@ _COMMON = {"accept": f"{JSON}, {EVENTS}", "accept-encoding": ACCEPTED, "user-age
 T = TypeVar("T")
 
 
-class Endpoint:
+class HttpEndpoint:
     """The HTTP client of one URL, with the cookies that its server sets.
 
     Attributes:
@@ -62,7 +62,7 @@ class Endpoint:
         ConnectError: The environment names a proxy for it that cannot be used.
     """
 
-    def __init__(self, settings: HttpSettings, *, server: str, shared: Endpoint | None = None) -> None:
+    def __init__(self, settings: HttpSettings, *, server: str, shared: HttpEndpoint | None = None) -> None:
         self._settings = settings
         self._server = server
         self.clients: dict[object, HttpClient] = {} if shared is None else shared.clients
@@ -97,7 +97,7 @@ class Endpoint:
             ConnectionLostError: There is no answer, or the credentials could not be made.
             ProtocolError: It redirects to where nothing is sent, or too often.
         """
-        if self.cookies is None and type(headers) is Headers and headers.head is not None and method == "POST":
+        if self.cookies is None and type(headers) is SharedHeaders and headers.head is not None and method == "POST":
             try:
                 response = await self._client.ask(headers.head, body, repeatable=repeatable, lasting=lasting)
             except NoAnswer as exc:
@@ -129,7 +129,7 @@ class Endpoint:
             if left:
                 response = await self._authorized(method, url, headers, body, **how)
         text = f"it redirects more than {_MAX_REDIRECTS} times"
-        raise http_error(Fault(status=response.status, text=text), server=self._server)
+        raise http_error(HttpFault(status=response.status, text=text), server=self._server)
 
     async def _authorized(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, **how: bool
@@ -191,11 +191,16 @@ class Endpoint:
 
         Cookies go to the origin, and are taken from it, alone.
         """
-        at_home = url is self._settings.url
-        client, target = (self._client, self._target) if at_home else (self._client_of(url), _target(url))
+        run_on_own_loop = url is self._settings.url
+        client, target = (self._client, self._target) if run_on_own_loop else (self._client_of(url), _target(url))
         try:
             head = client.head(method, target, self._with_cookies(client, headers, url))
-            if self._fixed is not None and self.cookies is None and method == "POST" and isinstance(alike, Headers):
+            if (
+                self._fixed is not None
+                and self.cookies is None
+                and method == "POST"
+                and isinstance(alike, SharedHeaders)
+            ):
                 alike.head = head  # nothing in it is made anew for each
             response = await client.ask(head, body if method == "POST" else None, **how)
         except NoAnswer as exc:
@@ -269,10 +274,10 @@ class Endpoint:
             return _rpc_error(body, self._server)
         return http_error(fault, server=self._server)
 
-    def at(self, url: str) -> Endpoint:
+    def at(self, url: str) -> HttpEndpoint:
         """Return an endpoint at another URL of the origin, which shares connections and cookies with this one."""
         self.cookies = self.cookies or Cookies()
-        return Endpoint(replace(self._settings, url=url), server=self._server, shared=self)
+        return HttpEndpoint(replace(self._settings, url=url), server=self._server, shared=self)
 
     def heard(self) -> object:
         """Return a value that changes whenever bytes of the server arrive."""
@@ -287,7 +292,7 @@ class Endpoint:
         location = response.headers["location"]
         reason = refused_redirect(method, url, response.status, location)
         if reason is not None:
-            raise http_error(Fault(status=response.status, text=reason), server=self._server)
+            raise http_error(HttpFault(status=response.status, text=reason), server=self._server)
         return urljoin(url, location)
 
 

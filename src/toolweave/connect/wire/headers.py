@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolweave.connect.wire.head import Headers
+from toolweave.connect.wire.request_head import SharedHeaders
 from toolweave.protocol.headers import NAME_PARAMETERS, Mirrored, encode_value, mirrored_arguments
 
-__all__ = ["ModernHeaders", "argument_headers"]
+__all__ = ["HeaderFactory", "argument_headers"]
 
 _MAX_ALIKE = 1_000
 _MAX_MIRRORED = 10_000
 
 
-class ModernHeaders:
+class HeaderFactory:
     """The factory of the headers of modern requests; equal ones are made once."""
 
     def __init__(self) -> None:
-        self._alike: dict[tuple[str, str, str | None], Headers] = {}
+        self._alike: dict[tuple[str, str, str | None], SharedHeaders] = {}
         self._mirrored: dict[int, tuple[Mapping[str, Any], Mirrored]] = {}
 
     def of(
@@ -29,7 +29,7 @@ class ModernHeaders:
         key = (revision, method, name if isinstance(name, str) else None)
         headers = self._alike.get(key)
         if headers is None:
-            headers = Headers({"mcp-protocol-version": revision, "mcp-method": method})
+            headers = SharedHeaders({"mcp-protocol-version": revision, "mcp-method": method})
             if key[2] is not None:
                 headers["mcp-name"] = encode_value(key[2])
             if len(self._alike) >= _MAX_ALIKE:

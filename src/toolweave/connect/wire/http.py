@@ -18,19 +18,20 @@ import anyio
 import anyio.abc
 import msgspec
 
-from toolweave.connect.fault import HttpSettings, http_error, not_json
-from toolweave.connect.session import UNCANCELLABLE, Loss, Peer
-from toolweave.connect.wire.answers import invalid, result_of
-from toolweave.connect.wire.endpoint import EVENTS, JSON, Endpoint
-from toolweave.connect.wire.head import Headers
-from toolweave.connect.wire.headers import ModernHeaders
+from toolweave.connect.http_errors import HttpSettings, http_error, not_json
+from toolweave.connect.session import UNCANCELLABLE, ClientHandlers, Loss
+from toolweave.connect.wire.dispatcher import IncomingDispatcher
+from toolweave.connect.wire.endpoint import EVENTS, JSON, HttpEndpoint
+from toolweave.connect.wire.event_streams import EventStreams
+from toolweave.connect.wire.headers import HeaderFactory
 from toolweave.connect.wire.http1 import NoAnswer, Response
-from toolweave.connect.wire.incoming import Incoming
-from toolweave.connect.wire.streams import EventStreams
-from toolweave.connect.wire.texts import RequestTexts
+from toolweave.connect.wire.request_encoder import RequestEncoder
+from toolweave.connect.wire.request_head import SharedHeaders
+from toolweave.connect.wire.responses import invalid, result_of
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.headers import mirroring_problem
+from toolweave.protocol.json_types import as_object, as_text
 from toolweave.protocol.jsonrpc import (
     LenientMessage,
     answer_id,
@@ -42,7 +43,6 @@ from toolweave.protocol.jsonrpc import (
     without_deep_entries,
 )
 from toolweave.protocol.meta import PROTOCOL_VERSION
-from toolweave.protocol.narrow import as_object, as_text
 
 __all__ = ["HttpWire", "http_wire"]
 
@@ -65,8 +65,8 @@ class HttpWire:
     def __init__(
         self,
         settings: HttpSettings,
-        endpoint: Endpoint,
-        peer: Peer,
+        endpoint: HttpEndpoint,
+        peer: ClientHandlers,
         tasks: anyio.abc.TaskGroup,
         *,
         server: str,
@@ -79,7 +79,7 @@ class HttpWire:
         self._tasks = tasks
         self._server = server
         self._loss = loss
-        self._incoming = Incoming(peer, tasks, self._reply, server=server)
+        self._incoming = IncomingDispatcher(peer, tasks, self._reply, server=server)
         self._streams = EventStreams(
             settings,
             endpoint,
@@ -90,14 +90,14 @@ class HttpWire:
             server=server,
         )
         self._ids = itertools.count(1)
-        self._texts = RequestTexts()
+        self._texts = RequestEncoder()
         self._over = anyio.Event()
         self._revision: str | None = None
         self._stateless = False
         self._session: str | None = None
-        self._modern = ModernHeaders()
-        self._in_session = Headers()
-        self._known: tuple[object, object, object, Headers] = (object(), None, None, self._in_session)
+        self._modern = HeaderFactory()
+        self._in_session = SharedHeaders()
+        self._known: tuple[object, object, object, SharedHeaders] = (object(), None, None, self._in_session)
 
     def heard(self) -> object:
         """Return a value that changes whenever bytes of the server arrive."""
@@ -209,7 +209,7 @@ class HttpWire:
             return self._in_session
         self._stateless = True
         headers = self._modern.of(method, params, revision, schema)
-        if method == methods.TOOLS_CALL and type(headers) is Headers:
+        if method == methods.TOOLS_CALL and type(headers) is SharedHeaders:
             self._known = (given, schema, params.get("name"), headers)
         return headers
 
@@ -232,7 +232,7 @@ class HttpWire:
     def _enter(self, session: str | None, revision: str | None) -> None:
         self._session, self._revision, self._stateless = session, revision, False
         named = {"mcp-session-id": session, "mcp-protocol-version": revision}
-        self._in_session = Headers({name: value for name, value in named.items() if value is not None})
+        self._in_session = SharedHeaders({name: value for name, value in named.items() if value is not None})
 
     def _end(self) -> None:
         self.over = True
@@ -315,9 +315,11 @@ class HttpWire:
 
 
 @asynccontextmanager
-async def http_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Loss) -> AsyncGenerator[HttpWire, None]:
+async def http_wire(
+    settings: HttpSettings, peer: ClientHandlers, *, server: str, loss: Loss
+) -> AsyncGenerator[HttpWire, None]:
     """Open a wire over Streamable HTTP for as long as the block lasts."""
-    endpoint = Endpoint(settings, server=server)
+    endpoint = HttpEndpoint(settings, server=server)
     try:
         async with anyio.create_task_group() as tasks:
             wire = HttpWire(settings, endpoint, peer, tasks, server=server, loss=loss)

@@ -21,11 +21,11 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from toolweave.connect.wire.exchange import Head, NoAnswer, Socket
 from toolweave.connect.wire.eyeballs import connect_tcp
-from toolweave.connect.wire.head import request_head
+from toolweave.connect.wire.http_connection import Head, NoAnswer, Socket
 from toolweave.connect.wire.inflate import PIECE_BYTES, Inflater, NotInflated
 from toolweave.connect.wire.proxy import HttpProxy, refused_by_proxy
+from toolweave.connect.wire.request_head import request_head
 
 __all__ = ["HttpClient", "NoAnswer", "Response", "Unreadable"]
 

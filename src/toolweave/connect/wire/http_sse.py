@@ -14,10 +14,10 @@ from urllib.parse import urljoin
 import anyio
 import anyio.abc
 
-from toolweave.connect.fault import HttpSettings, origin_of, public_url, too_large
-from toolweave.connect.session import Loss, Peer
+from toolweave.connect.http_errors import HttpSettings, origin_of, public_url, too_large
+from toolweave.connect.session import ClientHandlers, Loss
 from toolweave.connect.wire.channel import ChannelWire
-from toolweave.connect.wire.endpoint import EVENTS, Endpoint
+from toolweave.connect.wire.endpoint import EVENTS, HttpEndpoint
 from toolweave.connect.wire.http1 import NoAnswer, Response
 from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol.codes import INTERNAL_ERROR
@@ -36,7 +36,7 @@ class EventChannel:
         forgotten: Whether the server has said that it does not know the session.
     """
 
-    def __init__(self, settings: HttpSettings, endpoint: Endpoint, stream: Response, *, server: str) -> None:
+    def __init__(self, settings: HttpSettings, endpoint: HttpEndpoint, stream: Response, *, server: str) -> None:
         self.failure = ""
         self.forgotten = False
         self._settings = settings
@@ -127,7 +127,7 @@ class SseWire(ChannelWire):
         self,
         settings: HttpSettings,
         channel: EventChannel,
-        peer: Peer,
+        peer: ClientHandlers,
         tasks: anyio.abc.TaskGroup,
         *,
         server: str,
@@ -175,13 +175,15 @@ class SseWire(ChannelWire):
 
 
 @asynccontextmanager
-async def sse_wire(settings: HttpSettings, peer: Peer, *, server: str, loss: Loss) -> AsyncGenerator[SseWire, None]:
+async def sse_wire(
+    settings: HttpSettings, peer: ClientHandlers, *, server: str, loss: Loss
+) -> AsyncGenerator[SseWire, None]:
     """Open a wire over HTTP+SSE for as long as the block lasts.
 
     Raises:
         ServerError: The server does not support it, or refuses.
     """
-    endpoint = Endpoint(settings, server=server)
+    endpoint = HttpEndpoint(settings, server=server)
     try:
         with await endpoint.send("GET", {"accept": EVENTS}, repeatable=True, lasting=True) as stream:
             if stream.status != 200 or not stream.headers.get("content-type", "").lower().startswith(EVENTS):

@@ -15,7 +15,7 @@ from urllib.parse import urljoin
 
 import anyio.to_thread
 
-from toolweave.connect.fault import HttpSettings, http_error, origin_of, refused_credentials
+from toolweave.connect.http_errors import HttpSettings, http_error, origin_of, refused_credentials
 from toolweave.connect.wire.credentials import AuthFlow
 from toolweave.connect.wire.http1 import NoAnswer, Response
 from toolweave.errors import ServerError

@@ -33,10 +33,10 @@ from toolweave.protocol.jsonrpc import (
     encode_result,
 )
 from toolweave.protocol.versions import BATCHING_VERSION, MODERN_VERSION, MODERN_VERSIONS
-from toolweave.serve.envelope import enveloped_client, has_envelope, unsupported_version
-from toolweave.serve.request import Client, Conversations, Json, Request, Responder
+from toolweave.serve.envelope import client_of_envelope, has_envelope, unsupported_version
+from toolweave.serve.request import ChangeSubscriptions, Client, Json, Request, Responder
 
-__all__ = ["MAX_REQUESTS", "Conversation", "Outlet"]
+__all__ = ["MAX_REQUESTS", "Conversation", "MessageWriter"]
 
 _log = logging.getLogger("toolweave.serve")
 _Reply: TypeAlias = Callable[[bytes | None], None]
@@ -48,7 +48,7 @@ _UNGATED = frozenset({methods.INITIALIZE, methods.PING})
 _COURTESY_SECONDS = 1.0
 
 
-class Outlet(Protocol):
+class MessageWriter(Protocol):
     """The sink for a conversation's outgoing messages."""
 
     def write(self, message: bytes) -> None:
@@ -76,10 +76,10 @@ class Conversation:
     def __init__(
         self,
         responder: Responder,
-        outlet: Outlet,
+        outlet: MessageWriter,
         tasks: anyio.abc.TaskGroup,
         *,
-        conversations: Conversations | None = None,
+        conversations: ChangeSubscriptions | None = None,
         max_requests: int = MAX_REQUESTS,
     ) -> None:
         self.name = uuid4().hex
@@ -261,7 +261,7 @@ class Conversation:
         if self._modern:
             if method == methods.INITIALIZE:
                 raise unsupported_version(params.get("protocolVersion"), versions)
-            return enveloped_client(params, versions, name=self.name)
+            return client_of_envelope(params, versions, name=self.name)
         if enveloped:
             raise RequestError("this conversation began with the handshake; send no envelope", code=INVALID_REQUEST)
         if method == methods.INITIALIZE and not alone:

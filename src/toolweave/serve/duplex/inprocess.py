@@ -16,9 +16,9 @@ import anyio.abc
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from toolweave.serve.duplex.conversation import Conversation
-from toolweave.serve.request import Conversations, Responder
+from toolweave.serve.request import ChangeSubscriptions, Responder
 
-__all__ = ["ClientEnd", "Visit", "Visits", "in_process"]
+__all__ = ["ClientEnd", "InProcessSessions", "Visit", "in_process"]
 
 T = TypeVar("T")
 
@@ -89,7 +89,7 @@ class Visit:
     async def serve(
         self,
         responder: Responder,
-        conversations: Conversations | None,
+        conversations: ChangeSubscriptions | None,
         *,
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
@@ -113,7 +113,7 @@ class Visit:
 
 @asynccontextmanager
 async def in_process(
-    responder: Responder, *, conversations: Conversations | None = None
+    responder: Responder, *, conversations: ChangeSubscriptions | None = None
 ) -> AsyncGenerator[Visit, None]:
     """Serve one conversation for the block. What still runs at the end is cancelled."""
     visit = Visit()
@@ -126,7 +126,7 @@ async def in_process(
             visit.client.close()
 
 
-class Visits(Generic[T]):
+class InProcessSessions(Generic[T]):
     """The in-process conversations of a server entered by `async with`; each task closes its own, newest first."""
 
     def __init__(self, open_one: Callable[[], AbstractAsyncContextManager[T]]) -> None:

@@ -20,7 +20,7 @@ from toolweave.protocol.jsonrpc import encode_error
 from toolweave.serve.duplex.conversation import MAX_REQUESTS, Conversation
 from toolweave.serve.duplex.pipes import LineReader, LineWriter, standard_streams
 from toolweave.serve.endpoint import Endpoint
-from toolweave.serve.request import Conversations
+from toolweave.serve.request import ChangeSubscriptions
 from toolweave.serve.signals import stop_signals
 
 __all__ = ["DRAIN_SECONDS", "MAX_MESSAGE_BYTES", "serve_stdio"]
@@ -39,7 +39,7 @@ async def serve_stdio(
     endpoint: Endpoint,
     *,
     lifespan: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
-    conversations: Conversations | None = None,
+    conversations: ChangeSubscriptions | None = None,
     closing: Callable[[], None] = lambda: None,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
     max_requests: int = MAX_REQUESTS,
@@ -60,10 +60,10 @@ async def serve_stdio(
         RuntimeError: A server of this process serves them already.
         OSError: The process has no standard input or output.
     """
-    with standard_streams() as (source, sink), _last_resort(owns_process) as start_clock:
+    with standard_streams() as (source, sink), _exit_timer(owns_process) as start_clock:
         reader = LineReader(source, max_bytes=max_message_bytes)
         writer = LineWriter(sink)
-        stopping = _Stopping()
+        stopping = _StdioShutdown()
         try:
             # a signal during the start of the lifespan cancels it, and closes what it has opened
             with stop_signals(stopping.stop), stopping.current:
@@ -89,7 +89,7 @@ async def _converse(
     conversation: Conversation,
     tasks: anyio.abc.TaskGroup,
     closing: Callable[[], None],
-    stopping: _Stopping,
+    stopping: _StdioShutdown,
 ) -> None:
     """Handle lines until the input ends, a signal comes or the output is closed; then let requests finish."""
 
@@ -116,7 +116,7 @@ async def _read(reader: LineReader, writer: LineWriter, conversation: Conversati
                 await conversation.take(line)
 
 
-class _Stopping:
+class _StdioShutdown:
     """The cancel scope, `current`, that a signal cancels."""
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class _Stopping:
 
 
 @contextmanager
-def _last_resort(owns_process: bool) -> Generator[Callable[[], None], None, None]:
+def _exit_timer(owns_process: bool) -> Generator[Callable[[], None], None, None]:
     """Yield a function that starts a timer; if it expires before the block ends, the process exits."""
     clock = threading.Timer(_LAST_SECONDS, _exit)
     clock.daemon = True

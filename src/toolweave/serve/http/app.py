@@ -26,17 +26,17 @@ from toolweave.errors import ConfigError
 from toolweave.protocol.headers import mirrored_arguments
 from toolweave.serve.endpoint import Endpoint
 from toolweave.serve.http.asgi import App, Receive, Scope, Send, respond
-from toolweave.serve.http.exchange import Bounds
+from toolweave.serve.http.fast_path import FastPath
 from toolweave.serve.http.guard import Guard, Paths
-from toolweave.serve.http.lane import Lane
 from toolweave.serve.http.origins import Origins
-from toolweave.serve.http.replay import EventStore, Replays
-from toolweave.tools.loop import running_loop
+from toolweave.serve.http.replay import EventStore, SessionEvents
+from toolweave.serve.http.response import ResponseLimits
+from toolweave.tools.owner_loop import running_loop
 
 if TYPE_CHECKING:
-    from toolweave.serve.http.auth import Auth
+    from toolweave.serve.http.auth import TokenAuth
 
-__all__ = ["HttpApp", "HttpLimits", "HttpOptions", "SdkServer", "http_app"]
+__all__ = ["HttpApp", "HttpLimits", "HttpOptions", "SdkServerLike", "http_app"]
 
 _log = logging.getLogger("toolweave.serve.http.app")
 
@@ -109,7 +109,7 @@ class HttpOptions(TypedDict, total=False):
     limits: HttpLimits
     stateless: bool
     json_response: bool
-    auth: Auth | None
+    auth: TokenAuth | None
     health_path: str | None
     event_store: EventStore | None
     retry_interval: int | None
@@ -118,7 +118,7 @@ class HttpOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Settings:
+class _HttpSettings:
     """`HttpOptions` with every default filled in."""
 
     path: str = "/mcp"
@@ -128,7 +128,7 @@ class _Settings:
     limits: HttpLimits = HttpLimits()
     stateless: bool = False
     json_response: bool = False
-    auth: Auth | None = None
+    auth: TokenAuth | None = None
     health_path: str | None = "/healthz"
     event_store: EventStore | None = None
     retry_interval: int | None = None
@@ -140,7 +140,7 @@ class _Settings:
             raise ConfigError(f"path {self.path!r} must start with '/' and not be that of the health check")
 
 
-class SdkServer(Protocol):
+class SdkServerLike(Protocol):
     """The part of the SDK's low-level `Server` that is used here, so that nothing imports it."""
 
     @property
@@ -162,13 +162,13 @@ class HttpApp:
         authorizes: Whether requests need a token.
     """
 
-    def __init__(self, build: _Build) -> None:
+    def __init__(self, build: _AppParts) -> None:
         self.limits = build.settings.limits
         self.path = build.settings.path
         self.authorizes = build.settings.auth is not None
         self._build = build
         self._app: App | None = None
-        self._lane: Lane | None = None
+        self._lane: FastPath | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection scope."""
@@ -248,7 +248,7 @@ _NOT_ENTERED = (
 
 def http_app(
     endpoint: Endpoint,
-    sdk_server: Callable[[], SdkServer],
+    sdk_server: Callable[[], SdkServerLike],
     *,
     host: str = "127.0.0.1",
     tool_schema: Callable[[str], Mapping[str, Any] | None] | None = None,
@@ -269,28 +269,30 @@ def http_app(
     Raises:
         ConfigError: An option is wrong.
     """
-    return HttpApp(_Build(endpoint, sdk_server, host, tool_schema, tuple(on_drain), _Settings(**(options or {}))))
+    return HttpApp(
+        _AppParts(endpoint, sdk_server, host, tool_schema, tuple(on_drain), _HttpSettings(**(options or {})))
+    )
 
 
-class _Build:
+class _AppParts:
     """The validated parts of an app."""
 
     def __init__(
         self,
         endpoint: Endpoint,
-        sdk_server: Callable[[], SdkServer],
+        sdk_server: Callable[[], SdkServerLike],
         host: str,
         tool_schema: Callable[[str], Mapping[str, Any] | None] | None,
         on_drain: tuple[Callable[[], object], ...],
-        settings: _Settings,
+        settings: _HttpSettings,
     ) -> None:
         self.on_drain = on_drain
         self.settings = settings
         self._endpoint = endpoint
         self._sdk_server = sdk_server
-        self._mirrors = _Mirrors(tool_schema) if settings.lane else None
+        self._mirrors = _MirrorLookup(tool_schema) if settings.lane else None
         store = settings.event_store
-        self._replays = None if store is None else Replays(store, settings.limits.sessions)
+        self._replays = None if store is None else SessionEvents(store, settings.limits.sessions)
         self._origins = Origins(
             host, hosts=settings.allowed_hosts, origins=settings.allowed_origins, cors=settings.cors_origins
         )
@@ -310,16 +312,18 @@ class _Build:
         )
         return server.session_manager
 
-    def lane(self, beyond: App, tasks: TaskGroup) -> Lane:
+    def lane(self, beyond: App, tasks: TaskGroup) -> FastPath:
         """Make the fast path in front of the SDK's app."""
         settings, limits = self.settings, self.settings.limits
-        return Lane(
+        return FastPath(
             self._endpoint,
-            _from_now_on(beyond) if self._replays is None else beyond,
+            _without_resumption(beyond) if self._replays is None else beyond,
             tasks,
             mirrors=self._mirrors,
             principal=None if settings.auth is None else settings.auth.principal,
-            bounds=Bounds(body_bytes=limits.body_bytes, body=limits.body_seconds, stalled=limits.stalled_seconds),
+            bounds=ResponseLimits(
+                body_bytes=limits.body_bytes, body=limits.body_seconds, stalled=limits.stalled_seconds
+            ),
             streams=not settings.json_response,
             replays=self._replays,
         )
@@ -343,7 +347,7 @@ class _Build:
         )
 
 
-def _from_now_on(app: App) -> App:
+def _without_resumption(app: App) -> App:
     """Give a client that resumes a stream a new one where no events are kept; the SDK's app would not answer."""
 
     async def forgetful(scope: Scope, receive: Receive, send: Send) -> None:
@@ -356,7 +360,7 @@ def _from_now_on(app: App) -> App:
 _MOST_KNOWN = 20_000
 
 
-class _Mirrors:
+class _MirrorLookup:
     """Whether a tool wants arguments in headers (`x-mcp-header`); looked up once for each definition."""
 
     def __init__(self, schema_of: Callable[[str], Mapping[str, Any] | None] | None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
-__all__ = ["App", "Headers", "Message", "Receive", "Scope", "Send", "ShownHeaders", "read_body", "respond"]
+__all__ = ["App", "Headers", "Message", "Receive", "Scope", "Send", "VisibleHeaders", "read_body", "respond"]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -21,7 +21,7 @@ Headers: TypeAlias = Mapping[bytes, bytes]
 _SECRET = frozenset({b"authorization", b"proxy-authorization", b"cookie", b"x-api-key"})
 
 
-class ShownHeaders(Mapping[str, str]):
+class VisibleHeaders(Mapping[str, str]):
     """The headers that a handler may see: names in lower case, without credentials; parsed on first use."""
 
     __slots__ = ("_raw", "_shown")

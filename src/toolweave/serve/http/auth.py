@@ -25,7 +25,7 @@ from toolweave.serve.request import Identity, principal_of
 if TYPE_CHECKING:
     import jwt
 
-__all__ = ["Auth", "BearerAuth", "Identity", "JwtAuth", "Verify"]
+__all__ = ["BearerAuth", "Identity", "JwtAuth", "TokenAuth", "Verify"]
 
 _log = logging.getLogger("toolweave.serve.http.auth")
 
@@ -34,7 +34,7 @@ Verify: TypeAlias = Callable[[str], "Identity | str | Awaitable[Identity | str |
 """Returns the identity, or a plain client id, of a token; None for an invalid token."""
 
 
-class _Token(Protocol):
+class _AccessTokenLike(Protocol):
     """The members of the SDK's `AccessToken` that are used here."""
 
     client_id: str
@@ -42,7 +42,7 @@ class _Token(Protocol):
     claims: Mapping[str, Any] | None
 
 
-class Auth:
+class TokenAuth:
     """Authorizes requests whose bearer token `verify` accepts.
 
     Args:
@@ -101,13 +101,13 @@ class Auth:
 
     def principal(self, scope: Scope) -> str | None:
         """Return the principal of an authorized request."""
-        token = cast("_Token | None", getattr(scope.get("user"), "access_token", None))
+        token = cast("_AccessTokenLike | None", getattr(scope.get("user"), "access_token", None))
         if token is None:
             return None
         return principal_of(token.client_id, (token.claims or {}).get("iss"), token.subject)
 
 
-class BearerAuth(Auth):
+class BearerAuth(TokenAuth):
     """Accepts listed tokens, or those that a function of yours accepts.
 
     Args:
@@ -124,10 +124,10 @@ class BearerAuth(Auth):
     ) -> None:
         if (verify is None) == (tokens is None):
             raise ConfigError("BearerAuth needs verify= or tokens=, one of them")
-        super().__init__(verify or _Listed(tokens or ()), **metadata)
+        super().__init__(verify or _ListedTokens(tokens or ()), **metadata)
 
 
-class _Listed:
+class _ListedTokens:
     """Listed tokens, compared by their digests in constant time."""
 
     def __init__(self, tokens: Mapping[str, str] | Sequence[str]) -> None:
@@ -147,7 +147,7 @@ def _digest(token: str) -> bytes:
 _SHORTEST_SECRET = 32  # bytes (RFC 7518, 3.2)
 
 
-class JwtAuth(Auth):
+class JwtAuth(TokenAuth):
     """Accepts JWTs of one issuer for one audience, signed with its keys.
 
     Args:
@@ -186,15 +186,15 @@ class JwtAuth(Auth):
         by_secret = any(name.upper().startswith("HS") for name in algorithms)
         if key is not None and by_secret and len(key.encode()) < _SHORTEST_SECRET:
             raise ConfigError(f"JwtAuth needs a secret of {_SHORTEST_SECRET} bytes or more for HS256")
-        keys: _Keys = _OneKey(key) if key is not None else _PublishedKeys(cast("str", jwks_url))
-        super().__init__(_Signed(issuer, audience, keys, tuple(algorithms), leeway_seconds), **metadata)
+        keys: _Keys = _StaticKey(key) if key is not None else _PublishedKeys(cast("str", jwks_url))
+        super().__init__(_JwtVerifier(issuer, audience, keys, tuple(algorithms), leeway_seconds), **metadata)
 
 
 _Keys: TypeAlias = Callable[[str | None], Awaitable[Any]]
 """Returns the key of an id, or None."""
 
 
-class _OneKey:
+class _StaticKey:
     def __init__(self, key: str) -> None:
         self._key = key
 
@@ -247,7 +247,7 @@ def _check_key_url(url: str) -> None:
         raise ConfigError(f"jwks_url {url!r} must be https (http only for this machine)")
 
 
-class _Signed:
+class _JwtVerifier:
     """Verifies JWTs."""
 
     def __init__(

@@ -34,7 +34,7 @@ async def answer_batch(members: Sequence[bytes], serve: Serve, receive: Receive,
         send: ASGI's.
         streams: Whether the answer may be a stream of events.
     """
-    joint = _Joint(send, streams=streams)
+    joint = _JointResponse(send, streams=streams)
     gone = anyio.Event()
     turns = anyio.Semaphore(_AT_ONCE)
 
@@ -49,7 +49,7 @@ async def answer_batch(members: Sequence[bytes], serve: Serve, receive: Receive,
 
     async def one(text: bytes) -> None:
         async with turns:
-            await serve(text, nothing_more, partial(_Part(joint).take))
+            await serve(text, nothing_more, partial(_MessageResponse(joint).take))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch)
@@ -60,10 +60,10 @@ async def answer_batch(members: Sequence[bytes], serve: Serve, receive: Receive,
     await joint.end()
 
 
-class _Part:
+class _MessageResponse:
     """The response to one message, which becomes part of the joint one."""
 
-    def __init__(self, joint: _Joint) -> None:
+    def __init__(self, joint: _JointResponse) -> None:
         self._joint = joint
         self._status = 0
         self._events = False
@@ -84,7 +84,7 @@ class _Part:
             await self._joint.whole(self._status, b"".join(self._body))
 
 
-class _Joint:
+class _JointResponse:
     """The joint response to the batch."""
 
     def __init__(self, send: Send, *, streams: bool) -> None:

@@ -91,7 +91,7 @@ class Guard:
         """Return the status and the reason why a request is refused, or None."""
         if len(headers) > self._header_count or sum(map(len, headers.values())) > self._header_bytes:
             return 431, "Too many or too large headers"
-        if repeated is not None and (reason := self._repetition(repeated)) is not None:
+        if repeated is not None and (reason := self._repeated_header(repeated)) is not None:
             return reason
         host = headers.get(b"host")
         if not self._origins.serves(host):
@@ -111,7 +111,7 @@ class Guard:
             return 413, "Request body too large"
         return None
 
-    def _repetition(self, raw: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
+    def _repeated_header(self, raw: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
         if len(raw) > self._header_count or sum(len(value) for _, value in raw) > self._header_bytes:
             return 431, "Too many or too large headers"
         names = [name for name, _ in raw]

@@ -14,11 +14,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Event", "EventStore", "MemoryEventStore", "Replays"]
+__all__ = ["EventStore", "MemoryEventStore", "SessionEvents", "StoredEvent"]
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class StoredEvent:
     """One message of a stream, with its event id."""
 
     message: Any  # the SDK's JSON-RPC message
@@ -70,14 +70,14 @@ class MemoryEventStore:
         after = int(last_event_id)
         for event_id, (of, message) in list(self._events.items()):
             if of == stream and message is not None and int(event_id) > after:
-                await send_callback(Event(message, event_id))
+                await send_callback(StoredEvent(message, event_id))
         return stream
 
 
 _asking: ContextVar[str] = ContextVar("toolweave_asking_session", default="")
 
 
-class Replays:
+class SessionEvents:
     """An event store that keeps the events of sessions apart.
 
     Args:

@@ -17,12 +17,12 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.protocol.server_features import MAX_COMPLETIONS, completion_json, read_reference
 from toolweave.schema.annotations import function_name, implementation, read_signature
-from toolweave.serve.calls import ExposeErrors
-from toolweave.serve.offers.arguments import failure
+from toolweave.serve.offers.string_handlers import failure
 from toolweave.serve.request import Json, Method, Request
-from toolweave.serve.rounds import Rounds
+from toolweave.serve.request_context import HandlerRunner
+from toolweave.serve.tools import ExposeErrors
 from toolweave.tools.call import CallContext
-from toolweave.tools.running import Runner
+from toolweave.tools.function_runner import Runner
 
 __all__ = ["Completed", "Completions"]
 
@@ -60,7 +60,7 @@ class Completions:
     """
 
     def __init__(
-        self, *, rounds: Rounds, prompts: Known, resources: Known, expose_errors: ExposeErrors | None = None
+        self, *, rounds: HandlerRunner, prompts: Known, resources: Known, expose_errors: ExposeErrors | None = None
     ) -> None:
         self._rounds = rounds
         self._known = {"prompt": prompts, "resource": resources}

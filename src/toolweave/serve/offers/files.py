@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from toolweave.errors import ToolError
 from toolweave.protocol.server_features import Resource, ResourceTemplate, definition
-from toolweave.serve.offers.contents import resource_contents
+from toolweave.serve.offers.conversion import resource_contents
 from toolweave.serve.offers.resources import ResourcesChanged
 from toolweave.serve.offers.templates import Template
 from toolweave.serve.request import Json

@@ -14,16 +14,16 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack
 from toolweave.errors import RequestError
 from toolweave.protocol import methods, server_features
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
-from toolweave.serve.calls import ExposeErrors
-from toolweave.serve.offers.arguments import Handler, failure
-from toolweave.serve.offers.contents import prompt_messages
-from toolweave.serve.offers.listing import About, Listeners, Offers, described, listing
+from toolweave.serve.offers.conversion import prompt_messages
+from toolweave.serve.offers.registry import ChangeListeners, DefinitionFields, ItemRegistry, described, listing
+from toolweave.serve.offers.string_handlers import StringHandler, failure
 from toolweave.serve.request import Json, Method, Request
-from toolweave.serve.rounds import Rounds
+from toolweave.serve.request_context import HandlerRunner
+from toolweave.serve.tools import ExposeErrors
 from toolweave.tools.call import CallContext
 from toolweave.tools.toolset import Unsubscribe
 
-__all__ = ["Prompt", "PromptRegistry", "PromptSource", "Promptful", "Prompts", "PromptsChanged", "prompt"]
+__all__ = ["FunctionPrompt", "PromptLike", "PromptRegistry", "PromptSource", "Prompts", "PromptsChanged", "prompt"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,7 +39,7 @@ class PromptSource(Protocol):
     """A source of prompts: functions, or another server. Definitions are the protocol's JSON."""
 
     async def prompts(self) -> Sequence[Json]:
-        """Return the definitions of its prompts (`Prompt`), each with a `name` of its own."""
+        """Return the definitions of its prompts (`FunctionPrompt`), each with a `name` of its own."""
         ...
 
     async def get(self, name: str, arguments: Mapping[str, Any], ctx: CallContext) -> Json | None:
@@ -56,7 +56,7 @@ class PromptSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt(Generic[P, R]):
+class FunctionPrompt(Generic[P, R]):
     """A prompt whose messages a function writes; made by `prompt`.
 
     Attributes:
@@ -66,7 +66,7 @@ class Prompt(Generic[P, R]):
     name: str
     function: Callable[P, R]
     definition: Json
-    handler: Handler
+    handler: StringHandler
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself."""
@@ -84,10 +84,12 @@ class Prompt(Generic[P, R]):
 
 
 @overload
-def prompt(function: Callable[P, R], /) -> Prompt[P, R]: ...
+def prompt(function: Callable[P, R], /) -> FunctionPrompt[P, R]: ...
 @overload
-def prompt(function: None = None, /, **about: Unpack[About]) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
-def prompt(function: Callable[..., Any] | None = None, /, **about: Unpack[About]) -> Any:
+def prompt(
+    function: None = None, /, **about: Unpack[DefinitionFields]
+) -> Callable[[Callable[P, R]], FunctionPrompt[P, R]]: ...
+def prompt(function: Callable[..., Any] | None = None, /, **about: Unpack[DefinitionFields]) -> Any:
     """Make a prompt of a function; use as `@prompt` or `@prompt(name=...)`.
 
     Its arguments come from the signature, with the descriptions of `Annotated` and of the docstring; clients send
@@ -105,22 +107,22 @@ def prompt(function: Callable[..., Any] | None = None, /, **about: Unpack[About]
     """
     if function is None:
         return partial(prompt, **about)
-    handler = Handler(function)
+    handler = StringHandler(function)
     listed = server_features.Prompt(arguments=handler.arguments, **described(handler, **about))
     definition = server_features.definition(listed)
-    return Prompt(name=listed.name, function=function, definition=definition, handler=handler)
+    return FunctionPrompt(name=listed.name, function=function, definition=definition, handler=handler)
 
 
 class PromptRegistry:
     """A mutable registry of prompts of functions; a `PromptSource`."""
 
-    def __init__(self, prompts: Iterable[Prompt[..., Any]] = ()) -> None:
-        self._prompts = Offers[Prompt[..., Any]]("prompt")
-        self._listeners = Listeners[PromptsChanged]()
+    def __init__(self, prompts: Iterable[FunctionPrompt[..., Any]] = ()) -> None:
+        self._prompts = ItemRegistry[FunctionPrompt[..., Any]]("prompt")
+        self._listeners = ChangeListeners[PromptsChanged]()
         for item in prompts:
             self.add(item)
 
-    def add(self, item: Prompt[P, R], *, replace: bool = False) -> Prompt[P, R]:
+    def add(self, item: FunctionPrompt[P, R], *, replace: bool = False) -> FunctionPrompt[P, R]:
         """Offer a prompt, and return it.
 
         Args:
@@ -160,7 +162,7 @@ class PromptRegistry:
         return len(self._prompts)
 
 
-Promptful: TypeAlias = "PromptSource | Iterable[Prompt[..., Any] | PromptSource | Callable[..., Any]]"
+PromptLike: TypeAlias = "PromptSource | Iterable[FunctionPrompt[..., Any] | PromptSource | Callable[..., Any]]"
 """The values that `prompts=` of a server accepts."""
 
 
@@ -183,9 +185,9 @@ class Prompts:
 
     def __init__(
         self,
-        prompts: Promptful = (),
+        prompts: PromptLike = (),
         *,
-        rounds: Rounds,
+        rounds: HandlerRunner,
         page_size: int | None = 100,
         expose_errors: ExposeErrors | None = None,
     ) -> None:
@@ -194,13 +196,13 @@ class Prompts:
         self._rounds = rounds
         self._page_size = page_size
         self._expose = expose_errors
-        self._listeners = Listeners[PromptsChanged]()
+        self._listeners = ChangeListeners[PromptsChanged]()
         self._offered = False
         self.registry.subscribe(self._listeners.tell)
         for item in [prompts] if isinstance(prompts, PromptSource) else prompts:
             self.add(item)
 
-    def add(self, item: Prompt[..., Any] | PromptSource | Callable[..., Any]) -> None:
+    def add(self, item: FunctionPrompt[..., Any] | PromptSource | Callable[..., Any]) -> None:
         """Offer a prompt, a function as one, or all of a source.
 
         Raises:
@@ -208,14 +210,14 @@ class Prompts:
             TypeError: It is none of them.
             ValueError: Its name is taken.
         """
-        if isinstance(item, Prompt):
-            self.registry.add(cast("Prompt[..., Any]", item))
+        if isinstance(item, FunctionPrompt):
+            self.registry.add(cast("FunctionPrompt[..., Any]", item))
         elif isinstance(item, PromptSource):
             self._sources.append(item)
             item.subscribe(self._listeners.tell)
             self._listeners.tell(PromptsChanged())
         elif callable(item):
-            made: Prompt[..., Any] = prompt(item)
+            made: FunctionPrompt[..., Any] = prompt(item)
             self.registry.add(made)
         else:
             raise TypeError(

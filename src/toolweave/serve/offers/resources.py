@@ -14,21 +14,21 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack
 from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError
 from toolweave.protocol import methods, server_features
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
-from toolweave.serve.calls import ExposeErrors
-from toolweave.serve.offers.arguments import Handler, failure
-from toolweave.serve.offers.contents import resource_contents
-from toolweave.serve.offers.listing import About, Listeners, Offers, described, listing
+from toolweave.serve.offers.conversion import resource_contents
+from toolweave.serve.offers.registry import ChangeListeners, DefinitionFields, ItemRegistry, described, listing
+from toolweave.serve.offers.string_handlers import StringHandler, failure
 from toolweave.serve.offers.templates import Template, is_template
 from toolweave.serve.request import Json, Method, Request
-from toolweave.serve.rounds import Rounds
+from toolweave.serve.request_context import HandlerRunner
+from toolweave.serve.tools import ExposeErrors
 from toolweave.tools.call import CallContext
 from toolweave.tools.toolset import Unsubscribe
 
 __all__ = [
-    "Resource",
+    "FunctionResource",
+    "ResourceLike",
     "ResourceRegistry",
     "ResourceSource",
-    "Resourceful",
     "Resources",
     "ResourcesChanged",
     "resource",
@@ -54,7 +54,7 @@ class ResourceSource(Protocol):
     """A source of resources: functions, a directory, or another server. Definitions are the protocol's JSON."""
 
     async def resources(self) -> Sequence[Json]:
-        """Return the definitions of its resources (`Resource`), each with a `uri` of its own."""
+        """Return the definitions of its resources (`FunctionResource`), each with a `uri` of its own."""
         ...
 
     async def templates(self) -> Sequence[Json]:
@@ -71,7 +71,7 @@ class ResourceSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resource(Generic[P, R]):
+class FunctionResource(Generic[P, R]):
     """A resource, or a template of resources, that a function reads; made by `resource`.
 
     Attributes:
@@ -82,7 +82,7 @@ class Resource(Generic[P, R]):
     uri: str
     function: Callable[P, R]
     definition: Json
-    handler: Handler
+    handler: StringHandler
     template: Template | None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -113,8 +113,8 @@ def resource(
     mime_type: str | None = None,
     size: int | None = None,
     annotations: Mapping[str, Any] | None = None,
-    **about: Unpack[About],
-) -> Callable[[Callable[P, R]], Resource[P, R]]:
+    **about: Unpack[DefinitionFields],
+) -> Callable[[Callable[P, R]], FunctionResource[P, R]]:
     """Make a resource of a function; use as `@resource("notes://{id}")`.
 
     The function takes the template's variables by name, converted to its annotations, and a `CallContext` where it
@@ -140,8 +140,8 @@ def resource(
     if template is None and ":" not in uri:
         raise SchemaError(f"resource {uri!r} is no URI: it needs a scheme, such as 'notes://{uri}'")
 
-    def make(function: Callable[P, R]) -> Resource[P, R]:
-        handler = Handler(function)
+    def make(function: Callable[P, R]) -> FunctionResource[P, R]:
+        handler = StringHandler(function)
         _check(uri, template, handler)
         said: dict[str, Any] = {**described(handler, **about), "mime_type": mime_type, "annotations": annotations}
         listed = (
@@ -150,12 +150,12 @@ def resource(
             else server_features.ResourceTemplate(uri_template=uri, **said)
         )
         definition = server_features.definition(listed)
-        return Resource(uri=uri, function=function, definition=definition, handler=handler, template=template)
+        return FunctionResource(uri=uri, function=function, definition=definition, handler=handler, template=template)
 
     return make
 
 
-def _check(uri: str, template: Template | None, handler: Handler) -> None:
+def _check(uri: str, template: Template | None, handler: StringHandler) -> None:
     variables = () if template is None else template.variables
     taken = {argument.name for argument in handler.arguments}
     for variable in variables:
@@ -169,14 +169,14 @@ def _check(uri: str, template: Template | None, handler: Handler) -> None:
 class ResourceRegistry:
     """A mutable registry of resources of functions; a `ResourceSource`."""
 
-    def __init__(self, resources: Iterable[Resource[..., Any]] = ()) -> None:
-        self._fixed = Offers[Resource[..., Any]]("resource")
-        self._templates = Offers[Resource[..., Any]]("resource template")
-        self._listeners = Listeners[ResourcesChanged]()
+    def __init__(self, resources: Iterable[FunctionResource[..., Any]] = ()) -> None:
+        self._fixed = ItemRegistry[FunctionResource[..., Any]]("resource")
+        self._templates = ItemRegistry[FunctionResource[..., Any]]("resource template")
+        self._listeners = ChangeListeners[ResourcesChanged]()
         for item in resources:
             self.add(item)
 
-    def add(self, item: Resource[P, R], *, replace: bool = False) -> Resource[P, R]:
+    def add(self, item: FunctionResource[P, R], *, replace: bool = False) -> FunctionResource[P, R]:
         """Offer a resource, and return it.
 
         Args:
@@ -211,7 +211,7 @@ class ResourceRegistry:
         """Call `listener` after every change."""
         return self._listeners.subscribe(listener)
 
-    def find(self, uri: str) -> tuple[Resource[..., Any], Mapping[str, str]] | None:
+    def find(self, uri: str) -> tuple[FunctionResource[..., Any], Mapping[str, str]] | None:
         """Return the resource of a URI with the values of its variables; one without variables comes first."""
         fixed = self._fixed.get(uri)
         if fixed is not None:
@@ -239,7 +239,7 @@ class ResourceRegistry:
         return len(self._fixed) + len(self._templates)
 
 
-Resourceful: TypeAlias = "ResourceSource | Iterable[Resource[..., Any] | ResourceSource]"
+ResourceLike: TypeAlias = "ResourceSource | Iterable[FunctionResource[..., Any] | ResourceSource]"
 """The values that `resources=` of a server accepts."""
 
 
@@ -262,9 +262,9 @@ class Resources:
 
     def __init__(
         self,
-        resources: Resourceful = (),
+        resources: ResourceLike = (),
         *,
-        rounds: Rounds,
+        rounds: HandlerRunner,
         page_size: int | None = 100,
         expose_errors: ExposeErrors | None = None,
     ) -> None:
@@ -273,20 +273,20 @@ class Resources:
         self._rounds = rounds
         self._page_size = page_size
         self._expose = expose_errors
-        self._listeners = Listeners[ResourcesChanged]()
+        self._listeners = ChangeListeners[ResourcesChanged]()
         self._offered = False
         self.registry.subscribe(self._listeners.tell)
         for item in [resources] if isinstance(resources, ResourceSource) else resources:
             self.add(item)
 
-    def add(self, item: Resource[..., Any] | ResourceSource) -> None:
+    def add(self, item: FunctionResource[..., Any] | ResourceSource) -> None:
         """Offer a resource, or all of a source.
 
         Raises:
             TypeError: It is neither.
             ValueError: Its URI or template is taken.
         """
-        if isinstance(item, Resource):
+        if isinstance(item, FunctionResource):
             self.registry.add(item)
         elif isinstance(item, ResourceSource):  # pyright: ignore[reportUnnecessaryIsInstance]  # strangers pass anything
             self._sources.append(item)

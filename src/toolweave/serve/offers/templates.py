@@ -140,7 +140,7 @@ def _value(text: str, *, whole: bool) -> str | None:
     try:
         value = decoded = unquote(text, errors="strict")
         for _ in range(_ENCODINGS):
-            if _smuggles(decoded, whole=whole):
+            if _is_unsafe(decoded, whole=whole):
                 return None
             again = unquote(decoded, errors="strict")
             if again == decoded:
@@ -151,7 +151,7 @@ def _value(text: str, *, whole: bool) -> str | None:
     return None
 
 
-def _smuggles(value: str, *, whole: bool) -> bool:
+def _is_unsafe(value: str, *, whole: bool) -> bool:
     if any(char < " " or char == "\x7f" for char in value) or "\\" in value:
         return True
     return ("/" in value and not whole) or leaves_directory(value)

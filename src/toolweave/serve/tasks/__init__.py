@@ -7,9 +7,9 @@ are in this process (`local.py`), or in a store that all replicas see (`remote.p
 
 from __future__ import annotations
 
-from toolweave.serve.tasks.feature import Tasks
+from toolweave.serve.tasks.feature import TasksFeature
 from toolweave.serve.tasks.local import LocalTasks
 from toolweave.serve.tasks.port import TaskBackend
 from toolweave.serve.tasks.rules import OnLost, TaskRule, TaskSupport
 
-__all__ = ["LocalTasks", "OnLost", "TaskBackend", "TaskRule", "TaskSupport", "Tasks"]
+__all__ = ["LocalTasks", "OnLost", "TaskBackend", "TaskRule", "TaskSupport", "TasksFeature"]

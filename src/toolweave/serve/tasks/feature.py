@@ -21,13 +21,13 @@ from toolweave.protocol.codes import HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PA
 from toolweave.protocol.input_required import INPUT_RESPONSES
 from toolweave.protocol.tasks import ENDED, TASK_ID, capabilities, created, in_core, related, task_result
 from toolweave.serve.request import Json, Method, Request
-from toolweave.serve.rounds import Rounds, Work
+from toolweave.serve.request_context import HandlerRunner, Work
 from toolweave.serve.tasks.port import Heard, NewTask, TaskBackend, TaskHandle
-from toolweave.serve.tasks.rules import Rules, TaskRule, TaskSupport, declared, undeclared
+from toolweave.serve.tasks.rules import TaskRule, TaskRules, TaskSupport, declared, undeclared
 from toolweave.serve.tasks.task import TOLD_BY
 from toolweave.tools.spec import ToolSpec
 
-__all__ = ["Tasks"]
+__all__ = ["TasksFeature"]
 
 T = TypeVar("T")
 _log = logging.getLogger("toolweave.serve")
@@ -36,7 +36,7 @@ SLACK_SECONDS = 5.0
 """Seconds beyond a task's deadline that a request for its result waits."""
 
 
-class Tasks:
+class TasksFeature:
     """Turns calls into tasks and answers the task methods; one for all clients of a server.
 
     Args:
@@ -57,13 +57,13 @@ class Tasks:
         self,
         rules: Mapping[str, TaskSupport | TaskRule],
         *,
-        rounds: Rounds,
+        rounds: HandlerRunner,
         backend: TaskBackend,
         ttl_ms: int = 3_600_000,
         poll_ms: int = 500,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.rules = Rules(rules)
+        self.rules = TaskRules(rules)
         self._rounds = rounds
         self._backend = backend
         self._ttl_ms = ttl_ms

@@ -21,12 +21,12 @@ from toolweave.errors import ErrorKind, RequestError, StoreError, ToolError
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.serve.changes import Changes, Topic
 from toolweave.serve.request import Json
-from toolweave.serve.rounds import Rounds, Work
+from toolweave.serve.request_context import HandlerRunner, Work
 from toolweave.serve.tasks.port import KEPT_AT_LEAST, MARK_SECONDS, Heard, NewTask, TaskHandle, full, perform, too_long
-from toolweave.serve.tasks.task import TOLD_BY, Task, TaskCaller
+from toolweave.serve.tasks.task import TOLD_BY, RunningTask, TaskCaller
 from toolweave.state import MemoryStore, Store
 from toolweave.tools.call import CallContext
-from toolweave.tools.questions import Question
+from toolweave.tools.client_requests import Question
 
 __all__ = ["LocalTasks"]
 
@@ -51,7 +51,7 @@ class LocalTasks:
     def __init__(
         self,
         *,
-        rounds: Rounds,
+        rounds: HandlerRunner,
         changes: Changes,
         store: Store | None = None,
         most: int = 1000,
@@ -94,7 +94,7 @@ class LocalTasks:
             raise full()
         group = self._group()
         client = new.request.client
-        task = Task(new.shown, expires_at=new.expires_at, now=self._clock, changed=self._tell)
+        task = RunningTask(new.shown, expires_at=new.expires_at, now=self._clock, changed=self._tell)
         caller = TaskCaller(task, client.capabilities, new.given, client.key)
         context = self._rounds.context(new.request, caller, task.progress)
         running = self._running[task.id] = _Running(task, client.principal, group)
@@ -159,7 +159,7 @@ class LocalTasks:
                 return False
         return True
 
-    def _tell(self, task: Task) -> None:
+    def _tell(self, task: RunningTask) -> None:
         self._changes.tell(Topic(TOLD_BY, task.id), task.show())
 
     def _group(self) -> anyio.abc.TaskGroup:
@@ -174,7 +174,7 @@ class LocalTasks:
 class _Running:
     """A running task of this process, and its caller."""
 
-    task: Task
+    task: RunningTask
     owner: str | None
     group: anyio.abc.TaskGroup
 

@@ -25,7 +25,7 @@ _log = logging.getLogger("toolweave.serve")
 
 
 @dataclass(slots=True, eq=False)
-class _Listener:
+class _TaskListener:
     heard: Heard
     known: dict[str, Json]  # those that have not ended, as this one knows them
     done: anyio.Event = field(default_factory=anyio.Event)
@@ -45,7 +45,7 @@ class _Listener:
 
 @dataclass(slots=True)
 class _Watched:
-    listeners: set[_Listener] = field(default_factory=set[_Listener])
+    listeners: set[_TaskListener] = field(default_factory=set[_TaskListener])
     pause: float = FIRST_SECONDS
     left: float = 0.0  # until the next look
 
@@ -75,7 +75,7 @@ class TaskPoller:
             known: Their last known states.
             heard: Called with the id of a changed task, and its state.
         """
-        mine = _Listener(heard, {name: task for name, task in known.items() if task["status"] not in ENDED})
+        mine = _TaskListener(heard, {name: task for name, task in known.items() if task["status"] not in ENDED})
         if not mine.known:
             return
         for name in mine.known:
@@ -91,7 +91,7 @@ class TaskPoller:
             for name in known:
                 self._leave(name, mine)
 
-    def _leave(self, name: str, listener: _Listener) -> None:
+    def _leave(self, name: str, listener: _TaskListener) -> None:
         watched = self._watched.get(name)
         if watched is not None:
             watched.listeners.discard(listener)

@@ -16,10 +16,10 @@ import anyio.abc
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve.request import Json, Request
-from toolweave.serve.rounds import Work
-from toolweave.serve.tasks.task import Task
+from toolweave.serve.request_context import Work
+from toolweave.serve.tasks.task import RunningTask
 from toolweave.tools.call import CallContext
-from toolweave.tools.questions import Question
+from toolweave.tools.client_requests import Question
 
 __all__ = [
     "KEPT_AT_LEAST",
@@ -130,7 +130,7 @@ class TaskBackend(Protocol):
         ...
 
 
-async def perform(task: Task, work: Work, context: CallContext) -> None:
+async def perform(task: RunningTask, work: Work, context: CallContext) -> None:
     """Run the handler of a task in its cancel scope, to its end."""
     try:
         result = await work(context)

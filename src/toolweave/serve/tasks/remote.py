@@ -23,8 +23,8 @@ from toolweave.protocol.tasks import updated
 from toolweave.serve.request import Json
 from toolweave.serve.tasks.poller import TaskPoller
 from toolweave.serve.tasks.port import MARK_SECONDS, Heard, NewTask, TaskHandle
-from toolweave.serve.tasks.store import Entry, TaskStore, changed_signal
-from toolweave.tools.questions import Question, question_of
+from toolweave.serve.tasks.store import StoredTask, TaskStore, changed_signal
+from toolweave.tools.client_requests import Question, question_of
 
 __all__ = ["RemoteTasks"]
 
@@ -84,7 +84,7 @@ class RemoteTasks:
             watching = self._watching[loop] = TaskPoller(self._tasks, self._sleep)
         await watching.watch(known, heard)
 
-    async def _forget(self, entry: Entry) -> None:
+    async def _forget(self, entry: StoredTask) -> None:
         if entry.permit is None:
             return  # nothing was written
         try:
@@ -96,7 +96,7 @@ class RemoteTasks:
 class _Handle:
     """A task in the store, as it was last read."""
 
-    def __init__(self, tasks: TaskStore, entry: Entry, sleep: Sleep) -> None:
+    def __init__(self, tasks: TaskStore, entry: StoredTask, sleep: Sleep) -> None:
         self._tasks = tasks
         self._entry = entry
         self._sleep = sleep
@@ -114,7 +114,7 @@ class _Handle:
         return self._entry.expires_at - self._tasks.clock()
 
     async def answer(self, answers: Mapping[str, Any]) -> None:
-        def take(entry: Entry) -> bool:
+        def take(entry: StoredTask) -> bool:
             asked = self._asked(entry)
             taken = {key: answer for key, answer in answers.items() if key in asked}
             for key, answer in taken.items():
@@ -128,7 +128,7 @@ class _Handle:
         await self._change(take)
 
     async def refuse(self, key: str, error: RequestError) -> None:
-        def take(entry: Entry) -> bool:
+        def take(entry: StoredTask) -> bool:
             entry.refused[key] = {"message": error.message, "data": error.data}
             return self._close(entry, {key: None})
 
@@ -149,15 +149,15 @@ class _Handle:
         # it may end by its time alone, of which no signal tells
         await until(self._tasks.store, changed_signal(self._entry.name), look, sleep=self._sleep, last=1.0)
 
-    async def _change(self, change: Callable[[Entry], bool]) -> None:
+    async def _change(self, change: Callable[[StoredTask], bool]) -> None:
         self._take(await self._tasks.change(self._entry.name, change))
 
-    def _take(self, entry: Entry | None) -> None:
+    def _take(self, entry: StoredTask | None) -> None:
         if entry is None:
             raise RequestError("Unknown task", code=INVALID_PARAMS)
         self._entry = entry
 
-    def _close(self, entry: Entry, keys: Mapping[str, Any]) -> bool:
+    def _close(self, entry: StoredTask, keys: Mapping[str, Any]) -> bool:
         """Remove questions that need no answer any more; return whether there were any."""
         asked = self._asked(entry)
         rest = {key: one for key, one in asked.items() if key not in keys}
@@ -169,5 +169,5 @@ class _Handle:
         return True
 
     @staticmethod
-    def _asked(entry: Entry) -> Json:
+    def _asked(entry: StoredTask) -> Json:
         return cast("Json", entry.task.get(INPUT_REQUESTS, {}))

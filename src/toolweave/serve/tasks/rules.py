@@ -19,7 +19,7 @@ from toolweave.serve.request import Json, Request
 from toolweave.tools.call import RESUMABLE
 from toolweave.tools.spec import ToolSpec
 
-__all__ = ["OnLost", "Rules", "TaskRule", "TaskSupport", "declared", "undeclared"]
+__all__ = ["OnLost", "TaskRule", "TaskRules", "TaskSupport", "declared", "undeclared"]
 
 TaskSupport: TypeAlias = Literal["optional", "required"]
 """Whether a client that has no tasks may call the tool."""
@@ -51,7 +51,7 @@ class TaskRule:
             raise ValueError(f"on_lost is 'rerun', 'fail' or None, not {self.on_lost!r}")
 
 
-class Rules:
+class TaskRules:
     """The rules of one server, by the names of its tools.
 
     Raises:

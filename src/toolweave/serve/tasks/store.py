@@ -15,13 +15,13 @@ from toolweave.jobs.kind import JobCollections, JobTopic
 from toolweave.jobs.queue import WorkQueue
 from toolweave.protocol import methods
 from toolweave.protocol.tasks import ENDED, TASK_ID, failed, updated
-from toolweave.serve.request import Client, Json, Line, Request
-from toolweave.serve.rounds import kept_meta
+from toolweave.serve.request import Client, Json, ReplyChannel, Request
+from toolweave.serve.request_context import forwarded_meta
 from toolweave.serve.tasks.port import KEPT_AT_LEAST, NewTask, full, too_long
 from toolweave.serve.tasks.semaphore import MOST, Permit, StoreSemaphore
 from toolweave.state import Change, Delete, Document, Put, Store
 
-__all__ = ["TASK_NOTES", "Entry", "TaskStore", "changed_signal"]
+__all__ = ["TASK_NOTES", "StoredTask", "TaskStore", "changed_signal"]
 
 TOOLS_CALL = methods.TOOLS_CALL
 TASKS = "tasks"
@@ -34,7 +34,7 @@ _NOTED_SECONDS = 86_400.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Entry:
+class StoredTask:
     """The record of one task in the store.
 
     Attributes:
@@ -92,12 +92,12 @@ class TaskStore:
         self.topic = JobTopic(TASK_NOTES, server, store=store, queue=queue, clock=clock, keep_seconds=_NOTED_SECONDS)
         self._permits = StoreSemaphore(store, server, clock, most=most)
 
-    def entry(self, new: NewTask) -> Entry:
+    def entry(self, new: NewTask) -> StoredTask:
         """Return the record of a new task."""
         owner = new.request.client.principal
-        return Entry(owner=owner, server=self.server, task=new.shown, expires_at=new.expires_at)
+        return StoredTask(owner=owner, server=self.server, task=new.shown, expires_at=new.expires_at)
 
-    async def add(self, entry: Entry, new: NewTask) -> None:
+    async def add(self, entry: StoredTask, new: NewTask) -> None:
         """Store a new task, and the call that it comes from; after a failure `remove` deletes what was stored.
 
         Raises:
@@ -114,7 +114,7 @@ class TaskStore:
         call: Json = {
             "name": request.text("name"),
             "arguments": request.params.get("arguments") or {},
-            "meta": dict(kept_meta(request)),
+            "meta": dict(forwarded_meta(request)),
             "given": dict(new.given),
             "version": client.version,
             "capabilities": dict(client.capabilities),
@@ -129,7 +129,7 @@ class TaskStore:
             raise StoreError(f"there is a task {entry.name!r} already", collection=TASKS)
         entry.revision = revisions[0]
 
-    async def remove(self, entry: Entry) -> None:
+    async def remove(self, entry: StoredTask) -> None:
         """Delete a task that was never announced to its client.
 
         Raises:
@@ -138,7 +138,7 @@ class TaskStore:
         await self.store.delete(TASKS, entry.name)
         await self.tidy(entry)
 
-    async def tidy(self, entry: Entry) -> None:
+    async def tidy(self, entry: StoredTask) -> None:
         """Forget what nobody needs of a task that no worker will see again: its call, its notes, and its permit.
 
         Raises:
@@ -149,7 +149,7 @@ class TaskStore:
         if entry.permit is not None:
             await self._permits.release(Permit(*entry.permit))
 
-    async def call(self, name: str, line: Line) -> tuple[Request, Json] | None:
+    async def call(self, name: str, line: ReplyChannel) -> tuple[Request, Json] | None:
         """Return the call that a task comes from, and the answers that came with it; None when it has expired."""
         found = await self.store.get(CALLS, name)
         if found is None:
@@ -167,7 +167,7 @@ class TaskStore:
         request = Request(method=TOOLS_CALL, params=params, client=client, line=line, id=name, headers=headers)
         return request, {"given": call["given"], "meta": call["meta"]}
 
-    async def read(self, name: str) -> Entry | None:
+    async def read(self, name: str) -> StoredTask | None:
         """Return the current record of a task; one past its deadline has failed.
 
         Raises:
@@ -184,13 +184,13 @@ class TaskStore:
             if await self.write(entry):
                 return entry
 
-    def loaded(self, found: Document) -> Entry | None:
+    def loaded(self, found: Document) -> StoredTask | None:
         """Return the task that a document is; None when it is another server's, or of another version."""
         if (found.value.get("form"), found.value.get("server")) != (FORM, self.server):
             return None
-        return Entry(**{name: found.value[name] for name in _WRITTEN}, revision=found.revision)
+        return StoredTask(**{name: found.value[name] for name in _WRITTEN}, revision=found.revision)
 
-    async def write(self, entry: Entry) -> bool:
+    async def write(self, entry: StoredTask) -> bool:
         """Store a task unless its record changed meanwhile; return whether it was stored.
 
         When it has ended, its call and its client's answers are deleted: they may be secret.
@@ -204,18 +204,18 @@ class TaskStore:
         entry.revision = revisions[0]
         return True
 
-    async def change(self, name: str, change: Callable[[Entry], bool]) -> Entry | None:
+    async def change(self, name: str, change: Callable[[StoredTask], bool]) -> StoredTask | None:
         """Change the current record of a task; `change` returns whether to store it. None when the task is gone."""
         while True:
             entry = await self.read(name)
             if entry is None or not change(entry) or await self.write(entry):
                 return entry
 
-    async def cancel(self, name: str, message: str) -> tuple[Entry | None, bool]:
+    async def cancel(self, name: str, message: str) -> tuple[StoredTask | None, bool]:
         """Cancel a task; return it as it is now, and whether it had not ended before."""
         cancelled = False
 
-        def end(entry: Entry) -> bool:
+        def end(entry: StoredTask) -> bool:
             nonlocal cancelled
             cancelled = not entry.ended
             if cancelled:
@@ -224,13 +224,13 @@ class TaskStore:
 
         return await self.change(name, end), cancelled
 
-    def _put(self, entry: Entry) -> Put:
+    def _put(self, entry: StoredTask) -> Put:
         if entry.ended:
             entry.answers, entry.refused = {}, {}
         value = {"form": FORM, **{name: getattr(entry, name) for name in _WRITTEN}}
         return Put(collection=TASKS, key=entry.name, value=value, ttl=self._ttl(entry), expect=entry.revision)
 
-    def _ttl(self, entry: Entry) -> float:
+    def _ttl(self, entry: StoredTask) -> float:
         left = max(0.0, entry.expires_at - self.clock())
         return max(left, KEPT_AT_LEAST) if entry.ended else left + KEPT_AT_LEAST
 

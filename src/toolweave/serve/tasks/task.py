@@ -17,17 +17,17 @@ from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED, in
 from toolweave.protocol.logs import LogLevel
 from toolweave.protocol.tasks import ENDED, TASK_ID, failed, updated
 from toolweave.serve.request import Json
-from toolweave.serve.rounds import check_can
+from toolweave.serve.request_context import check_capabilities
 from toolweave.tools.call import Progress
-from toolweave.tools.questions import Keys, Question
+from toolweave.tools.client_requests import Keys, Question
 
-__all__ = ["TOLD_BY", "Task", "TaskCaller"]
+__all__ = ["TOLD_BY", "RunningTask", "TaskCaller"]
 
 TOLD_BY = methods.NOTIFICATIONS_TASKS
 """The notification of a task's status."""
 
 
-class Task:
+class RunningTask:
     """A task that runs in this process.
 
     Args:
@@ -38,7 +38,7 @@ class Task:
     """
 
     def __init__(
-        self, shown: Json, *, expires_at: float, now: Callable[[], float], changed: Callable[[Task], None]
+        self, shown: Json, *, expires_at: float, now: Callable[[], float], changed: Callable[[RunningTask], None]
     ) -> None:
         self.id: str = shown[TASK_ID]
         self.scope = anyio.CancelScope()
@@ -183,7 +183,7 @@ class TaskCaller:
     """
 
     def __init__(
-        self, task: Task, capabilities: Mapping[str, Any], given: Mapping[str, Any], client_key: str | None
+        self, task: RunningTask, capabilities: Mapping[str, Any], given: Mapping[str, Any], client_key: str | None
     ) -> None:
         self._task = task
         self._capabilities = capabilities
@@ -207,7 +207,7 @@ class TaskCaller:
             RequestError: The client did not declare what a question needs.
             ToolError: It refused.
         """
-        check_can(questions, self._capabilities)
+        check_capabilities(questions, self._capabilities)
         return await self._task.ask(questions, self._given)
 
     async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:  # data is any JSON value

@@ -19,16 +19,16 @@ import anyio
 from toolweave.errors import ErrorKind, RequestError, StoreError, ToolError
 from toolweave.jobs.backoff import Backoff, Sleep
 from toolweave.jobs.lease import LEASE_SECONDS, Lease
-from toolweave.jobs.queue import Job, Later
+from toolweave.jobs.queue import Job, Reschedule
 from toolweave.jobs.worker import HELD_SECONDS
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_REQUEST
 from toolweave.protocol.tasks import failed, updated
 from toolweave.serve.request import Json, Request
-from toolweave.serve.rounds import Rounds, Work
+from toolweave.serve.request_context import HandlerRunner, Work
 from toolweave.serve.tasks.port import MARK_SECONDS, perform, too_long
-from toolweave.serve.tasks.rules import Rules
-from toolweave.serve.tasks.store import TASKS, Entry, TaskStore
-from toolweave.serve.tasks.task import Task, TaskCaller
+from toolweave.serve.tasks.rules import TaskRules
+from toolweave.serve.tasks.store import TASKS, StoredTask, TaskStore
+from toolweave.serve.tasks.task import RunningTask, TaskCaller
 from toolweave.state import Document
 from toolweave.tools.call import IDEMPOTENCY_KEY
 from toolweave.tools.spec import ToolSpec
@@ -61,9 +61,9 @@ class TaskJobs:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: TaskRules,
         *,
-        rounds: Rounds,
+        rounds: HandlerRunner,
         tasks: TaskStore,
         prepare: Prepare,
         running: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
@@ -83,7 +83,7 @@ class TaskJobs:
         """Return nothing: the call that a task comes from is read by who has its lease."""
         return ()
 
-    def load(self, record: Document, details: Sequence[Document | None] = ()) -> Entry:
+    def load(self, record: Document, details: Sequence[Document | None] = ()) -> StoredTask:
         """Return a task.
 
         Raises:
@@ -94,11 +94,11 @@ class TaskJobs:
             raise StoreError(f"task {record.key!r} is another server's, or one of another version")
         return entry
 
-    def has_ended(self, record: Entry) -> bool:
+    def has_ended(self, record: StoredTask) -> bool:
         """Whether its status is final."""
         return record.ended
 
-    async def perform(self, record: Entry, job: Job) -> None:
+    async def perform(self, record: StoredTask, job: Job) -> None:
         """Run the tool of a task and write down its end.
 
         Raises:
@@ -117,22 +117,22 @@ class TaskJobs:
         if now is not None and now.ended:  # else another worker began it, and will end it
             await self.clean(now)
 
-    async def cancel(self, record: Entry) -> None:
+    async def cancel(self, record: StoredTask) -> None:
         """Record that a task was cancelled."""
         await self._tasks.cancel(record.name, "it was cancelled")
 
-    async def give_up(self, record: Entry, deaths: int) -> None:
+    async def give_up(self, record: StoredTask, deaths: int) -> None:
         """Record that a task has failed, as so many workers died of it."""
         await self._tasks.change(record.name, partial(self._fail, _outcome_unknown("died")))
 
-    async def clean(self, record: Entry) -> None:
+    async def clean(self, record: StoredTask) -> None:
         """Forget what nobody needs of a task that has ended; it makes room for another."""
         await self._tasks.tidy(record)
 
     async def _hold(self, name: str) -> None:
         lease = self.topic.lease(name, seconds=self._lease_seconds, sleep=self._sleep, strict=True)
         if await lease.take() is not None:
-            raise Later(HELD_SECONDS)
+            raise Reschedule(HELD_SECONDS)
         try:
             await self._bring_to_end(name, lease)
         except StoreError:
@@ -146,7 +146,7 @@ class TaskJobs:
                 await lease.release()
 
     async def _bring_to_end(self, name: str, lease: Lease) -> None:
-        found = await self._tasks.call(name, _Nobody())
+        found = await self._tasks.call(name, _NoClient())
         try:
             if found is None:
                 raise RequestError("the call of the task is not known any more", code=INTERNAL_ERROR)
@@ -162,7 +162,7 @@ class TaskJobs:
         if not lease.sure:  # nothing has happened yet
             await self._tasks.change(name, partial(_hand_back, lease.holder))
             raise _too_slow()
-        run = _Run(self._tasks, entry, lease.holder)
+        run = _TaskRun(self._tasks, entry, lease.holder)
         caller = TaskCaller(run.task, request.client.capabilities, more["given"], request.client.key)
         meta = {IDEMPOTENCY_KEY: sha256(f"task {name}".encode()).hexdigest(), **more["meta"]}
         context = self._rounds.context(request, caller, run.task.progress, meta=meta)
@@ -179,7 +179,7 @@ class TaskJobs:
             why = "another worker has it, or may have it" if lease.lost else "the store cannot be reached"
             raise StoreError(f"the end of a task cannot be written: {why}", collection=TASKS)
 
-    def _begin(self, lease: Lease, reruns: bool, entry: Entry) -> bool:
+    def _begin(self, lease: Lease, reruns: bool, entry: StoredTask) -> bool:
         """Record that the tool runs, from its start.
 
         Raises:
@@ -196,13 +196,13 @@ class TaskJobs:
         entry.task = updated(entry.task, self._tasks.clock(), status="working", statusMessage=None)
         return True
 
-    def _fail(self, error: RequestError, entry: Entry) -> bool:
+    def _fail(self, error: RequestError, entry: StoredTask) -> bool:
         if entry.ended:
             return False
         entry.task = failed(entry.task, self._tasks.clock(), error)
         return True
 
-    async def _run(self, run: _Run, work: Callable[[], Any]) -> bool:
+    async def _run(self, run: _TaskRun, work: Callable[[], Any]) -> bool:
         """Run the tool beside what looks at the store; return whether its end is kept."""
         kept = False
         async with anyio.create_task_group() as beside:
@@ -215,7 +215,7 @@ class TaskJobs:
             beside.cancel_scope.cancel()
         return kept
 
-    async def _follow(self, run: _Run) -> None:
+    async def _follow(self, run: _TaskRun) -> None:
         """Copy the tool's state to the store, and the clients' answers to the tool, until either has ended."""
         pause = Backoff(self._sleep)
         while not run.over:
@@ -227,7 +227,7 @@ class TaskJobs:
                 _log.warning("a task that runs cannot be looked at: %s", exc)
         run.task.scope.cancel()
 
-    async def _keep_end(self, run: _Run) -> bool:
+    async def _keep_end(self, run: _TaskRun) -> bool:
         """Store the end of a task, or an error that it cannot be stored; False when neither was stored."""
         pause, refused = Backoff(self._sleep), 0
         for _ in range(END_TRIES):
@@ -247,7 +247,7 @@ class TaskJobs:
             await pause.wait()
         return False
 
-    async def _stopped(self, run: _Run, holder: str, *, reruns: bool) -> None:
+    async def _stopped(self, run: _TaskRun, holder: str, *, reruns: bool) -> None:
         """Hand a task back for another worker, or record that its tool was stopped if it must not run again."""
         if not reruns:
             run.task.fail(_outcome_unknown("was stopped"))
@@ -258,17 +258,17 @@ class TaskJobs:
             _log.error("it cannot be noted that a task was stopped: %s", exc)
 
 
-class _Run:
+class _TaskRun:
     """A task that this worker runs: its record in the store, and its state here."""
 
-    def __init__(self, tasks: TaskStore, entry: Entry, holder: str) -> None:
+    def __init__(self, tasks: TaskStore, entry: StoredTask, holder: str) -> None:
         self._tasks = tasks
         self._holder = holder
         self.news = anyio.Event()
         self.over = False
-        self.task = Task(entry.task, expires_at=entry.expires_at, now=tasks.clock, changed=self._heard)
+        self.task = RunningTask(entry.task, expires_at=entry.expires_at, now=tasks.clock, changed=self._heard)
 
-    def _heard(self, task: Task) -> None:
+    def _heard(self, task: RunningTask) -> None:
         self.news.set()
 
     async def exchange(self) -> bool:
@@ -293,7 +293,7 @@ class _Run:
                 self.over = self.task.ended
                 return True
 
-    def _take(self, entry: Entry) -> None:
+    def _take(self, entry: StoredTask) -> None:
         for key in tuple(self.task.questions):
             if key in entry.refused:
                 refused: Mapping[str, Any] = entry.refused[key]
@@ -306,7 +306,7 @@ class _Run:
                     self.task.ask_again(key)
 
 
-class _Nobody:
+class _NoClient:
     """The reply channel of a call whose client is not connected to this process."""
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
@@ -319,7 +319,7 @@ class _Nobody:
         """Do nothing: there is no stream."""
 
 
-def _hand_back(holder: str, entry: Entry) -> bool:
+def _hand_back(holder: str, entry: StoredTask) -> bool:
     ours = entry.runner == holder and not entry.ended
     entry.runner = None if ours else entry.runner
     return ours

@@ -11,7 +11,7 @@ The servers are hand-written JSON-RPC on the standard library; they share nothin
 from __future__ import annotations
 
 from toolweave.testing.servers.faults import STDIO_FAULTS
-from toolweave.testing.servers.http_odd import HTTP_FAULTS
+from toolweave.testing.servers.http_misbehaviour import HTTP_FAULTS
 from toolweave.testing.servers.processes import (
     http_fault_server,
     http_server,

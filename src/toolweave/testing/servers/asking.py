@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from toolweave.testing.servers.protocol import PREFIX, Peer, Request, Send, Session
-from toolweave.testing.servers.toolset import Call, Json, Silence, members, schema, structured_result, text_result
+from toolweave.testing.servers.protocol import PREFIX, Peer, PeerRequest, PeerSession, Send
+from toolweave.testing.servers.toolset import Json, NoReply, PeerCall, members, schema, structured_result, text_result
 
 __all__ = ["ASKING_TOOLS", "AskingPeer", "NeedsInput"]
 
@@ -68,10 +68,10 @@ class AskingPeer(Peer):
     def handle(
         self,
         message: Json,
-        session: Session,
+        session: PeerSession,
         send: Send,
         headers: dict[str, str] | None = None,
-        on_request: Callable[[Request], None] | None = None,
+        on_request: Callable[[PeerRequest], None] | None = None,
     ) -> Json | None:
         """Handle one message; the answer to a request of this server goes to the tool that waits for it."""
         if "method" not in message and message.get("id") in self.open:
@@ -80,14 +80,14 @@ class AskingPeer(Peer):
             arrived.set()
         return super().handle(message, session, send, headers, on_request)
 
-    def answer(self, request: Request) -> Json:
+    def answer(self, request: PeerRequest) -> Json:
         """Return the result of a request, or the request for input."""
         try:
             return super().answer(request)
         except NeedsInput as needs:
             return self._stamp(request, needs.result())
 
-    def _shared(self, request: Request) -> Json:
+    def _shared(self, request: PeerRequest) -> Json:
         if request.method == "prompts/get" and request.params.get("name") == "asks":
             answer = self.ask(request, "name", "elicitation/create", {"message": "Who?", "requestedSchema": FORM})
             text = json.dumps(answer.get("result"))
@@ -97,11 +97,11 @@ class AskingPeer(Peer):
             return {"contents": [{"uri": "asks", "text": json.dumps(answer.get("result"))}]}
         return super()._shared(request)
 
-    def ask(self, request: Request, key: str, method: str, params: Json) -> Json:
+    def ask(self, request: PeerRequest, key: str, method: str, params: Json) -> Json:
         """Return the client's answer, an object with `result` or `error`."""
         return self.ask_all(request, {key: {"method": method, "params": params}})[key]
 
-    def ask_all(self, request: Request, questions: Json) -> Json:
+    def ask_all(self, request: PeerRequest, questions: Json) -> Json:
         """Return the client's answers to several questions."""
         if not request.modern:
             return {key: self._ask_legacy(request, **question) for key, question in questions.items()}
@@ -112,7 +112,7 @@ class AskingPeer(Peer):
             raise NeedsInput(missing, json.dumps(known) if known else None)
         return {key: {"result": known[key]} for key in questions}
 
-    def _ask_legacy(self, request: Request, method: str, params: Json) -> Json:
+    def _ask_legacy(self, request: PeerRequest, method: str, params: Json) -> Json:
         number = f"ask-{next(self.numbers)}"
         arrived, answers = self.open[number] = threading.Event(), list[Json]()
         on_session = members(request.params.get("arguments")).get("on") == "session"
@@ -122,18 +122,18 @@ class AskingPeer(Peer):
             if request.cancelled.is_set():
                 gone = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
                 (request.session.send or send)(gone)  # a cancelled request's own stream may be closed
-                raise Silence
+                raise NoReply
         return answers[0]
 
 
-ASKING_TOOLS: dict[str, tuple[Json, Callable[[Call], Json]]] = {}
+ASKING_TOOLS: dict[str, tuple[Json, Callable[[PeerCall], Json]]] = {}
 """Name -> (definition without its name, function); all of them may block."""
 
 
-def tool(description: str, **properties: str) -> Callable[[Callable[[Call], Json]], Callable[[Call], Json]]:
+def tool(description: str, **properties: str) -> Callable[[Callable[[PeerCall], Json]], Callable[[PeerCall], Json]]:
     """Add the decorated function to the table."""
 
-    def add(function: Callable[[Call], Json]) -> Callable[[Call], Json]:
+    def add(function: Callable[[PeerCall], Json]) -> Callable[[PeerCall], Json]:
         definition: Json = {"description": description, "inputSchema": schema(on="string", **properties)}
         ASKING_TOOLS[function.__name__] = (definition, function)
         return function
@@ -142,35 +142,35 @@ def tool(description: str, **properties: str) -> Callable[[Callable[[Call], Json
 
 
 @tool("Ask the client's model; return its answer.", tools="boolean")
-def sample(call: Call) -> Json:
+def sample(call: PeerCall) -> Json:
     more: Json = {"tools": [{"name": "look", "inputSchema": schema()}]} if call.arguments.get("tools") else {}
     return structured_result(call.server.ask(call.request, "words", "sampling/createMessage", {**SAMPLING, **more}))
 
 
 @tool("Let the user fill in a form; return what was decided.")
-def elicit(call: Call) -> Json:
+def elicit(call: PeerCall) -> Json:
     params: Json = {"message": "Who are you?", "requestedSchema": FORM}
     return structured_result(call.server.ask(call.request, "form", "elicitation/create", params))
 
 
 @tool("Lead the user to a page; return what was decided.")
-def elicit_url(call: Call) -> Json:
+def elicit_url(call: PeerCall) -> Json:
     params: Json = {"mode": "url", "message": "Please consent.", "url": URL, "elicitationId": "visit-1"}
     return structured_result(call.server.ask(call.request, "page", "elicitation/create", params))
 
 
 @tool("Ask for the client's roots.")
-def list_roots(call: Call) -> Json:
+def list_roots(call: PeerCall) -> Json:
     return structured_result(call.server.ask(call.request, "roots", "roots/list", {}))
 
 
 @tool("Ask for something that no client knows.")
-def ask_nonsense(call: Call) -> Json:
+def ask_nonsense(call: PeerCall) -> Json:
     return structured_result(call.server.ask(call.request, "what", "nonsense/ask", {}))
 
 
 @tool("Ask two forms, one after the other, then for roots and a model's words at once.")
-def interview(call: Call) -> Json:
+def interview(call: PeerCall) -> Json:
     server, request = call.server, call.request
     params: Json = {"message": "Who are you?", "requestedSchema": FORM}
     first = server.ask(request, "first", "elicitation/create", params)
@@ -183,7 +183,7 @@ def interview(call: Call) -> Json:
 
 
 @tool("Want a page visited before the call can be made (-32042 in 2025-11-25).")
-def needs_visit(call: Call) -> Json:
+def needs_visit(call: PeerCall) -> Json:
     if call.request.modern:
         return elicit_url(call)
     if call.server.calls["needs_visit"] % 2:
@@ -195,7 +195,7 @@ def needs_visit(call: Call) -> Json:
 
 
 @tool("Answer after `rounds` rounds that carry nothing but state.", rounds="integer")
-def patient(call: Call) -> Json:
+def patient(call: PeerCall) -> Json:
     reached = int(call.request.params.get("requestState") or 0)
     if call.request.modern and reached < int(call.arguments.get("rounds", 1)):
         raise NeedsInput({}, str(reached + 1))
@@ -203,7 +203,7 @@ def patient(call: Call) -> Json:
 
 
 @tool("Send `state` to the client and back; return what came back and the ids that the call had.", state="string")
-def echo_state(call: Call) -> Json:
+def echo_state(call: PeerCall) -> Json:
     came = call.request.params
     if "requestState" not in came:
         raise NeedsInput({}, str(call.arguments.get("state", "")))
@@ -211,17 +211,17 @@ def echo_state(call: Call) -> Json:
 
 
 @tool("Never have enough input.")
-def insatiable(call: Call) -> Json:
+def insatiable(call: PeerCall) -> Json:
     raise NeedsInput({"more": {"method": "roots/list", "params": {}}}, None)
 
 
 @tool("Answer with a resultType of the future.")
-def futuristic(call: Call) -> Json:
+def futuristic(call: PeerCall) -> Json:
     return {"resultType": "hologram"}
 
 
 @tool("Log at each severity, as far as the client wants it.")
-def chatter(call: Call) -> Json:
+def chatter(call: PeerCall) -> Json:
     request = call.request
     wanted = request.meta.get(PREFIX + "logLevel") if request.modern else request.session.log_level or LEVELS[0]
     for level in LEVELS[LEVELS.index(wanted) :] if wanted in LEVELS else ():
@@ -230,7 +230,7 @@ def chatter(call: Call) -> Json:
 
 
 @tool("Return the capabilities that the client declared for this request or session.")
-def client(call: Call) -> Json:
+def client(call: PeerCall) -> Json:
     request = call.request
     declared = request.meta.get(PREFIX + "clientCapabilities") if request.modern else request.session.client
     named = members(declared)

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, cast
 
-from toolweave.testing.servers.protocol import PREFIX, Peer, Session
-from toolweave.testing.servers.toolset import Call, Json, members, text_result
+from toolweave.testing.servers.protocol import PREFIX, Peer, PeerSession
+from toolweave.testing.servers.toolset import Json, PeerCall, members, text_result
 
 __all__ = ["MESSAGE_MODES", "MODES", "FaultServer", "Quota", "complain", "message_mode", "mode"]
 
@@ -74,7 +74,7 @@ class FaultServer:
         self.peer = peer
         self.write = write
         self.quota = quota
-        self.session = Session(self.send)
+        self.session = PeerSession(self.send)
         self.seconds, self.size, self.port, self.code = seconds, size, port, code
         self.before_start: Callable[[], None] = lambda: None
         self.after_end: Callable[[], None] = lambda: None
@@ -124,7 +124,7 @@ class FaultServer:
     def add_tools(self, *definitions: Any) -> None:  # anything, also what no tool may be
         """List these after the healthy tools, as they are; those with a name can be called."""
 
-        def function(call: Call) -> Json:
+        def function(call: PeerCall) -> Json:
             return text_result("called")
 
         extra = list(definitions)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from toolweave.testing.servers import fault_answers, fault_bytes, fault_life, fault_lists, fault_talk
+from toolweave.testing.servers import fault_answers, fault_bytes, fault_lists
+from toolweave.testing.servers import fault_messages as fault_talk
+from toolweave.testing.servers import fault_process as fault_life
 from toolweave.testing.servers.echo import add_peer_arguments, peer_from
 from toolweave.testing.servers.fault_base import MESSAGE_MODES, MODES, FaultServer, Quota
 from toolweave.testing.servers.stdio_loop import StdioServer

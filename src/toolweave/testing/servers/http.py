@@ -18,9 +18,9 @@ from typing import Any
 
 from toolweave.testing.servers.echo import add_peer_arguments, peer_from
 from toolweave.testing.servers.faults import add_fault_arguments
-from toolweave.testing.servers.http_odd import HTTP_FAULTS, Misbehaviour, help_text
+from toolweave.testing.servers.http_misbehaviour import HTTP_FAULTS, Misbehaviour, help_text
 from toolweave.testing.servers.http_wire import Exchange, Listener
-from toolweave.testing.servers.protocol import MODERN, PREFIX, Peer, Refusal, Request, Session
+from toolweave.testing.servers.protocol import MODERN, PREFIX, Peer, PeerRequest, PeerSession, Refusal
 from toolweave.testing.servers.toolset import Json, members
 
 __all__ = ["main"]
@@ -42,8 +42,8 @@ class HttpServer:
         self.peer = peer
         self.options = options
         self.old = options.era == "sse"
-        self.sessions: dict[str, Session] = {}
-        self.streams: dict[Session, asyncio.Queue[Any]] = {}
+        self.sessions: dict[str, PeerSession] = {}
+        self.streams: dict[PeerSession, asyncio.Queue[Any]] = {}
         self.counter = 0
         self.odd = Misbehaviour(peer, options, self.sessions, lambda: self.new_session()[1])
 
@@ -110,7 +110,7 @@ class HttpServer:
         except Refusal as error:
             await exchange.respond_json(400, {"jsonrpc": "2.0", "id": message["id"], "error": error.to_json()})
             return
-        await self.reply(exchange, message, Session(), cancel_with_stream=True)
+        await self.reply(exchange, message, PeerSession(), cancel_with_stream=True)
 
     async def legacy(self, exchange: Exchange, message: Json) -> None:
         """Answer a POST within a session."""
@@ -121,7 +121,7 @@ class HttpServer:
             await self.reply(exchange, message, session, mcp_session_id=known)
             return
         if known is None and (self.options.era == "modern" or method == "server/discover"):
-            await self.reply(exchange, message, Session(), probe=True)
+            await self.reply(exchange, message, PeerSession(), probe=True)
             return
         session = self.sessions.get(known or "")
         if session is None:
@@ -136,10 +136,10 @@ class HttpServer:
         await self.reply(exchange, message, session)
         self.odd.forget_sessions()
 
-    def new_session(self) -> tuple[Session, str]:
+    def new_session(self) -> tuple[PeerSession, str]:
         """Open a session with a stream of its own."""
         self.counter += 1
-        session = Session()
+        session = PeerSession()
         queue: asyncio.Queue[Any] = asyncio.Queue()
         loop = asyncio.get_running_loop()
 
@@ -193,10 +193,10 @@ class HttpServer:
     def run(
         self,
         message: Json,
-        session: Session,
+        session: PeerSession,
         send: Callable[[Json], None],
         exchange: Exchange,
-        started: Callable[[Request], None],
+        started: Callable[[PeerRequest], None],
         done: Callable[[Json | None], None],
     ) -> None:
         """Handle a message, on a thread if it may block."""
@@ -213,7 +213,7 @@ class HttpServer:
         self,
         exchange: Exchange,
         message: Json,
-        session: Session,
+        session: PeerSession,
         *,
         cancel_with_stream: bool = False,
         probe: bool = False,
@@ -222,7 +222,7 @@ class HttpServer:
         """Answer as JSON, or as an event stream once something is sent before the answer (see --answers)."""
         queue: asyncio.Queue[Any] = asyncio.Queue()
         loop = asyncio.get_running_loop()
-        requests: list[Request] = []
+        requests: list[PeerRequest] = []
 
         def push(item: Any) -> None:  # a message, or None when there will be no answer
             if item is not None or requests[0] not in self.peer.listeners:
@@ -243,7 +243,7 @@ class HttpServer:
         await self.unanswered(exchange, requests[0], cancel_with_stream, headers)
 
     async def unanswered(
-        self, exchange: Exchange, request: Request, cancel_with_stream: bool, headers: dict[str, str]
+        self, exchange: Exchange, request: PeerRequest, cancel_with_stream: bool, headers: dict[str, str]
     ) -> None:
         """End an exchange that has no answer: its client left, or cancelled the request."""
         if exchange.reader.gone.is_set():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 
-from toolweave.testing.servers.http_faults import EXCHANGE_FAULTS, JSON, Misstep, fault
+from toolweave.testing.servers.http_faults import EXCHANGE_FAULTS, JSON, FaultContext, fault
 from toolweave.testing.servers.http_wire import Exchange
 from toolweave.testing.servers.toolset import text_result
 
@@ -16,7 +16,7 @@ KEPT: dict[str, str] = {}
 
 
 @fault
-async def dropped_sse(exchange: Exchange, step: Misstep) -> None:
+async def dropped_sse(exchange: Exchange, step: FaultContext) -> None:
     """An event stream that ends in an orderly way before the answer."""
     await exchange.start_stream()
     await exchange.chunk(b": keep-alive\r\n\r\n")
@@ -24,7 +24,7 @@ async def dropped_sse(exchange: Exchange, step: Misstep) -> None:
 
 
 @fault
-async def dropped_sse_with_id(exchange: Exchange, step: Misstep) -> None:
+async def dropped_sse_with_id(exchange: Exchange, step: FaultContext) -> None:
     """The same after an event with an id; GET with that Last-Event-ID has the answer."""
     key = f"event-{len(KEPT) + 1}"
     KEPT[key] = step.answer()[0].decode()
@@ -45,7 +45,7 @@ async def resume(exchange: Exchange) -> bool:
 
 
 @fault
-async def broken_sse(exchange: Exchange, step: Misstep) -> None:
+async def broken_sse(exchange: Exchange, step: FaultContext) -> None:
     """An event stream whose only event is no JSON."""
     await exchange.start_stream()
     await exchange.event("{not json")
@@ -53,7 +53,7 @@ async def broken_sse(exchange: Exchange, step: Misstep) -> None:
 
 
 @fault
-async def noisy_sse(exchange: Exchange, step: Misstep) -> None:
+async def noisy_sse(exchange: Exchange, step: FaultContext) -> None:
     """An event stream with broken events, odd fields and foreign events before the right answer."""
     await exchange.start_stream()
     await exchange.chunk(b"\xef\xbb\xbf: hello\r\nretry: soon\rid\ndata: {not json\n\nevent: ping\ndata: 1\n\n")
@@ -63,7 +63,7 @@ async def noisy_sse(exchange: Exchange, step: Misstep) -> None:
 
 
 @fault
-async def split_sse(exchange: Exchange, step: Misstep) -> None:
+async def split_sse(exchange: Exchange, step: FaultContext) -> None:
     """A right event, byte by byte, its JSON over several data lines."""
     await exchange.start_stream()
     text = json.dumps(json.loads(step.answer()[0]), indent=1, ensure_ascii=False)
@@ -74,7 +74,7 @@ async def split_sse(exchange: Exchange, step: Misstep) -> None:
 
 
 @fault
-async def unfinished_sse(exchange: Exchange, step: Misstep) -> None:
+async def unfinished_sse(exchange: Exchange, step: FaultContext) -> None:
     """The right event without the blank line that ends it, then an orderly end."""
     await exchange.start_stream()
     await exchange.chunk(b"data: " + step.answer()[0] + b"\n")
@@ -82,7 +82,7 @@ async def unfinished_sse(exchange: Exchange, step: Misstep) -> None:
 
 
 @fault
-async def hang_sse(exchange: Exchange, step: Misstep) -> None:
+async def hang_sse(exchange: Exchange, step: FaultContext) -> None:
     """An event stream with one comment, then nothing until the client goes away."""
     await exchange.start_stream()
     await exchange.chunk(b": waiting\r\n\r\n")
@@ -90,7 +90,7 @@ async def hang_sse(exchange: Exchange, step: Misstep) -> None:
 
 
 @fault
-async def endless_comments(exchange: Exchange, step: Misstep) -> None:
+async def endless_comments(exchange: Exchange, step: FaultContext) -> None:
     """An event stream with comments for ever, one in --seconds."""
     await exchange.start_stream()
     while not exchange.reader.gone.is_set():
@@ -99,7 +99,7 @@ async def endless_comments(exchange: Exchange, step: Misstep) -> None:
 
 
 @fault
-async def giant_event(exchange: Exchange, step: Misstep) -> None:
+async def giant_event(exchange: Exchange, step: FaultContext) -> None:
     """One event that never ends, 1 MB of data at a time."""
     await exchange.start_stream()
     while not exchange.reader.gone.is_set():
@@ -108,7 +108,7 @@ async def giant_event(exchange: Exchange, step: Misstep) -> None:
 
 
 @fault
-async def foreign_answer(exchange: Exchange, step: Misstep) -> None:
+async def foreign_answer(exchange: Exchange, step: FaultContext) -> None:
     """An event stream with an answer to another request, then an orderly end."""
     await exchange.start_stream()
     answer = json.loads(step.answer()[0])
@@ -117,7 +117,7 @@ async def foreign_answer(exchange: Exchange, step: Misstep) -> None:
 
 
 @fault
-async def reset_sse(exchange: Exchange, step: Misstep) -> None:
+async def reset_sse(exchange: Exchange, step: FaultContext) -> None:
     """An event stream that breaks with a TCP reset in the middle of the answer."""
     await exchange.start_stream()
     body = step.answer()[0]
@@ -126,7 +126,7 @@ async def reset_sse(exchange: Exchange, step: Misstep) -> None:
 
 
 @fault
-async def gzip_bomb(exchange: Exchange, step: Misstep) -> None:
+async def gzip_bomb(exchange: Exchange, step: FaultContext) -> None:
     """About 1 MB that inflates to --size bytes (default 1 GB)."""
     size, block = step.options.size or 1_000_000_000, b" " * 1_000_000
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
@@ -136,7 +136,7 @@ async def gzip_bomb(exchange: Exchange, step: Misstep) -> None:
 
 
 @fault
-async def gzip_unasked(exchange: Exchange, step: Misstep) -> None:
+async def gzip_unasked(exchange: Exchange, step: FaultContext) -> None:
     """A right answer, compressed whether the client takes that or not."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     data = packer.compress(step.answer()[0]) + packer.flush()
@@ -144,12 +144,12 @@ async def gzip_unasked(exchange: Exchange, step: Misstep) -> None:
 
 
 @fault
-async def gzip_broken(exchange: Exchange, step: Misstep) -> None:
+async def gzip_broken(exchange: Exchange, step: FaultContext) -> None:
     """An answer that says it is compressed and is not."""
     await exchange.respond(200, step.answer()[0], content_type=JSON, content_encoding="gzip")
 
 
 @fault
-async def unknown_encoding(exchange: Exchange, step: Misstep) -> None:
+async def unknown_encoding(exchange: Exchange, step: FaultContext) -> None:
     """An answer in a content encoding that nobody knows."""
     await exchange.respond(200, step.answer()[0], content_type=JSON, content_encoding="zip7")

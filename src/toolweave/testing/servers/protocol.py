@@ -16,14 +16,14 @@ from toolweave.testing.servers.toolset import (
     RESOURCES,
     TEMPLATES,
     TOOLS,
-    Call,
     Json,
-    Silence,
+    NoReply,
+    PeerCall,
     generated_tool,
     members,
 )
 
-__all__ = ["HANDSHAKE", "MODERN", "PREFIX", "Peer", "Refusal", "Request", "Send", "Session"]
+__all__ = ["HANDSHAKE", "MODERN", "PREFIX", "Peer", "PeerRequest", "PeerSession", "Refusal", "Send"]
 
 MODERN = "2026-07-28"
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -60,7 +60,7 @@ class Refusal(Exception):
         return error if self.data is None else {**error, "data": self.data}
 
 
-class Session:
+class PeerSession:
     """The state of one client at a legacy server; `send` reaches it outside any request."""
 
     def __init__(self, send: Send | None = None) -> None:
@@ -72,10 +72,10 @@ class Session:
         self.subscriptions: set[str] = set()
 
 
-class Request:
+class PeerRequest:
     """One request on its way through the server."""
 
-    def __init__(self, message: Json, session: Session, send: Send, headers: dict[str, str] | None) -> None:
+    def __init__(self, message: Json, session: PeerSession, send: Send, headers: dict[str, str] | None) -> None:
         self.id = message["id"]
         self.method = str(message["method"])
         self.params: Json = members(message.get("params"))
@@ -132,9 +132,9 @@ class Peer:
         self.cancelled: list[Any] = []  # request ids: strings and numbers
         self.answers: list[Json] = []
         self.http_requests: list[Json] = []
-        self.sessions: list[Session] = []
-        self.running: dict[tuple[Session, Any], Request] = {}
-        self.listeners: list[Request] = []
+        self.sessions: list[PeerSession] = []
+        self.running: dict[tuple[PeerSession, Any], PeerRequest] = {}
+        self.listeners: list[PeerRequest] = []
 
     # -- messages ---------------------------------------------------------------------------
 
@@ -145,10 +145,10 @@ class Peer:
     def handle(
         self,
         message: Json,
-        session: Session,
+        session: PeerSession,
         send: Send,
         headers: dict[str, str] | None = None,
-        on_request: Callable[[Request], None] | None = None,
+        on_request: Callable[[PeerRequest], None] | None = None,
     ) -> Json | None:
         """Handle one message; return the answer, or None when there is none (yet)."""
         if "method" not in message:
@@ -158,13 +158,13 @@ class Peer:
         if "id" not in message:
             self._notified(message, session)
             return None
-        request = Request(message, session, send, headers)
+        request = PeerRequest(message, session, send, headers)
         self.running[session, request.id] = request
         if on_request is not None:
             on_request(request)
         try:
             result = self.answer(request)
-        except Silence:
+        except NoReply:
             return None
         except Refusal as error:
             return {"jsonrpc": "2.0", "id": request.id, "error": error.to_json()}
@@ -173,7 +173,7 @@ class Peer:
                 self.running.pop((session, request.id), None)
         return {"jsonrpc": "2.0", "id": request.id, "result": result}
 
-    def _notified(self, message: Json, session: Session) -> None:
+    def _notified(self, message: Json, session: PeerSession) -> None:
         params = members(message.get("params"))
         if message["method"] == "notifications/initialized":
             session.initialized = True
@@ -183,7 +183,7 @@ class Peer:
             if request is not None:
                 self.stop(request)
 
-    def stop(self, request: Request) -> None:
+    def stop(self, request: PeerRequest) -> None:
         """Cancel a running request; a listen stream ends without a result."""
         self.running.pop((request.session, request.id), None)
         request.cancelled.set()
@@ -201,7 +201,7 @@ class Peer:
             if wanted.get(FILTERS.get(method, "")) or uri in (wanted.get("resourceSubscriptions") or ()):
                 request.notify(method, {**(params or {}), "_meta": {PREFIX + "subscriptionId": request.id}})
 
-    def seen(self, request: Request) -> Json:
+    def seen(self, request: PeerRequest) -> Json:
         """Return what `state` reports."""
         return {
             "calls": dict(self.calls),
@@ -219,7 +219,7 @@ class Peer:
 
     # -- requests ---------------------------------------------------------------------------
 
-    def answer(self, request: Request) -> Json:
+    def answer(self, request: PeerRequest) -> Json:
         """Return the result of a request, shaped for its era."""
         if request.method == "server/discover":
             return self._discover(request)
@@ -232,11 +232,11 @@ class Peer:
             raise Refusal(-32602, f"_meta must carry {PREFIX}protocolVersion and {PREFIX}clientCapabilities")
         return self._legacy(request)
 
-    def _discover(self, request: Request) -> Json:
+    def _discover(self, request: PeerRequest) -> Json:
         if self.probe == "exit":
             raise SystemExit(1)
         if self.probe == "silent":
-            raise Silence
+            raise NoReply
         if self.probe == "error-32601":
             raise Refusal(-32601, "Method not found")
         if self.probe == "error-32602":
@@ -254,14 +254,14 @@ class Peer:
             "_meta": {PREFIX + "serverInfo": self.info},
         }
 
-    def _check_envelope(self, request: Request) -> None:
+    def _check_envelope(self, request: PeerRequest) -> None:
         version = request.meta.get(PREFIX + "protocolVersion")
         if version is None or not isinstance(request.meta.get(PREFIX + "clientCapabilities"), dict):
             raise Refusal(-32602, f"_meta must carry {PREFIX}protocolVersion and {PREFIX}clientCapabilities")
         if version != MODERN:
             raise Refusal(-32022, "Unsupported protocol version", {"supported": [MODERN], "requested": version})
 
-    def _modern(self, request: Request) -> Json:
+    def _modern(self, request: PeerRequest) -> Json:
         self._check_envelope(request)
         if request.method == "subscriptions/listen":
             self.listeners.append(request)
@@ -270,17 +270,17 @@ class Peer:
             request.notify(
                 "notifications/subscriptions/acknowledged", {"notifications": honoured, "_meta": subscription}
             )
-            raise Silence
+            raise NoReply
         return self._shared(request)
 
-    def _stamp(self, request: Request, result: Json) -> Json:
+    def _stamp(self, request: PeerRequest, result: Json) -> Json:
         meta = {**members(result.get("_meta")), PREFIX + "serverInfo": self.info}
         out: Json = {"resultType": "complete", **result, "_meta": meta}
         if request.method in CACHEABLE:
             out.update(ttlMs=self.ttl_ms, cacheScope="private")
         return out
 
-    def _legacy(self, request: Request) -> Json:
+    def _legacy(self, request: PeerRequest) -> Json:
         session = request.session
         if request.method == "initialize":
             session.version = self.version
@@ -308,7 +308,7 @@ class Peer:
             return {}
         return self._shared(request)
 
-    def _shared(self, request: Request) -> Json:
+    def _shared(self, request: PeerRequest) -> Json:
         match request.method:
             case "tools/list":
                 return self.page(request, "tools", (self.listed(name, request) for name in self.tools))
@@ -331,7 +331,7 @@ class Peer:
             case _:
                 raise Refusal(-32601, f"Method not found: {request.method}")
 
-    def page(self, request: Request, member: str, rows: Iterable[Json]) -> Json:
+    def page(self, request: PeerRequest, member: str, rows: Iterable[Json]) -> Json:
         """Return one page of a list; cursors are `page-OFFSET`."""
         everything, cursor = list(rows), request.params.get("cursor")
         start = 0
@@ -346,13 +346,13 @@ class Peer:
             out["nextCursor"] = f"page-{start + size}"
         return out
 
-    def listed(self, name: str, request: Request) -> Json:
+    def listed(self, name: str, request: PeerRequest) -> Json:
         """Return a tool's definition as the session's revision knows it."""
         version = request.session.version or MODERN
         definition = self.tools[name][0]
         return {"name": name, **{key: value for key, value in definition.items() if SINCE.get(key, "") <= version}}
 
-    def call_tool(self, request: Request) -> Json:
+    def call_tool(self, request: PeerRequest) -> Json:
         """Run one tool; unknown tools are a protocol error, missing arguments an error result."""
         name, arguments = request.params.get("name"), members(request.params.get("arguments"))
         if name not in self.tools:
@@ -362,13 +362,13 @@ class Peer:
         missing = [key for key in definition["inputSchema"].get("required", ()) if key not in arguments]
         if missing:
             return {"content": [{"type": "text", "text": f"Missing arguments: {missing}"}], "isError": True}
-        call = Call(arguments, cancelled=request.cancelled, notify=request.notify, server=self, request=request)
+        call = PeerCall(arguments, cancelled=request.cancelled, notify=request.notify, server=self, request=request)
         result = function(call)
         if (request.session.version or MODERN) < "2025-06-18":
             result.pop("structuredContent", None)
         return result
 
-    def _read(self, request: Request) -> Json:
+    def _read(self, request: PeerRequest) -> Json:
         uri = str(request.params.get("uri"))
         if uri in self.resources:
             return {"contents": [{"uri": uri, **self.resources[uri][1]}]}
@@ -377,7 +377,7 @@ class Peer:
             return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": f"item {item}"}]}
         raise Refusal(-32602 if request.modern else -32002, "Resource not found", {"uri": uri})
 
-    def _prompt(self, request: Request) -> Json:
+    def _prompt(self, request: PeerRequest) -> Json:
         name, arguments = request.params.get("name"), members(request.params.get("arguments"))
         if name not in self.prompts:
             raise Refusal(-32602, f"Unknown prompt: {name}")
@@ -389,7 +389,7 @@ class Peer:
         message: Json = {"role": "user", "content": {"type": "text", "text": filled}}
         return {"description": listing["description"], "messages": [message]}
 
-    def _complete(self, request: Request) -> Json:
+    def _complete(self, request: PeerRequest) -> Json:
         typed = str(members(request.params.get("argument")).get("value", ""))
         values = [value for value in ("alice", "albert", "bob") if value.startswith(typed)]
         return {"completion": {"values": values, "total": len(values), "hasMore": False}}

@@ -8,7 +8,7 @@ import sys
 import threading
 from typing import Any, cast
 
-from toolweave.testing.servers.protocol import Peer, Session
+from toolweave.testing.servers.protocol import Peer, PeerSession
 from toolweave.testing.servers.toolset import Json
 
 __all__ = ["StdioServer", "write_all"]
@@ -29,7 +29,7 @@ class StdioServer:
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
-        self.session = Session(self.send)
+        self.session = PeerSession(self.send)
         self.lock = threading.Lock()
 
     def encode(self, message: Json) -> bytes:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from toolweave.testing.servers.asking import FORM, AskingPeer
-from toolweave.testing.servers.protocol import PREFIX, Refusal, Request
-from toolweave.testing.servers.toolset import Call, Json, Silence, members, schema, structured_result, text_result
+from toolweave.testing.servers.protocol import PREFIX, PeerRequest, Refusal
+from toolweave.testing.servers.toolset import Json, NoReply, PeerCall, members, schema, structured_result, text_result
 
 __all__ = ["TASK_TOOLS", "TaskingPeer"]
 
@@ -67,7 +67,7 @@ class ServerTask:
             self.changed.notify_all()
             while not all(key in self.answers for key in questions):
                 if self.cancelled.is_set():
-                    raise Silence
+                    raise NoReply
                 self.changed.wait(0.01)
             self.status = "working"
             return {key: self.answers[key] for key in questions}
@@ -98,11 +98,11 @@ class TaskingPeer(AskingPeer):
         """Whether answering may block."""
         return message.get("method") == "tasks/result" or super().blocks(message)
 
-    def seen(self, request: Request) -> Json:
+    def seen(self, request: PeerRequest) -> Json:
         """Return what `state` reports."""
         return {**super().seen(request), "tasks": {task.id: task.status for task in self.tasks.values()}}
 
-    def call_tool(self, request: Request) -> Json:
+    def call_tool(self, request: PeerRequest) -> Json:
         """Run one tool, as a task where that was agreed."""
         name = str(request.params.get("name"))
         if name not in TASK_TOOLS or not self._may_be_task(request):
@@ -116,22 +116,22 @@ class TaskingPeer(AskingPeer):
             return {"task": task.to_json(modern=False)}
         return {"resultType": "task", **task.to_json(modern=True)}
 
-    def _may_be_task(self, request: Request) -> bool:
+    def _may_be_task(self, request: PeerRequest) -> bool:
         if not request.modern:
             return "task" in request.params
         declared = members(request.meta.get(PREFIX + "clientCapabilities"))
         return EXTENSION in members(declared.get("extensions"))
 
-    def _run(self, task: ServerTask, name: str, arguments: Json, request: Request) -> None:
+    def _run(self, task: ServerTask, name: str, arguments: Json, request: PeerRequest) -> None:
         send = request.session.send or request.send
 
         def notify(method: str, params: Json) -> None:
             send({"jsonrpc": "2.0", "method": method, "params": params})
 
-        call = Call(arguments, cancelled=task.cancelled, notify=notify, server=task, request=request)
+        call = PeerCall(arguments, cancelled=task.cancelled, notify=notify, server=task, request=request)
         try:
             task.result = TASK_TOOLS[name][1](call)
-        except Silence:
+        except NoReply:
             task.end("cancelled")
         except Refusal as error:
             task.error = error.to_json()
@@ -139,7 +139,7 @@ class TaskingPeer(AskingPeer):
         else:
             task.end("completed")
 
-    def _shared(self, request: Request) -> Json:
+    def _shared(self, request: PeerRequest) -> Json:
         if not request.method.startswith("tasks/"):
             return super()._shared(request)
         task = self.tasks.get(str(request.params.get("taskId")))
@@ -157,7 +157,7 @@ class TaskingPeer(AskingPeer):
             raise Refusal(-32601, f"Method not found: {request.method}")
         return task.to_json(modern=request.modern)
 
-    def _result(self, task: ServerTask, request: Request) -> Json:
+    def _result(self, task: ServerTask, request: PeerRequest) -> Json:
         """Put the task's questions to the client, then return its result."""
         while task.status not in ("completed", "failed", "cancelled"):
             for key, question in list(task.questions.items()):
@@ -166,20 +166,20 @@ class TaskingPeer(AskingPeer):
             with task.changed:
                 task.changed.wait(0.01)
             if request.cancelled.is_set():
-                raise Silence
+                raise NoReply
         if task.error is not None:
             raise Refusal(int(task.error["code"]), str(task.error["message"]), task.error.get("data"))
         return {**task.result, "_meta": {RELATED: {"taskId": task.id}}}
 
 
-TASK_TOOLS: dict[str, tuple[Json, Callable[[Call], Json]]] = {}
+TASK_TOOLS: dict[str, tuple[Json, Callable[[PeerCall], Json]]] = {}
 """Name -> (definition without its name, function); `call.server` is the task."""
 
 
-def tool(description: str, **properties: str) -> Callable[[Callable[[Call], Json]], Callable[[Call], Json]]:
+def tool(description: str, **properties: str) -> Callable[[Callable[[PeerCall], Json]], Callable[[PeerCall], Json]]:
     """Add the decorated function to the table."""
 
-    def add(function: Callable[[Call], Json]) -> Callable[[Call], Json]:
+    def add(function: Callable[[PeerCall], Json]) -> Callable[[PeerCall], Json]:
         definition: Json = {
             "description": description,
             "inputSchema": schema(poll="integer", **properties),
@@ -192,12 +192,12 @@ def tool(description: str, **properties: str) -> Callable[[Callable[[Call], Json
 
 
 @tool("Add two numbers, later.", a="number", b="number")
-def add_later(call: Call) -> Json:
+def add_later(call: PeerCall) -> Json:
     return structured_result({"sum": call.arguments["a"] + call.arguments["b"]})
 
 
 @tool("Report progress, then answer.", steps="integer")
-def steps_later(call: Call) -> Json:
+def steps_later(call: PeerCall) -> Json:
     steps = int(call.arguments.get("steps", 3))
     for step in range(1, steps + 1):
         call.wait(0.02)
@@ -206,29 +206,29 @@ def steps_later(call: Call) -> Json:
 
 
 @tool("Answer with an error result, later.")
-def fail_later(call: Call) -> Json:
+def fail_later(call: PeerCall) -> Json:
     return {**text_result("it did not work out"), "isError": True}
 
 
 @tool("Fail with a JSON-RPC error, later.")
-def break_later(call: Call) -> Json:
+def break_later(call: PeerCall) -> Json:
     raise Refusal(-32050, "broken on purpose", {"why": "on purpose"})
 
 
 @tool("Never end.")
-def hang_later(call: Call) -> Json:
+def hang_later(call: PeerCall) -> Json:
     call.wait(None)
-    raise Silence
+    raise NoReply
 
 
 @tool("Be cancelled by the server itself.")
-def give_up_later(call: Call) -> Json:
+def give_up_later(call: PeerCall) -> Json:
     call.server.message = "out of paper"
-    raise Silence
+    raise NoReply
 
 
 @tool("Ask the user twice while it runs, then return the answers.")
-def ask_later(call: Call) -> Json:
+def ask_later(call: PeerCall) -> Json:
     form: Json = {"method": "elicitation/create", "params": {"message": "Who are you?", "requestedSchema": FORM}}
     first = call.server.ask({"first": form})
     again: Json = {"method": "elicitation/create", "params": {"message": "Who else?", "requestedSchema": FORM}}

@@ -19,9 +19,9 @@ __all__ = [
     "RESOURCES",
     "TEMPLATES",
     "TOOLS",
-    "Call",
     "Json",
-    "Silence",
+    "NoReply",
+    "PeerCall",
     "generated_tool",
     "members",
     "schema",
@@ -35,11 +35,11 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABp
 WAV = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQIAAACAgA=="
 
 
-class Silence(Exception):
+class NoReply(Exception):
     """The request gets no answer at all."""
 
 
-class Call:
+class PeerCall:
     """One `tools/call` as a tool function sees it."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Call:
         cancelled: threading.Event,
         notify: Callable[[str, Json], None],
         server: Any,  # a protocol.Peer; this module must not import it
-        request: Any,  # a protocol.Request
+        request: Any,  # a protocol.PeerRequest
     ) -> None:
         self.arguments = arguments
         self.cancelled = cancelled
@@ -60,7 +60,7 @@ class Call:
     def wait(self, seconds: float | None) -> None:
         """Sleep for `seconds` (None: for ever); a cancelled call is never answered."""
         if self.cancelled.wait(seconds):
-            raise Silence
+            raise NoReply
 
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Send one progress notification if the caller asked for them."""
@@ -98,7 +98,7 @@ def schema(required: str = "", /, **properties: str) -> Json:
     return out
 
 
-TOOLS: dict[str, tuple[Json, Callable[[Call], Json]]] = {}
+TOOLS: dict[str, tuple[Json, Callable[[PeerCall], Json]]] = {}
 """Name -> (definition without its name, function)."""
 
 BLOCKING = {"slow", "hang", "hold"}
@@ -107,10 +107,10 @@ BLOCKING = {"slow", "hang", "hold"}
 
 def tool(
     description: str, input_schema: Json | None = None, **more: Any
-) -> Callable[[Callable[[Call], Json]], Callable[[Call], Json]]:
+) -> Callable[[Callable[[PeerCall], Json]], Callable[[PeerCall], Json]]:
     """Add the decorated function to the table."""
 
-    def add(function: Callable[[Call], Json]) -> Callable[[Call], Json]:
+    def add(function: Callable[[PeerCall], Json]) -> Callable[[PeerCall], Json]:
         definition: Json = {"description": description, "inputSchema": input_schema or schema(), **more}
         TOOLS[function.__name__.rstrip("_")] = (definition, function)
         return function
@@ -129,7 +129,7 @@ def tool(
     title="Echo",
     annotations={"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
 )
-def echo(call: Call) -> Json:
+def echo(call: PeerCall) -> Json:
     return text_result(str(call.arguments["text"]))
 
 
@@ -140,17 +140,17 @@ def echo(call: Call) -> Json:
     outputSchema=schema("sum", sum="number"),
     annotations={"readOnlyHint": True},
 )
-def add(call: Call) -> Json:
+def add(call: PeerCall) -> Json:
     return structured_result({"sum": call.arguments["a"] + call.arguments["b"]})
 
 
 @tool("Fail with an error result.", schema(message="string"))
-def fail(call: Call) -> Json:
+def fail(call: PeerCall) -> Json:
     return text_result(str(call.arguments.get("message", "failed on purpose"))) | {"isError": True}
 
 
 @tool("Take `seconds`, in `steps` with progress.", schema(seconds="number", steps="integer"))
-def slow(call: Call) -> Json:
+def slow(call: PeerCall) -> Json:
     steps = int(call.arguments.get("steps", 4))
     pause = float(call.arguments.get("seconds", 0.2)) / max(steps, 1)
     for step in range(1, steps + 1):
@@ -160,7 +160,7 @@ def slow(call: Call) -> Json:
 
 
 @tool("Send progress 0, then wait until `release` is called with the same key.", schema(key="string", seconds="number"))
-def hold(call: Call) -> Json:
+def hold(call: PeerCall) -> Json:
     gate: threading.Event = call.server.gates.setdefault(str(call.arguments.get("key", "")), threading.Event())
     call.progress(0, 1, "holding")
     for _ in range(int(float(call.arguments.get("seconds", 60)) * 100)):
@@ -171,27 +171,27 @@ def hold(call: Call) -> Json:
 
 
 @tool("Let `hold` with the same key go on.", schema(key="string"))
-def release(call: Call) -> Json:
+def release(call: PeerCall) -> Json:
     call.server.gates.setdefault(str(call.arguments.get("key", "")), threading.Event()).set()
     return text_result("ok")
 
 
 @tool("Never answer.")
-def hang(call: Call) -> Json:
+def hang(call: PeerCall) -> Json:
     call.progress(0, 1, "hanging")
     call.wait(None)
-    raise Silence
+    raise NoReply
 
 
 @tool("Die with exit code 7.")
-def crash(call: Call) -> Json:
+def crash(call: PeerCall) -> Json:
     sys.stderr.write("about to crash\nfatal: crashed on purpose\n")
     sys.stderr.flush()
     os._exit(7)
 
 
 @tool("Answer with a JSON-RPC error.", schema(code="integer", message="string"))
-def rpc_error(call: Call) -> Json:
+def rpc_error(call: PeerCall) -> Json:
     message = str(call.arguments.get("message", "refused on purpose"))
     raise call.server.error(int(call.arguments.get("code", -32603)), message, {"why": "on purpose"})
 
@@ -207,38 +207,38 @@ EMBEDDED_BLOB: Json = {"type": "resource", "resource": {"uri": "test://blob", "m
 
 
 @tool("Return an image.")
-def image(call: Call) -> Json:
+def image(call: PeerCall) -> Json:
     return {"content": [IMAGE]}
 
 
 @tool("Return a sound.")
-def audio(call: Call) -> Json:
+def audio(call: PeerCall) -> Json:
     return {"content": [AUDIO]}
 
 
 @tool("Return a link to a resource.")
-def resource_link(call: Call) -> Json:
+def resource_link(call: PeerCall) -> Json:
     return {"content": [LINK]}
 
 
 @tool("Return embedded resources, text and blob.")
-def embedded(call: Call) -> Json:
+def embedded(call: PeerCall) -> Json:
     return {"content": [EMBEDDED, EMBEDDED_BLOB]}
 
 
 @tool("Return every kind of block.")
-def mixed(call: Call) -> Json:
+def mixed(call: PeerCall) -> Json:
     text: Json = {"type": "text", "text": "all of them", "annotations": {"audience": ["user"], "priority": 0.5}}
     return {"content": [text, IMAGE, AUDIO, LINK, EMBEDDED], "_meta": {"example.com/note": "kept"}}
 
 
 @tool("Return structured content and no blocks.")
-def structured_only(call: Call) -> Json:
+def structured_only(call: PeerCall) -> Json:
     return {"content": [], "structuredContent": {"rows": [{"id": 1, "name": "one"}, {"id": 2, "name": None}]}}
 
 
 @tool("Return environment variables: those named, or the names of all.", schema(names="array"))
-def env(call: Call) -> Json:
+def env(call: PeerCall) -> Json:
     names = call.arguments.get("names")
     if names is None:
         return structured_result({"names": sorted(os.environ)})
@@ -246,29 +246,29 @@ def env(call: Call) -> Json:
 
 
 @tool("Return the working directory.")
-def cwd(call: Call) -> Json:
+def cwd(call: PeerCall) -> Json:
     return text_result(os.getcwd())  # noqa: PTH109 - pathlib is slow to import
 
 
 @tool("Return the arguments of this call and of the process.", {"type": "object"})
-def args(call: Call) -> Json:
+def args(call: PeerCall) -> Json:
     return structured_result({"arguments": call.arguments, "argv": sys.argv[1:]})
 
 
 @tool("Return a text of `size` bytes.", schema("size", size="integer"))
-def big(call: Call) -> Json:
+def big(call: PeerCall) -> Json:
     return text_result("x" * int(call.arguments["size"]))
 
 
 @tool("Send a log message, then answer.", schema(message="string", level="string"))
-def log(call: Call) -> Json:
+def log(call: PeerCall) -> Json:
     level = str(call.arguments.get("level", "info"))
     call.notify("notifications/message", {"level": level, "logger": "test", "data": call.arguments.get("message", "")})
     return text_result("logged")
 
 
 @tool("Add to the `kind` (default: tools; or prompts, resources) and say so.", schema(kind="string"))
-def grow(call: Call) -> Json:
+def grow(call: PeerCall) -> Json:
     kind = str(call.arguments.get("kind", "tools"))
     made = {"tools": generated_tool(), "prompts": PROMPTS["plain"], "resources": RESOURCES["test://json"]}[kind]
     entries: dict[str, Any] = getattr(call.server, kind)
@@ -280,7 +280,7 @@ def grow(call: Call) -> Json:
 
 
 @tool("Remove a tool (default: the last one) and say so.", schema(name="string"))
-def shrink(call: Call) -> Json:
+def shrink(call: PeerCall) -> Json:
     name = str(call.arguments.get("name") or list(call.server.tools)[-1])
     if call.server.tools.pop(name, None) is None:
         return text_result(f"no tool {name!r}") | {"isError": True}
@@ -289,7 +289,7 @@ def shrink(call: Call) -> Json:
 
 
 @tool("Say that the resource `uri` changed, or end the listen streams.", schema(uri="string", hang_up="boolean"))
-def touch(call: Call) -> Json:
+def touch(call: PeerCall) -> Json:
     if call.arguments.get("hang_up"):
         for listener in list(call.server.listeners):
             call.server.stop(listener)
@@ -300,22 +300,22 @@ def touch(call: Call) -> Json:
 
 
 @tool("Return what the server saw: calls by name, cancelled ids, the client, its answers.")
-def state(call: Call) -> Json:
+def state(call: PeerCall) -> Json:
     return structured_result(call.server.seen(call.request))
 
 
 @tool("Return the HTTP headers of this request and the body of the one before.")
-def seen_headers(call: Call) -> Json:
+def seen_headers(call: PeerCall) -> Json:
     return structured_result({"headers": call.request.headers, "requests": call.server.http_requests[-50:]})
 
 
 @tool("Return the headers that stand in for arguments.", {"type": "object", "properties": {
     "region": {"type": "string", "x-mcp-header": "Region"}}})  # fmt: skip
-def mirrored(call: Call) -> Json:
+def mirrored(call: PeerCall) -> Json:
     return structured_result({"headers": call.request.headers})
 
 
-def generated_tool(size: int = 0) -> tuple[Json, Callable[[Call], Json]]:
+def generated_tool(size: int = 0) -> tuple[Json, Callable[[PeerCall], Json]]:
     """Return a tool that echoes its arguments; its description is padded to about `size` bytes of JSON."""
     description = "Return the arguments.".ljust(max(size - 150, 0), ".")
     definition: Json = {"description": description, "inputSchema": schema("text", text="string", count="integer")}

@@ -1,0 +1,170 @@
+"""Differences between the config dialects of editors: units, variables, lists, and entries that are no servers.
+
+One table and a few pure functions; the keys that all dialects share are read by `read_entry`.
+
+============  ===========================================================================================
+generic       a bare `timeout` is seconds for everything; 1000 or more is milliseconds
+gemini        `timeout` is milliseconds for calls; `$VAR` is a variable; `mcp.allowed`, `mcp.excluded`
+opencode      `timeout` is milliseconds: a number for start and lists, or `startup`, `request` (v2), `catalog`,
+              `execution`; `{env:VAR}`, `{file:PATH}`
+codex         `startup_timeout_sec`, `startup_timeout_ms`, `tool_timeout_sec`; `env_vars` of names or objects
+cline         `timeout` is seconds for calls, up to an hour; Roo Code and Kilo Code share it
+crush         `timeout` is seconds for the start; `$VAR` is a variable
+goose         `extensions`; `timeout` is seconds for everything; built-in extensions are no servers
+continue      `requestOptions.headers`, `apiKey`, `connectionTimeout`; `${{ secrets.X }}`; `uses: BLOCK`
+windsurf      `${file:PATH}`
+zed           `source: extension` is started by an extension
+============  ===========================================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+__all__ = [
+    "Dialect",
+    "DialectRules",
+    "dialect_of",
+    "exclusion",
+    "is_goose",
+    "no_server",
+    "rules_of",
+    "type_of_mcp_section",
+]
+
+Dialect = Literal["generic", "gemini", "opencode", "codex", "cline", "crush", "goose", "continue", "windsurf", "zed"]
+"""The dialect whose rules apply where dialects contradict each other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DialectRules:
+    """The rules of one dialect where it differs from the generic one.
+
+    Attributes:
+        timeout: The bounds that a bare `timeout` sets; None sets all, and guesses the unit.
+        unit: Seconds in one unit of a bare `timeout`.
+        rewrite: Turns the owner's variables into ours (`${VAR}`, `${secret:VAR}`, `${file:PATH}`).
+        dollar: Whether `$VAR` is a variable: `error` when one is unset, `keep` leaves it as it is, with a remark.
+    """
+
+    timeout: tuple[str, ...] | None = None
+    unit: float = 1.0
+    rewrite: Callable[[str], str] | None = None
+    dollar: Literal["error", "keep"] | None = None
+
+
+def _from_opencode(text: str) -> str:
+    return re.sub(r"\{file:([^{}]+)\}", r"${file:\1}", re.sub(r"\{env:(\w+)\}", r"${\1:-}", text))
+
+
+def _from_continue(text: str) -> str:
+    text = re.sub(r"\$\{\{\s*secrets\.([\w-]+)\s*\}\}", r"${secret:\1}", text)
+    return re.sub(r"\$\{\{\s*inputs\.([\w-]+)\s*\}\}", r"${input:\1}", text)
+
+
+_RULES: dict[Dialect, DialectRules] = {
+    "gemini": DialectRules(timeout=("call",), unit=0.001, dollar="keep"),
+    "opencode": DialectRules(timeout=("connect", "list"), unit=0.001, rewrite=_from_opencode),
+    "cline": DialectRules(timeout=("call",)),
+    "crush": DialectRules(timeout=("connect", "list"), dollar="error"),
+    "goose": DialectRules(timeout=("connect", "list", "call", "read"), dollar="keep"),
+    "continue": DialectRules(rewrite=_from_continue),
+}
+_BY_NAME: dict[str, Dialect] = {
+    "cline_mcp_settings.json": "cline",
+    "mcp_settings.json": "cline",  # Roo Code and Kilo Code
+    "crush.json": "crush",
+    ".crush.json": "crush",
+    "opencode.json": "opencode",
+    "opencode.jsonc": "opencode",
+}
+_BY_FOLDER: dict[str, Dialect] = {
+    ".gemini": "gemini",
+    ".codex": "codex",
+    ".opencode": "opencode",
+    ".roo": "cline",
+    ".kilocode": "cline",
+    "goose": "goose",
+    ".continue": "continue",
+    "continue": "continue",
+    "windsurf": "windsurf",
+    ".zed": "zed",
+    "zed": "zed",
+    "Zed": "zed",
+}
+_GOOSE_SERVERS = ("stdio", "sse", "streamable_http")
+_GOOSE_PARTS = ("builtin", "platform", "frontend", "inline_python")
+
+
+def rules_of(dialect: Dialect) -> DialectRules:
+    """Return the rules of a dialect."""
+    return _RULES.get(dialect, DialectRules())
+
+
+def dialect_of(path: Path) -> Dialect:
+    """Return the dialect of a file, by its name and its folder."""
+    folders = [path.parent.name, path.parent.parent.name] if path.parent.name == "mcpServers" else [path.parent.name]
+    by_folder: list[Dialect] = [_BY_FOLDER[name] for name in folders if name in _BY_FOLDER]
+    return _BY_NAME.get(path.name) or (by_folder[0] if by_folder else "generic")
+
+
+def type_of_mcp_section(entry: Mapping[Any, Any]) -> Dialect:
+    """Return the dialect of a server right under `mcp`: opencode, or Crush, which has `stdio`."""
+    crush = entry.get("type") in ("stdio", "http", "sse") or isinstance(entry.get("command"), str)
+    return "crush" if crush else "opencode"
+
+
+def is_goose(entry: Mapping[Any, Any]) -> bool:
+    """Return whether an entry is one of Goose's extensions."""
+    inner = entry.get("config")
+    one = cast("Mapping[Any, Any]", inner) if isinstance(inner, Mapping) else entry
+    kind = one.get("type")
+    return kind in _GOOSE_PARTS or (kind in _GOOSE_SERVERS and ("cmd" in one or "uri" in one))
+
+
+def no_server(entry: Mapping[Any, Any], dialect: Dialect) -> str | None:
+    """Return the reason why an entry names no MCP server that can be started, or None when it does."""
+    if any(key in entry for key in ("command", "url", "cmd", "uri", "httpUrl", "serverUrl")):
+        return None
+    if dialect == "goose" and entry.get("type") in _GOOSE_PARTS:
+        return f"it is a part of Goose itself (type {entry['type']}), not an MCP server"
+    if entry.get("source") == "extension" or (dialect == "zed" and set(entry) <= {"settings", "enabled"}):
+        return "an extension of Zed starts it; how, is not in this file"
+    if isinstance(entry.get("uses"), str):
+        return f"it is defined elsewhere, in the block {entry['uses']!r} of Continue's hub"
+    return None
+
+
+def exclusion(document: Mapping[str, Any], project: str) -> Callable[[str], str | None]:
+    """Return a function that maps a server's name to the reason why a list in its file excludes it, or to None.
+
+    Gemini CLI: `mcp.allowed` and `mcp.excluded`, before them `allowMCPServers` and `excludeMCPServers`. Claude Code, in
+    `~/.claude.json`: `projects.PROJECT.disabledMcpServers`.
+    """
+    mcp = _mapping(document.get("mcp"))
+    ours = _mapping(_mapping(document.get("projects")).get(project))
+    allowed = {"mcp.allowed": mcp.get("allowed"), "allowMCPServers": document.get("allowMCPServers")}
+    excluded = {
+        "mcp.excluded": mcp.get("excluded"),
+        "excludeMCPServers": document.get("excludeMCPServers"),
+        f"projects[{project!r}].disabledMcpServers": ours.get("disabledMcpServers"),
+    }
+
+    def reason(name: str) -> str | None:
+        for key, names in excluded.items():
+            if isinstance(names, list) and name in names:
+                return f"{key!r} names it"
+        for key, names in allowed.items():
+            if isinstance(names, list) and name not in names:
+                return f"{key!r} does not name it"
+        return None
+
+    return reason
+
+
+def _mapping(value: Any) -> Mapping[Any, Any]:
+    return cast("Mapping[Any, Any]", value) if isinstance(value, Mapping) else {}

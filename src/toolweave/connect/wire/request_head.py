@@ -1,0 +1,43 @@
+"""The head of an HTTP/1.1 request as bytes. Pure; knows nothing of MCP."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import quote
+
+__all__ = ["SharedHeaders", "request_head"]
+
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_VALUE = re.compile(r"[^\x00\r\n]*")
+_UNQUOTED = "/%:@!$&'()*+,;=~-._?"
+
+
+class SharedHeaders(dict[str, str]):
+    """Constant headers that many requests share, by lower-case names.
+
+    Attributes:
+        head: The encoded head of such a request, cached by its first encoding.
+    """
+
+    head: bytes | None = None
+
+
+def request_head(method: str, target: str, host: str, headers: Mapping[str, str], *, authority: str = "") -> bytes:
+    """Return the head of a request without its last empty line; a POST's ends before the content length.
+
+    `headers` have lower-case names; `host` is used where they name none. `authority` stands before the target as it is,
+    where a proxy is asked (RFC 9112, 3.2.2 and 3.2.3).
+
+    Raises:
+        ValueError: A header cannot be sent; its value, which may be a secret, is not shown.
+    """
+    lines = [f"{method} {authority}{quote(target, safe=_UNQUOTED)} HTTP/1.1"]
+    if "host" not in headers:
+        lines.append(f"host: {host}")
+    for name, value in headers.items():
+        if not _NAME.fullmatch(name) or not (value.isprintable() or _VALUE.fullmatch(value)):
+            raise ValueError(f"the header {name!r} cannot be sent")
+        lines.append(f"{name}: {value}")
+    lines.append("content-length: " if method == "POST" else "")
+    return "\r\n".join(lines).encode("utf-8", "replace")

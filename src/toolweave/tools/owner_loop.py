@@ -1,0 +1,105 @@
+"""The event loop that an object belongs to: its work runs there, whichever loop it is called from.
+
+Frameworks call tools from threads with a loop of their own, while a connection's futures belong to one loop. asyncio
+only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from toolweave.errors import ConnectionClosedError, WrongLoopError
+
+__all__ = ["OwnerLoop", "described", "running_loop"]
+
+T = TypeVar("T")
+
+
+def running_loop(what: str = "Toolweave") -> asyncio.AbstractEventLoop:
+    """Return the running event loop.
+
+    Args:
+        what: The name of the function that needs it, for errors.
+
+    Raises:
+        RuntimeError: No asyncio event loop is running.
+    """
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            f"{what} runs on asyncio, and no asyncio event loop is running here; start with asyncio.run(main()), "
+            "also in a program that uses trio: in a thread of its own"
+        ) from None
+
+
+class OwnerLoop:
+    """The event loop of an object, on which its work runs.
+
+    Args:
+        name: The owner's name, for errors: a server's.
+    """
+
+    __slots__ = ("_loop", "_name", "_thread")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+
+    def settle(self) -> asyncio.AbstractEventLoop:
+        """Belong to the running loop from now on.
+
+        Raises:
+            RuntimeError: No asyncio loop is running.
+        """
+        self._loop = running_loop()
+        self._thread = threading.get_ident()
+        return self._loop
+
+    def leave(self) -> None:
+        """Belong to no loop any more; the next `settle` may be on any."""
+        self._loop, self._thread = None, 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether the loop is closed, so that nothing can run on it."""
+        return self._loop is not None and self._loop.is_closed()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Return a coroutine that runs `work` on the owning loop, or on the current one where there is none.
+
+        Raises:
+            WrongLoopError: The owning loop is another one, and is not running.
+        """
+        loop = self._loop
+        if loop is None:
+            return work
+        if loop.is_running():
+            # one thread runs one loop; asking which one that is takes five times as long on Python 3.11
+            return work if threading.get_ident() == self._thread else self._across(work, loop)
+        work.close()
+        state = "is closed" if loop.is_closed() else "is not running"
+        raise WrongLoopError(
+            f"it belongs to the event loop that opened it, {described(loop)}, which {state}, and was used in "
+            f"{described(running_loop())}; use it where it was opened, or connect again here",
+            server=self._name,
+        )
+
+    async def _across(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
+        there = asyncio.run_coroutine_threadsafe(work, loop)
+        try:
+            return await asyncio.wrap_future(there)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise ConnectionClosedError("its event loop has ended", server=self._name) from None
+
+
+def described(loop: asyncio.AbstractEventLoop) -> str:
+    """Return a description of an event loop, for errors."""
+    return f"<{type(loop).__name__} at {id(loop):#x}>"
