@@ -11,10 +11,9 @@ import pytest
 from tests.tools.doubles import Scripted, spec
 from toolweave import Agent, ToolSpec, tool
 from toolweave.agent import Approval, ApprovalGiven, ApprovalRequested, Limits, ResultPolicy, ToolFinished, ToolStarted
-from toolweave.agent.approval import Approvals, Grants
-from toolweave.agent.durable import Durable
-from toolweave.models import ModelRequest, ToolCallPart, ToolMessage, UserMessage
-from toolweave.models.scripted import ScriptedModel, tool_call
+from toolweave.agent._approval import Approvals, Grants
+from toolweave.agent._durable import Durable
+from toolweave.models import ModelRequest, ScriptedModel, ToolCallPart, ToolMessage, UserMessage, tool_call
 from toolweave.state import MemoryStore
 
 pytestmark = pytest.mark.anyio

@@ -34,13 +34,14 @@ from toolweave.models import (
     AssistantMessage,
     Finished,
     ModelRequest,
+    ScriptedModel,
     TextPart,
     ToolCallPart,
     ToolMessage,
     Usage,
     UserMessage,
+    tool_call,
 )
-from toolweave.models.scripted import ScriptedModel, tool_call
 from toolweave.tools import Progress, Tool, ToolCall
 
 pytestmark = pytest.mark.anyio

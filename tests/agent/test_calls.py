@@ -12,8 +12,15 @@ from tests.tools.doubles import Scripted, spec
 from toolweave import Agent, CallContext, ErrorKind, ToolCall, ToolError, ToolResult, ToolSpec, tool
 from toolweave.agent import AgentTools, ClientTool, Limits, ToolFinished, ToolStarted
 from toolweave.errors import ToolExecutionError
-from toolweave.models import AssistantMessage, ProviderTool, ToolCallPart, ToolMessage, ToolOutcome
-from toolweave.models.scripted import ScriptedModel, tool_call
+from toolweave.models import (
+    AssistantMessage,
+    ProviderTool,
+    ScriptedModel,
+    ToolCallPart,
+    ToolMessage,
+    ToolOutcome,
+    tool_call,
+)
 
 pytestmark = pytest.mark.anyio
 

@@ -99,7 +99,7 @@ async def test_without_the_price_list_a_bound_is_refused(monkeypatch: pytest.Mon
     def missing(_: str) -> None:
         return None
 
-    monkeypatch.setattr("toolweave.models.prices.find_spec", missing)
+    monkeypatch.setattr("toolweave.models._prices.find_spec", missing)
 
     with pytest.raises(ConfigError, match=r"toolweave\[prices\]"):
         await run("chat", called("chat"), limits=Limits(cost=1), model="gpt-5.1", provider="openai")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.tools.doubles import Scripted, spec
 from toolweave import CallContext, ErrorKind, TextContent, ToolCall, ToolResult, ToolsChanged, Toolset, ToolSpec
-from toolweave.agent.tool_search import ToolSearchToolset, estimated_tokens
+from toolweave.agent._tool_search import ToolSearchToolset, estimated_tokens
 from toolweave.models import AssistantMessage, Message, ToolCallPart, ToolMessage, ToolOutcome, UserMessage
 
 pytestmark = pytest.mark.anyio

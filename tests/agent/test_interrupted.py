@@ -15,8 +15,8 @@ import pytest
 from tests.agent.interrupted_run import RUN
 from toolweave import Agent
 from toolweave.agent import Run, RunStatuses
-from toolweave.agent.idempotency import run_id_of
-from toolweave.agent.records import CONVERSATIONS, LEASES
+from toolweave.agent._idempotency import run_id_of
+from toolweave.agent._records import CONVERSATIONS, LEASES
 from toolweave.models import ScriptedModel, tool_call
 from toolweave.state import MemoryStore, SqliteStore
 

@@ -11,10 +11,9 @@ import pytest
 
 from toolweave import Agent, ModelError, ToolSpec
 from toolweave.agent import RunResult
-from toolweave.agent.journal import Recorded, RunStart
+from toolweave.agent._journal import Recorded, RunStart
 from toolweave.errors import RunError, StoreError
-from toolweave.models import Finished, ToolCallPart, ToolMessage, UserMessage
-from toolweave.models.scripted import ScriptedModel, tool_call
+from toolweave.models import Finished, ScriptedModel, ToolCallPart, ToolMessage, UserMessage, tool_call
 
 pytestmark = pytest.mark.anyio
 

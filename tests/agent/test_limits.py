@@ -10,8 +10,7 @@ import pytest
 from toolweave import Agent
 from toolweave.agent import Limits
 from toolweave.errors import RunError
-from toolweave.models import AssistantMessage, Finished, TextPart, ToolMessage, Usage
-from toolweave.models.scripted import ScriptedModel, tool_call
+from toolweave.models import AssistantMessage, Finished, ScriptedModel, TextPart, ToolMessage, Usage, tool_call
 
 pytestmark = pytest.mark.anyio
 

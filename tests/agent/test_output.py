@@ -12,10 +12,9 @@ from pydantic import BaseModel
 
 from toolweave import Agent, Prompt
 from toolweave.agent import Limits
-from toolweave.agent.output import Output
+from toolweave.agent._output import Output
 from toolweave.errors import SchemaError
-from toolweave.models import UserMessage
-from toolweave.models.scripted import ScriptedModel, tool_call
+from toolweave.models import ScriptedModel, UserMessage, tool_call
 
 pytestmark = pytest.mark.anyio
 

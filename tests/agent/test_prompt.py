@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from toolweave import Agent, ImageContent, Prompt, TextContent, connect_mcp, create_mcp_server, generate
-from toolweave.models import AssistantMessage, Message, TextPart, ToolMessage, UserMessage
-from toolweave.models.scripted import ScriptedModel
+from toolweave.models import AssistantMessage, Message, ScriptedModel, TextPart, ToolMessage, UserMessage
 from toolweave.testing import MemoryServer
 from toolweave.tools import ContentBlock, EmbeddedResource, File
 

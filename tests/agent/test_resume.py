@@ -14,11 +14,11 @@ import pytest
 from tests.agent.killed_run import LINES, RUN, CountingStore, agent_of
 from toolweave import Agent
 from toolweave.agent import ApprovalRequested, RunResult
-from toolweave.agent.durable import Durable, StoreJournal
-from toolweave.agent.journal import RunStart
-from toolweave.agent.records import JOURNAL, LEASES, RUNS, read_record
+from toolweave.agent._durable import Durable, StoreJournal
+from toolweave.agent._journal import RunStart
+from toolweave.agent._records import JOURNAL, LEASES, RUNS, read_record
 from toolweave.errors import ErrorKind, ModelError, RunError, StoreError
-from toolweave.jobs.lease import Lease, ask_to_cancel
+from toolweave.jobs._lease import Lease, ask_to_cancel
 from toolweave.models import (
     AssistantMessage,
     Finished,

@@ -10,10 +10,20 @@ import pytest
 
 from toolweave import Agent
 from toolweave.agent import ApprovalRequested, Limits, Prompt, RunResult, RunStatuses, spawn_tools
-from toolweave.agent.records import RUNS, STARTS
+from toolweave.agent._records import RUNS, STARTS
 from toolweave.errors import ErrorKind, ModelError
-from toolweave.models import Finished, Model, ScriptedModel, TextPart, ToolMessage, Usage, UserMessage, tool_call
-from toolweave.models.messages import AssistantMessage, ToolCallPart
+from toolweave.models import (
+    AssistantMessage,
+    Finished,
+    Model,
+    ScriptedModel,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    Usage,
+    UserMessage,
+    tool_call,
+)
 from toolweave.protocol.content import ImageContent
 from toolweave.state import MemoryStore, SqliteStore, Store
 from toolweave.tools import CallContext, ToolResult, tool

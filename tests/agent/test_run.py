@@ -29,13 +29,14 @@ from toolweave.models import (
     Finished,
     ModelEvent,
     ModelRequest,
+    ScriptedModel,
     TextPart,
     ToolMessage,
     Usage,
     UserMessage,
     base,
+    tool_call,
 )
-from toolweave.models.scripted import ScriptedModel, tool_call
 from toolweave.tools import CallContext
 
 pytestmark = pytest.mark.anyio

@@ -9,10 +9,9 @@ import pytest
 
 from toolweave import Agent, ModelError
 from toolweave.agent import Run
-from toolweave.agent.sessions import MemoryConversations, SessionStates
-from toolweave.agent.truncation import ResultPolicy
-from toolweave.models import ModelRequest, ToolMessage, UserMessage
-from toolweave.models.scripted import ScriptedModel, tool_call
+from toolweave.agent._sessions import MemoryConversations, SessionStates
+from toolweave.agent._truncation import ResultPolicy
+from toolweave.models import ModelRequest, ScriptedModel, ToolMessage, UserMessage, tool_call
 
 pytestmark = pytest.mark.anyio
 

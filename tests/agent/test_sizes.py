@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from toolweave import Agent, ImageContent, TextContent, ToolError, ToolResult, tool
 from toolweave.agent import ResultPolicy, ToolFinished
-from toolweave.agent.truncation import fitted
-from toolweave.models import ModelRequest, ToolMessage
-from toolweave.models.scripted import ScriptedModel, tool_call
+from toolweave.agent._truncation import fitted
+from toolweave.models import ModelRequest, ScriptedModel, ToolMessage, tool_call
 from toolweave.tools import AudioContent, EmbeddedResource, ResourceLink
 
 pytestmark = pytest.mark.anyio

@@ -13,14 +13,13 @@ import pytest
 
 from toolweave import Agent
 from toolweave.agent import RunStatuses
-from toolweave.agent.durable import Durable
-from toolweave.agent.events import RunResult
-from toolweave.agent.journal import RunStart
-from toolweave.agent.records import LEASES, create
+from toolweave.agent._durable import Durable
+from toolweave.agent._events import RunResult
+from toolweave.agent._journal import RunStart
+from toolweave.agent._records import LEASES, create
 from toolweave.errors import ModelError
-from toolweave.jobs.lease import Lease
-from toolweave.models import Finished, ScriptedModel, Usage, UserMessage
-from toolweave.models.messages import AssistantMessage, TextPart
+from toolweave.jobs._lease import Lease
+from toolweave.models import AssistantMessage, Finished, ScriptedModel, TextPart, Usage, UserMessage
 from toolweave.state import MemoryStore, SqliteStore, Store
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("R103")]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from toolweave import Limits, ToolResult, ToolSpec
-from toolweave.agent.output import Output
-from toolweave.agent.step import (
+from toolweave.agent._output import Output
+from toolweave.agent._step import (
     AskModel,
     AvailableTools,
     Finish,

@@ -14,10 +14,10 @@ import pytest
 from tests.jobs.places import client_of, working
 from toolweave import Agent
 from toolweave.agent import resubmit_runs, run_handlers, work_runs
-from toolweave.agent.records import LEASES, RUN_NOTES, RUNS, STARTS, RunRecord
+from toolweave.agent._records import LEASES, RUN_NOTES, RUNS, STARTS, RunRecord
 from toolweave.errors import StoreError
 from toolweave.jobs import Backend, Job, Reschedule
-from toolweave.jobs.lease import Lease
+from toolweave.jobs._lease import Lease
 from toolweave.models import ModelRequest, ScriptedModel, UserMessage
 from toolweave.state import Document, MemoryStore, SqliteStore
 

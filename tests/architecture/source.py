@@ -15,7 +15,7 @@ PACKAGE = "toolweave"
 
 
 class Import(NamedTuple):
-    """One imported name: `toolweave.tools.spec` for `from toolweave.tools.spec import ToolSpec`."""
+    """One imported name: `toolweave.tools._spec` for `from toolweave.tools._spec import ToolSpec`."""
 
     target: str
     line: int
@@ -31,7 +31,7 @@ class Module(NamedTuple):
 
     @property
     def room(self) -> str:
-        """The first name below the package: `connect` for `toolweave.connect.wire.http`, `` for the root."""
+        """The first name below the package: `connect` for `toolweave.connect._wire.http`, `` for the root."""
         return ".".join(self.name.split(".")[1:2])
 
     def imports(self) -> Iterator[Import]:

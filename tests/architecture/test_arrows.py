@@ -38,7 +38,7 @@ ARROWS: dict[str, set[str]] = {
 
 TOP = {"", "cli", "__main__"}
 
-SDK_MODULES = {"toolweave.connect.sdk", "toolweave.serve.sdk"}
+SDK_MODULES = {"toolweave.connect._sdk", "toolweave.serve._sdk"}
 """The only modules that know the MCP SDK, one per side."""
 
 SDK = {"mcp", "mcp_types"}
@@ -98,7 +98,7 @@ def test_only_the_sdk_modules_import_the_mcp_sdk() -> None:
     "source",
     [
         "from toolweave.hub import Hub",
-        "import toolweave.hub.naming",
+        "import toolweave.hub._naming",
         "from toolweave import hub",
         "from ..hub import Hub",
         "def late():\n    from toolweave.hub import Hub",
@@ -107,7 +107,7 @@ def test_only_the_sdk_modules_import_the_mcp_sdk() -> None:
     ],
 )
 def test_an_arrow_that_points_up_is_found_wherever_it_hides(source: str) -> None:
-    module = Module("toolweave.tools.spec", Path("spec.py"), source, ast.parse(source))
+    module = Module("toolweave.tools._spec", Path("spec.py"), source, ast.parse(source))
 
     assert len(violations(module)) == 1
 

@@ -17,13 +17,13 @@ LONG_MODULES: dict[str, int] = {}
 """Modules over LINES with their exact length, each with the reason beside it."""
 
 MANY_PARAMETERS: dict[str, int] = {
-    "toolweave.agent.agent.__init__": 19,  # keyword-only: what an agent is, in one call
-    "toolweave.agent.agent.begin": 10,  # keyword-only: who a run is, and what is given to it alone
-    "toolweave.agent.resume.begin": 9,  # the same, as a recorded run is begun again
-    "toolweave.models.anthropic.__init__": 9,  # what a model's endpoint is, in one call
-    "toolweave.models.openai.__init__": 9,  # keyword-only: the same
-    "toolweave.serve.server.create_mcp_server": 22,  # keyword-only: what a server is, in one call
-    "toolweave.tools.function.tool": 10,  # keyword-only: the members of a definition, and its threads
+    "toolweave.agent._agent.__init__": 19,  # keyword-only: what an agent is, in one call
+    "toolweave.agent._agent.begin": 10,  # keyword-only: who a run is, and what is given to it alone
+    "toolweave.agent._resume.begin": 9,  # the same, as a recorded run is begun again
+    "toolweave.models._anthropic.__init__": 9,  # what a model's endpoint is, in one call
+    "toolweave.models._openai.__init__": 9,  # keyword-only: the same
+    "toolweave.serve._server.create_mcp_server": 22,  # keyword-only: what a server is, in one call
+    "toolweave.tools._function.tool": 10,  # keyword-only: the members of a definition, and its threads
 }
 """Functions over PARAMETERS with their exact number, each with the reason beside it."""
 

@@ -34,7 +34,7 @@ def test_every_public_module_has_a_sorted_list_of_real_names(name: str) -> None:
 
 
 ROOMS = ["toolweave", *(name for name in PUBLIC if name.count(".") == 1)]
-DOUBLES = {"Agent", "Job", "Message", "OnConflict", "Prompt", "Resource", "Step"}
+DOUBLES = {"Agent", "OnConflict", "Prompt"}
 """Names that mean two things today. None may be added; one that means a single thing is taken out."""
 
 
@@ -51,12 +51,12 @@ def test_no_class_that_a_room_offers_is_named_like_that_of_another() -> None:
     assert {name for name, found in meanings.items() if len(found) > 1} == DOUBLES
 
 
-MOST_ROOT_NAMES = 134
-"""How many names the root offers at most; it may only shrink, to 60: what few programs need is its room's."""
+MOST_ROOT_NAMES = 60
+"""How many names the root offers at most: what few programs need is its room's."""
 
 
 def test_the_root_offers_no_more_names_than_it_did() -> None:
-    assert len(ROOT) == MOST_ROOT_NAMES
+    assert len(ROOT) <= MOST_ROOT_NAMES
 
 
 def test_every_name_of_the_root_resolves_and_is_listed_by_dir() -> None:

@@ -57,7 +57,7 @@ def test_logging_goes_through_the_one_named_logger_of_the_package() -> None:
         if isinstance(node, ast.Call) and ast.unparse(node.func) in {"logging.getLogger", "getLogger"}
         if not node.args or not re.match(r"""["']toolweave(\.|["'])|__name__$""", ast.unparse(node.args[0]))
         # whose noise is turned off, where the user has not set it
-        if (module.name, ast.unparse(node)) != ("toolweave.jobs.docket_worker", "logging.getLogger('docket')")
+        if (module.name, ast.unparse(node)) != ("toolweave.jobs._docket_worker", "logging.getLogger('docket')")
     ]
 
     assert not strays

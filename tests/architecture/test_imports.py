@@ -116,9 +116,9 @@ def look(*statements: str, how: str = ONE) -> list[Seen]:
         "toolweave.tools",
         "toolweave.config",
         "toolweave.schema",
-        "toolweave.compose.agent",
+        "toolweave.compose._agent",
         "toolweave.serve",
-        "toolweave.serve.server",
+        "toolweave.serve._server",
     ],
 )
 def test_importing_loads_neither_the_sdk_nor_pydantic_nor_an_http_library(name: str) -> None:

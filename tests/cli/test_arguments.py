@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolweave.cli.arguments import fit_arguments, missing_arguments, read_arguments
-from toolweave.cli.exit_codes import CommandError, ExitCode
+from toolweave.cli._arguments import fit_arguments, missing_arguments, read_arguments
+from toolweave.cli._exit_codes import CommandError, ExitCode
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -14,7 +14,7 @@ import pytest
 
 from tests.cli.command import Done, toolweave, write_config
 from toolweave import connect_mcp, load_config
-from toolweave.cli.serve.editor_config import EditorSource, file_of, section_of
+from toolweave.cli._serve.editor_config import EditorSource, file_of, section_of
 
 Cli = Callable[..., Done]
 

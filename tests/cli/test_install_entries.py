@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolweave.cli.exit_codes import CommandError
-from toolweave.cli.serve.json_edit import read_object, with_member
-from toolweave.config.jsonc import parse_json
+from toolweave.cli._exit_codes import CommandError
+from toolweave.cli._serve.json_edit import read_object, with_member
+from toolweave.config._jsonc import parse_json
 
 PATH = ("mcpServers", "mine")
 ENTRY = {"command": "py", "args": ["-m"]}

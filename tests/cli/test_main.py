@@ -14,7 +14,7 @@ import pytest
 
 from tests.cli.command import COMMAND, Done, toolweave, write_config
 from tests.servers.fixtures import echo_command
-from toolweave.cli.exit_codes import CommandError, ExitCode, exit_code_of, is_expected
+from toolweave.cli._exit_codes import CommandError, ExitCode, exit_code_of, is_expected
 from toolweave.errors import (
     AuthRequiredError,
     ConfigError,

@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import pytest
 
 from tests.cli.command import Done
-from toolweave.cli.command import Command, CommandGroup, Option, Positional, Remainder
-from toolweave.cli.commands import COMMANDS, load_command
-from toolweave.cli.exit_codes import CommandError, ExitCode
-from toolweave.cli.help import command_help
-from toolweave.cli.parse import parse
+from toolweave.cli._command import Command, CommandGroup, Option, Positional, Remainder
+from toolweave.cli._commands import COMMANDS, load_command
+from toolweave.cli._exit_codes import CommandError, ExitCode
+from toolweave.cli._help import command_help
+from toolweave.cli._parse import parse
 
 Cli = Callable[..., Done]
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from toolweave.cli.exit_codes import CommandError, ExitCode
-from toolweave.cli.files import save_blobs
-from toolweave.cli.hints import hint_for
+from toolweave.cli._exit_codes import CommandError, ExitCode
+from toolweave.cli._files import save_blobs
+from toolweave.cli._hints import hint_for
+from toolweave.cli._progress import call_progress
+from toolweave.cli._render.views import seconds_text
+from toolweave.cli._runner import run
 from toolweave.cli.main import main
-from toolweave.cli.progress import call_progress
-from toolweave.cli.render.views import seconds_text
-from toolweave.cli.runner import run
 from toolweave.errors import AuthRequiredError, ConfigError, ConnectError, ProtocolError, RequestTimeoutError
 from toolweave.tools import (
     AudioContent,
@@ -116,7 +116,7 @@ def test_ctrl_c_while_the_command_is_still_being_imported_is_quiet() -> None:
         "import sys\n"
         "class CtrlC:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'toolweave.cli.app':\n"
+        "        if name == 'toolweave.cli._app':\n"
         "            raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, CtrlC())\n"
         "from toolweave.cli.main import main\n"

@@ -14,8 +14,8 @@ import pytest
 
 from tests.cli.command import Done, toolweave, write_config
 from tests.servers.fixtures import echo_command
-from toolweave.agent.journal import RunStart
-from toolweave.agent.records import create
+from toolweave.agent._journal import RunStart
+from toolweave.agent._records import create
 from toolweave.models import UserMessage
 from toolweave.state import SqliteStore
 

@@ -18,8 +18,8 @@ import pytest
 from tests.cli.command import write_config
 from tests.cli.served import SERVE, serve_entry, serving
 from toolweave import Callbacks, McpConnection, ProtocolError, ToolsChanged, connect_mcp
-from toolweave.cli.serve.relay import Relay
-from toolweave.cli.serve.reload import Sources
+from toolweave.cli._serve.relay import Relay
+from toolweave.cli._serve.reload import Sources
 from toolweave.connect import ElicitationRequest, ListChanged, ResourceUpdated
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toolweave.cli.render.text import SafeStream, clip, safe_json, safe_text
+from toolweave.cli._render.text import SafeStream, clip, safe_json, safe_text
 
 ANY_TEXT = st.text(st.characters())  # lone surrogates included
 VISIBLE_FORMATS = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from toolweave.components.lockfile import LOCK, hash_of
+from toolweave.components._lockfile import LOCK, hash_of
 
 __all__ = ["age", "everything"]
 

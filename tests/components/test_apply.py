@@ -11,7 +11,7 @@ import pytest
 
 from tests.components.copies import age, everything
 from toolweave.components import Project
-from toolweave.components.apply import FileChange, apply_changes
+from toolweave.components._apply import FileChange, apply_changes
 from toolweave.errors import ConfigError
 
 FAULTY = """

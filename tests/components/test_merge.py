@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.components.texts import Three, added, texts, three_texts
-from toolweave.components.merge import lines_of, merge
+from toolweave.components._merge import lines_of, merge
 
 BASE = "one\ntwo\nthree\nfour\nfive\n"
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.components.texts import added, texts, three_texts
-from toolweave.components.plan import (
+from toolweave.components._plan import (
     SIDE,
     Action,
     OnConflict,

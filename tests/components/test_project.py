@@ -10,8 +10,8 @@ import pytest
 
 from tests.components.copies import age, everything
 from toolweave.components import Action, Project, component
-from toolweave.components.lockfile import LOCK, hash_of
-from toolweave.components.manifest import MANIFEST
+from toolweave.components._lockfile import LOCK, hash_of
+from toolweave.components._manifest import MANIFEST
 from toolweave.errors import ConfigError
 
 SERVER = "mcp-server"

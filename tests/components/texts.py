@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from toolweave.components.merge import lines_of
+from toolweave.components._merge import lines_of
 
 __all__ = ["Three", "added", "texts", "three_texts"]
 

@@ -24,7 +24,7 @@ from toolweave import (
 )
 from toolweave.compose import hub_server, mcp_component
 from toolweave.connect import ConnectionState
-from toolweave.export.functions import plain_functions
+from toolweave.export import plain_functions
 from toolweave.testing import MemoryServer
 from toolweave.tools import (
     CallContext,

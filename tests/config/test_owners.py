@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolweave.config import ConfigEntry, LoadedConfig, Timeouts, load_config, reveal
-from toolweave.config.dialect_rules import dialect_of
+from toolweave.config._dialect_rules import dialect_of
 from toolweave.errors import ConfigError
 
 
@@ -141,8 +141,8 @@ def test_the_second_outline_of_opencode(tmp_path: Path) -> None:
 
 @given(seconds=st.integers(1, 3600))
 def test_clines_seconds_are_seconds_whatever_their_number(seconds: int) -> None:
-    from toolweave.config.entries import read_entry
-    from toolweave.config.expand import Scope
+    from toolweave.config._entries import read_entry
+    from toolweave.config._expand import Scope
 
     read = read_entry("s", stdio(timeout=seconds), dialect="cline", scope=Scope(env={}))
     assert (read.config.timeout.call, read.notes) == (seconds, [])
@@ -372,9 +372,9 @@ def test_crush_has_shell_commands_in_values_which_are_not_run(tmp_path: Path) ->
 def test_every_entry_ends_in_one_place_whatever_its_owners_keys_hold(
     path: str, name: str, value: Any, key: str
 ) -> None:
-    from toolweave.config.documents import ConfigDocument
-    from toolweave.config.expand import Scope
-    from toolweave.config.load import load_document
+    from toolweave.config._documents import ConfigDocument
+    from toolweave.config._expand import Scope
+    from toolweave.config._load import load_document
 
     document = ConfigDocument(value={"mcpServers": {name: {"command": "x", key: value}}}, path="")
     loaded = load_document(document, Scope(env={}), dialect=dialect_of(Path(path)))

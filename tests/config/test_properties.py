@@ -24,8 +24,8 @@ from toolweave.config import (
     normalize_config,
     parse_server,
 )
-from toolweave.config.documents import parse_document
-from toolweave.config.jsonc import parse_json, strip_comments
+from toolweave.config._documents import parse_document
+from toolweave.config._jsonc import parse_json, strip_comments
 from toolweave.errors import ConfigError
 
 # a busy machine is no failure, and a failure found once is found again

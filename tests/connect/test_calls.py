@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import json
 import pickle
 import threading
@@ -400,8 +399,8 @@ async def test_a_result_of_a_server_is_a_value_like_one_that_a_program_makes() -
     assert result == ToolResult(content=(TextContent(text="x"),))
     assert repr(result) == repr(ToolResult(content=(TextContent(text="x"),)))
     for value in (result, block):
-        assert pickle.loads(pickle.dumps(value)) == copy.deepcopy(value) == dataclasses.replace(value) == value
-        with pytest.raises(dataclasses.FrozenInstanceError):
+        assert pickle.loads(pickle.dumps(value)) == copy.deepcopy(value) == value.replace() == value
+        with pytest.raises(AttributeError):
             value.meta = {}  # type: ignore[misc]
-        with pytest.raises(dataclasses.FrozenInstanceError):
+        with pytest.raises(AttributeError):
             del value.meta  # type: ignore[misc]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.connect.targets import ChannelServer, Json, connected, initialized
 from toolweave import RequestTimeoutError
-from toolweave.connect.deadline import Deadline, SharedTimer
+from toolweave.connect._deadline import Deadline, SharedTimer
 
 NEVER = 3600.0
 TURNS = 10

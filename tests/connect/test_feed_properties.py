@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from toolweave import ProtocolError, ServerConfig, ToolsChanged
 from toolweave.connect import ListChanged
-from toolweave.connect.catalog import Catalog
-from toolweave.connect.feed.list_cache import LiveList, backoff_seconds, pinned
-from toolweave.connect.feed.list_reader import MAX_ENTRIES, ParsedList, list_all, read_entries
+from toolweave.connect._catalog import Catalog
+from toolweave.connect._feed.list_cache import LiveList, backoff_seconds, pinned
+from toolweave.connect._feed.list_reader import MAX_ENTRIES, ParsedList, list_all, read_entries
 
 Json = dict[str, Any]
 NAMES = st.sampled_from(list("abcdefgh"))

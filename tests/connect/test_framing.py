@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from tests.connect.targets import connected
 from toolweave import ConnectError, ConnectionLostError, ProtocolError
-from toolweave.connect.channel import MAX_MESSAGE_BYTES, NotSent
-from toolweave.connect.session import ClientHandlers
-from toolweave.connect.stdio.process import ServerProcess
-from toolweave.connect.wire.channel import ChannelWire, channel_wire
+from toolweave.connect._channel import MAX_MESSAGE_BYTES, NotSent
+from toolweave.connect._session import ClientHandlers
+from toolweave.connect._stdio.process import ServerProcess
+from toolweave.connect._wire.channel import ChannelWire, channel_wire
 from toolweave.errors import ServerError
 from toolweave.protocol.jsonrpc import decode_lenient, objects_in
 

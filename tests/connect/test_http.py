@@ -13,7 +13,7 @@ from tests.servers.fixtures import http_server
 from toolweave import AuthRequiredError, ConnectError, McpConnection, ProtocolError, connect_mcp
 from toolweave.config import Auth
 from toolweave.connect import ConnectionState
-from toolweave.connect.sdk import SdkWire
+from toolweave.connect._sdk import SdkWire
 
 pytestmark = pytest.mark.anyio
 ENGINES = ("auto", "sdk")

@@ -23,9 +23,9 @@ from tests.connect.scripted import (
 from tests.connect.targets import MODERN, Json, connected, eventually, initialized
 from tests.servers.fixtures import http_server
 from toolweave import ConnectError, ConnectionLostError, ErrorKind, ProtocolError, ToolError, connect_mcp
-from toolweave.connect.http_errors import HttpSettings
-from toolweave.connect.session import ClientHandlers
-from toolweave.connect.wire.http import HttpWire, http_wire
+from toolweave.connect._http_errors import HttpSettings
+from toolweave.connect._session import ClientHandlers
+from toolweave.connect._wire.http import HttpWire, http_wire
 
 pytestmark = pytest.mark.anyio
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from tests.connect.scripted import Exchange, HttpScript, answer_to, listening, modern_answer
 from tests.connect.targets import Json, connected, eventually
 from toolweave import ErrorKind, ToolError
-from toolweave.connect.wire.event_streams import delay
-from toolweave.connect.wire.http1 import HttpClient
+from toolweave.connect._wire.event_streams import delay
+from toolweave.connect._wire.http1 import HttpClient
 from toolweave.errors import ServerError
 from toolweave.protocol.sse import EventParser
 

@@ -20,9 +20,9 @@ from mcp.shared import inbound
 from tests.connect.proxying import certificate
 from tests.connect.scripted import Exchange, Handler, listening
 from tests.connect.targets import Json, eventually
-from toolweave.connect.wire.headers import argument_headers, encode_value
-from toolweave.connect.wire.http1 import HttpClient
-from toolweave.connect.wire.http_connection import NoAnswer, Socket
+from toolweave.connect._wire.headers import argument_headers, encode_value
+from toolweave.connect._wire.http1 import HttpClient
+from toolweave.connect._wire.http_connection import NoAnswer, Socket
 from toolweave.protocol.headers import mirrored_arguments, mirroring_problem
 from toolweave.protocol.sse import EventParser, ServerSentEvent
 

@@ -319,7 +319,7 @@ async def test_a_transport_that_does_not_end_is_left_behind_after_a_bound(monkey
             entered.set()
             await anyio.sleep_forever()
 
-    monkeypatch.setattr("toolweave.connect.supervisor._TEARDOWN_SECONDS", 0.2)
+    monkeypatch.setattr("toolweave.connect._supervisor._TEARDOWN_SECONDS", 0.2)
     register_transport("sticky", sticky)
     with anyio.fail_after(10):
         connection = await connect_mcp({"transport": "sticky"}, timeout={"close": 0.1})

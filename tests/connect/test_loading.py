@@ -12,11 +12,11 @@ import pytest
 from tests.connect.scripted import legacy_answer
 from tests.connect.targets import ChannelServer, connected, initialized
 from tests.servers.fixtures import echo_command
-from toolweave.connect import transports as dial
+from toolweave.connect import _transports as dial
 
 pytestmark = pytest.mark.anyio
 
-SLOW = "import time\ntime.sleep({seconds})\nfrom toolweave.connect.sdk import channel_wire\n"
+SLOW = "import time\ntime.sleep({seconds})\nfrom toolweave.connect._sdk import channel_wire\n"
 EXHAUSTED = """
 import anyio, os, resource, sys
 from toolweave import connect_mcp

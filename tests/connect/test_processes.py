@@ -19,10 +19,10 @@ import pytest
 from tests.connect.targets import connected, eventually, group_lives, pid_of
 from tests.servers.fixtures import echo_command, fault_command
 from toolweave import ConnectError, ConnectionLostError, connect_mcp
-from toolweave.connect.stdio import process_tree as descent
-from toolweave.connect.stdio.process import spawn
-from toolweave.connect.stdio.process_tree import escapee_lives, escapees_of, signal_escapees
-from toolweave.connect.stdio.reaper import Reaper
+from toolweave.connect._stdio import process_tree as descent
+from toolweave.connect._stdio.process import spawn
+from toolweave.connect._stdio.process_tree import escapee_lives, escapees_of, signal_escapees
+from toolweave.connect._stdio.reaper import Reaper
 
 pytestmark = pytest.mark.anyio
 QUICK = {"probe": 1.0, "close": 0.5}
@@ -323,7 +323,7 @@ async def test_a_server_that_died_many_times_leaves_no_process_and_no_file_descr
 FORKED = """
 import os, subprocess
 from pathlib import Path
-from toolweave.connect.stdio.reaper import Reaper
+from toolweave.connect._stdio.reaper import Reaper
 
 def server():
     return subprocess.Popen(["sleep", "600"], start_new_session=True)

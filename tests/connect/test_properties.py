@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolweave import ProtocolError, ToolResult
-from toolweave.connect.feed.list_reader import read_entries, read_tools
-from toolweave.connect.http_errors import HttpFault
-from toolweave.connect.sdk_http import HttpFaults
-from toolweave.connect.stdio.process import ServerProcess
+from toolweave.connect._feed.list_reader import read_entries, read_tools
+from toolweave.connect._http_errors import HttpFault
+from toolweave.connect._sdk_http import HttpFaults
+from toolweave.connect._stdio.process import ServerProcess
 from toolweave.protocol.content import content_block
 from toolweave.protocol.jsonrpc import decode_lenient, value_of
 from toolweave.protocol.server_features import (
@@ -30,7 +30,7 @@ from toolweave.protocol.server_features import (
     read_resource_contents,
     read_template,
 )
-from toolweave.tools.mcp import tool_result
+from toolweave.tools._mcp import tool_result
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
 NAMES = (

@@ -25,7 +25,7 @@ from toolweave import (
     connect_mcp,
 )
 from toolweave.connect import ConnectionState, StateChanged
-from toolweave.connect.restart import ConnectionLoss, GiveUp, RestartPolicy, RetryAfter
+from toolweave.connect._restart import ConnectionLoss, GiveUp, RestartPolicy, RetryAfter
 
 pytestmark = pytest.mark.anyio
 

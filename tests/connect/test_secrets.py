@@ -16,7 +16,7 @@ from tests.connect.scripted import HttpScript, legacy_answer, listening
 from tests.connect.targets import connected, initialized
 from toolweave import ConfigError, McpConnection, ServerConfig, connect_mcp, load_config
 from toolweave.config import is_loopback
-from toolweave.connect.stdio.environment import inherited_environment
+from toolweave.connect._stdio.environment import inherited_environment
 from toolweave.errors import ServerError
 
 pytestmark = pytest.mark.anyio

@@ -24,7 +24,7 @@ ENDLESS = [sys.executable, "-S", "-E", "-c", "while True: pass"]
 @pytest.fixture
 def silence(monkeypatch: pytest.MonkeyPatch) -> float:
     """The default bound of silence, shortened; return it in seconds."""
-    monkeypatch.setattr("toolweave.config.model._CONNECT_SILENCE_SECONDS", 1.0)
+    monkeypatch.setattr("toolweave.config._model._CONNECT_SILENCE_SECONDS", 1.0)
     return 1.0
 
 
@@ -49,7 +49,7 @@ async def test_a_server_that_shows_no_life_is_given_up_and_the_error_says_so(sil
 
 
 async def test_however_much_life_it_shows_a_server_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolweave.config.model._CONNECT_SECONDS", 1.5)
+    monkeypatch.setattr("toolweave.config._model._CONNECT_SECONDS", 1.5)
     with anyio.fail_after(20), pytest.raises(RequestTimeoutError, match=r"connecting within 1\.5 s; set"):
         await connect_mcp(ENDLESS)
 

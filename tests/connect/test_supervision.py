@@ -24,7 +24,7 @@ from toolweave import (
 )
 from toolweave.config import Timeouts, server_config
 from toolweave.connect import ConnectionState, StateChanged
-from toolweave.connect.restart import RestartPolicy
+from toolweave.connect._restart import RestartPolicy
 from toolweave.testing import FakeClock
 
 pytestmark = pytest.mark.anyio

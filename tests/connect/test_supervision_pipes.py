@@ -14,7 +14,7 @@ import pytest
 from tests.connect.targets import connected, eventually, pid_of
 from toolweave import CallContext, ErrorKind, McpConnection, RequestTimeoutError, ToolCall, ToolResult
 from toolweave.connect import ConnectionState
-from toolweave.connect.stdio.process import ServerProcess
+from toolweave.connect._stdio.process import ServerProcess
 
 pytestmark = pytest.mark.anyio
 

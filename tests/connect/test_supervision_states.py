@@ -18,9 +18,9 @@ from tests.connect.targets import ChannelServer, Json, error, initialized
 from toolweave import AuthRequiredError, McpConnection
 from toolweave.config import server_config
 from toolweave.connect import Channel, ConnectionState, StateChanged
-from toolweave.connect.session import ClientHandlers
-from toolweave.connect.state import TRANSITIONS
-from toolweave.connect.supervisor import Supervisor
+from toolweave.connect._session import ClientHandlers
+from toolweave.connect._state import TRANSITIONS
+from toolweave.connect._supervisor import Supervisor
 from toolweave.errors import ServerError
 from toolweave.testing import FakeClock
 

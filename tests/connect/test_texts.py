@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolweave import ToolError
-from toolweave.connect.session import Envelope
-from toolweave.connect.wire.request_encoder import RequestEncoder, request_text
+from toolweave.connect._session import Envelope
+from toolweave.connect._wire.request_encoder import RequestEncoder, request_text
 
 ODD_TEXTS = st.sampled_from(("t", 'a"b', '"arguments":null', "\\", "null", "é\n", '{"id":0}'))
 VALUES = st.recursive(

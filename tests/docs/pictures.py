@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -251,7 +250,7 @@ class _Gated(WrapperToolset):
             await anyio.to_thread.run_sync(partial(self._steps.acquire, timeout=SECONDS))
             await ctx.progress(progress.progress, progress.total, progress.message)
 
-        return await self._toolset.call(call, replace(ctx, on_progress=report))
+        return await self._toolset.call(call, ctx.replace(on_progress=report))
 
 
 def _event(chunk: Mapping[str, Any]) -> bytes:

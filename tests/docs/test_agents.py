@@ -15,9 +15,9 @@ from tests.docs.pages import CHECKOUT, tables
 from tests.docs.test_pages import code_spans
 from toolweave import Limits, ModelError
 from toolweave.agent import Event, OnUnknown, ResultPolicy
-from toolweave.agent.events import StopReason
+from toolweave.agent._events import StopReason
 from toolweave.models import AnthropicModel, Model, ModelEvent, OpenAICompatibleModel, Retry, model_from
-from toolweave.models.retry import with_retries
+from toolweave.models._retry import with_retries
 
 
 def rows(page: str, heading: str | None = None) -> list[list[str]]:

@@ -11,9 +11,9 @@ from tests.docs.test_pages import code_spans
 from toolweave import Callbacks, ErrorKind, ServerConfig
 from toolweave.config import Timeouts
 from toolweave.connect import ConnectionState
-from toolweave.connect.events import EventName
-from toolweave.connect.restart import RestartPolicy
-from toolweave.connect.state import TRANSITIONS
+from toolweave.connect._events import EventName
+from toolweave.connect._restart import RestartPolicy
+from toolweave.connect._state import TRANSITIONS
 
 PAGE = "docs/connections.md"
 

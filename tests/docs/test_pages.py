@@ -17,7 +17,20 @@ ROOMS = [
     "toolweave",
     *(
         f"toolweave.{room}"
-        for room in ("tools", "config", "connect", "hub", "schema", "testing", "agent", "compose", "models", "sync")
+        for room in (
+            "tools",
+            "config",
+            "connect",
+            "errors",
+            "hub",
+            "schema",
+            "state",
+            "testing",
+            "agent",
+            "compose",
+            "models",
+            "sync",
+        )
     ),
 ]
 VOCABULARIES = ["Axle", "AIDK", "squidbot", "Axiom MCP", "kitn"]

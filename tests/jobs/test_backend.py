@@ -71,7 +71,7 @@ def python(code: str) -> str:
 
 def test_importing_the_room_loads_neither_docket_nor_redis() -> None:
     loaded = "[name for name in ('docket', 'redis', 'opentelemetry', 'prometheus_client') if name in sys.modules]"
-    rooms = "toolweave.jobs, toolweave.agent.durable, toolweave.agent.submit, toolweave.agent.worker"
+    rooms = "toolweave.jobs, toolweave.agent._durable, toolweave.agent._submit, toolweave.agent._worker"
     assert python(f"import sys, {rooms}; print({loaded})") == "[]"
 
 
@@ -97,9 +97,9 @@ def test_docket_tells_nothing_below_a_loss_unless_it_is_asked_to() -> None:
     code = """
 import logging
 from toolweave.jobs import Backend
-import toolweave.jobs.docket_worker
+import toolweave.jobs._docket_worker
 {before}
-toolweave.jobs.docket_worker.open_docket("memory://", "x")
+toolweave.jobs._docket_worker.open_docket("memory://", "x")
 print(logging.getLogger("docket.worker").getEffectiveLevel())
 """
     assert python(code.format(before="")) == "50"

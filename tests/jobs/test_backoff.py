@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from toolweave.jobs.backoff import Backoff
+from toolweave.jobs._backoff import Backoff
 
 pytestmark = pytest.mark.anyio
 

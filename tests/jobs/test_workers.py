@@ -18,7 +18,7 @@ import pytest
 
 from toolweave import Agent
 from toolweave.agent import RunStatuses, SubmittedRun
-from toolweave.agent.records import JOURNAL, RunRecord
+from toolweave.agent._records import JOURNAL, RunRecord
 from toolweave.jobs import Backend
 from toolweave.models import AssistantMessage, ScriptedModel
 from toolweave.state import iter_documents

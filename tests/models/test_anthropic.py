@@ -13,7 +13,7 @@ from tests.models.fake_anthropic import turn_events as events_of
 from tests.models.http_server import Answer, json_answer
 from toolweave.errors import ErrorKind, ModelError, ToolError
 from toolweave.models import AnthropicModel, complete
-from toolweave.models.base import (
+from toolweave.models._base import (
     Finished,
     ModelEvent,
     ModelRequest,
@@ -25,7 +25,7 @@ from toolweave.models.base import (
     ToolCallDelta,
     Usage,
 )
-from toolweave.models.messages import (
+from toolweave.models._messages import (
     AssistantMessage,
     Message,
     ProviderPart,
@@ -36,7 +36,7 @@ from toolweave.models.messages import (
     ToolOutcome,
     UserMessage,
 )
-from toolweave.models.retry import NO_RETRY
+from toolweave.models._retry import NO_RETRY
 from toolweave.protocol.content import (
     AudioContent,
     ContentBlock,
@@ -45,8 +45,7 @@ from toolweave.protocol.content import (
     ResourceLink,
     TextContent,
 )
-from toolweave.tools.result import ToolResult
-from toolweave.tools.spec import ToolSpec
+from toolweave.tools import ToolResult, ToolSpec
 
 pytestmark = pytest.mark.anyio
 

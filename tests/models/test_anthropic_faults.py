@@ -10,9 +10,9 @@ from tests.models.fake_anthropic import turn_events as events_of
 from tests.models.http_server import Answer, json_answer
 from toolweave.errors import ConfigError, ModelError
 from toolweave.models import AnthropicModel, Retry, complete
-from toolweave.models.base import ModelRequest, ModelSettings, StreamedText
-from toolweave.models.messages import UserMessage
-from toolweave.models.retry import NO_RETRY
+from toolweave.models._base import ModelRequest, ModelSettings, StreamedText
+from toolweave.models._messages import UserMessage
+from toolweave.models._retry import NO_RETRY
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.models.anthropic_rules import Refused, check, signature
-from toolweave.models.anthropic_messages import wire_messages
-from toolweave.models.messages import (
+from toolweave.models._anthropic_messages import wire_messages
+from toolweave.models._messages import (
     AssistantMessage,
     AssistantPart,
     Message,
@@ -32,8 +32,7 @@ from toolweave.protocol.content import (
     ResourceLink,
     TextContent,
 )
-from toolweave.tools.names import NameMap
-from toolweave.tools.result import ToolResult
+from toolweave.tools import NameMap, ToolResult
 
 TOOL: dict[str, Any] = {"name": "add", "input_schema": {"type": "object", "properties": {}}}
 CALL: dict[str, Any] = {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {}}

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from toolweave.models import CommandModel, complete
-from toolweave.models.base import Finished, ModelEvent, ModelRequest, StreamedText, StreamedToolCall, ToolCallDelta
-from toolweave.models.messages import AssistantMessage, Message, ToolCallPart, ToolMessage, ToolOutcome, UserMessage
-from toolweave.tools.result import ToolResult
-from toolweave.tools.spec import ToolSpec
+from toolweave.models._base import Finished, ModelEvent, ModelRequest, StreamedText, StreamedToolCall, ToolCallDelta
+from toolweave.models._messages import AssistantMessage, Message, ToolCallPart, ToolMessage, ToolOutcome, UserMessage
+from toolweave.tools import ToolResult, ToolSpec
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ import pytest
 
 from toolweave.errors import ModelError
 from toolweave.models import FallbackModel, ScriptedModel, complete
-from toolweave.models.base import Finished, ModelEvent, ModelRequest, StreamedText, StreamRestarted
-from toolweave.models.messages import AssistantMessage, TextPart, UserMessage
+from toolweave.models._base import Finished, ModelEvent, ModelRequest, StreamedText, StreamRestarted
+from toolweave.models._messages import AssistantMessage, TextPart, UserMessage
 
 pytestmark = pytest.mark.anyio
 

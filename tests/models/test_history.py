@@ -8,8 +8,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolweave.models.history import pair_tool_calls
-from toolweave.models.messages import (
+from toolweave.models._history import pair_tool_calls
+from toolweave.models._messages import (
     AssistantMessage,
     Message,
     TextPart,
@@ -18,8 +18,8 @@ from toolweave.models.messages import (
     ToolOutcome,
     UserMessage,
 )
-from toolweave.tools.arguments import json_text, read_arguments, wire_id
-from toolweave.tools.result import ToolResult
+from toolweave.tools import ToolResult
+from toolweave.tools._arguments import json_text, read_arguments, wire_id
 
 IDS = st.sampled_from("abcd")
 CALLS = st.lists(IDS, unique=True, max_size=3).map(

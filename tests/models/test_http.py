@@ -14,7 +14,7 @@ import pytest
 from tests.models.fake_openai import KEY, chat_chunk, fake_openai, said
 from tests.models.http_server import Answer, Received, error_answer, serve, stream_answer
 from toolweave.errors import ModelError
-from toolweave.models.base import (
+from toolweave.models._base import (
     Finished,
     ModelEvent,
     ModelRequest,
@@ -23,9 +23,9 @@ from toolweave.models.base import (
     StreamRestarted,
     complete,
 )
-from toolweave.models.messages import UserMessage
-from toolweave.models.openai import OpenAICompatibleModel
-from toolweave.models.retry import NO_RETRY, Retry
+from toolweave.models._messages import UserMessage
+from toolweave.models._openai import OpenAICompatibleModel
+from toolweave.models._retry import NO_RETRY, Retry
 
 pytestmark = pytest.mark.anyio
 

@@ -23,7 +23,7 @@ from toolweave.models import (
     Usage,
     UserMessage,
 )
-from toolweave.models.serialization import (
+from toolweave.models._serialization import (
     message_from_json,
     messages_from_json,
     messages_to_json,
@@ -42,7 +42,7 @@ from toolweave.protocol.content import (
     TextContent,
     UnknownContent,
 )
-from toolweave.tools.result import ToolResult
+from toolweave.tools import ToolResult
 
 texts = st.text(st.characters(exclude_categories=()), max_size=8)  # lone surrogates included
 maybe = st.none() | texts

@@ -12,7 +12,7 @@ from tests.models.fake_openai import KEY, call, chat_chunk, chat_turn, responses
 from tests.models.http_server import Answer, Received, error_answer, json_answer, serve, stream_answer
 from toolweave.errors import ModelError
 from toolweave.models import AnthropicModel, FallbackModel, OpenAICompatibleModel, Retry, complete
-from toolweave.models.base import (
+from toolweave.models._base import (
     Finished,
     ModelEvent,
     ModelRequest,
@@ -21,7 +21,7 @@ from toolweave.models.base import (
     StreamedToolCall,
     StreamRestarted,
 )
-from toolweave.models.messages import (
+from toolweave.models._messages import (
     AssistantMessage,
     Message,
     ToolCallPart,
@@ -29,8 +29,8 @@ from toolweave.models.messages import (
     ToolOutcome,
     UserMessage,
 )
-from toolweave.models.retry import NO_RETRY
-from toolweave.tools.result import ToolResult
+from toolweave.models._retry import NO_RETRY
+from toolweave.tools import ToolResult
 
 pytestmark = pytest.mark.anyio
 

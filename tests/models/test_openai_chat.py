@@ -10,7 +10,7 @@ import pytest
 from tests.models.fake_openai import KEY, FakeOpenAI, call, chat_chunk, chat_turn, fake_openai, said, usage_chunk
 from tests.models.http_server import Answer, json_answer, stream_answer
 from toolweave.errors import ErrorKind, ModelError, ToolError
-from toolweave.models.base import (
+from toolweave.models._base import (
     Finished,
     ModelEvent,
     ModelRequest,
@@ -23,7 +23,7 @@ from toolweave.models.base import (
     Usage,
     complete,
 )
-from toolweave.models.messages import (
+from toolweave.models._messages import (
     AssistantMessage,
     Message,
     TextPart,
@@ -33,11 +33,10 @@ from toolweave.models.messages import (
     ToolOutcome,
     UserMessage,
 )
-from toolweave.models.openai import OpenAICompatibleModel
-from toolweave.models.retry import NO_RETRY
+from toolweave.models._openai import OpenAICompatibleModel
+from toolweave.models._retry import NO_RETRY
 from toolweave.protocol.content import AudioContent, EmbeddedResource, ImageContent, TextContent
-from toolweave.tools.result import ToolResult
-from toolweave.tools.spec import ToolSpec
+from toolweave.tools import ToolResult, ToolSpec
 
 pytestmark = pytest.mark.anyio
 

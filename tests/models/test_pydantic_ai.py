@@ -20,7 +20,7 @@ from pydantic_ai.profiles import ModelProfile
 
 from toolweave.errors import ModelError
 from toolweave.models import PydanticAIModel, complete, model_from
-from toolweave.models.base import (
+from toolweave.models._base import (
     Finished,
     ModelEvent,
     ModelRequest,
@@ -31,7 +31,7 @@ from toolweave.models.base import (
     StreamedToolCall,
     ToolCallDelta,
 )
-from toolweave.models.messages import (
+from toolweave.models._messages import (
     AssistantMessage,
     Message,
     ProviderPart,
@@ -42,11 +42,9 @@ from toolweave.models.messages import (
     ToolOutcome,
     UserMessage,
 )
-from toolweave.models.pydantic_ai_messages import our_message, wire_history
+from toolweave.models._pydantic_ai_messages import our_message, wire_history
 from toolweave.protocol.content import AudioContent, ImageContent, ResourceLink, TextContent
-from toolweave.tools.names import NameMap
-from toolweave.tools.result import ToolResult
-from toolweave.tools.spec import ToolSpec
+from toolweave.tools import NameMap, ToolResult, ToolSpec
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolweave.models.retry import NO_RETRY, Retry, retry_after
+from toolweave.models._retry import NO_RETRY, Retry, retry_after
 
 
 @given(st.integers(1, 200), st.floats(0, 1))

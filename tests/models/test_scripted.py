@@ -22,7 +22,7 @@ from toolweave.models import (
     UserMessage,
     complete,
 )
-from toolweave.models.scripted import ScriptedModel, tool_call
+from toolweave.models._scripted import ScriptedModel, tool_call
 
 pytestmark = pytest.mark.anyio
 

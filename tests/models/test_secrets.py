@@ -14,9 +14,9 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from tests.models.http_server import Answer, Received, error_answer, serve, stream_answer
 from toolweave.errors import ModelError
 from toolweave.models import AnthropicModel, OpenAICompatibleModel, PydanticAIModel, complete
-from toolweave.models.base import ModelRequest, ModelSettings
-from toolweave.models.messages import UserMessage
-from toolweave.models.retry import NO_RETRY
+from toolweave.models._base import ModelRequest, ModelSettings
+from toolweave.models._messages import UserMessage
+from toolweave.models._retry import NO_RETRY
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,8 @@ from tests.models.fake_anthropic import said as said_by_claude
 from tests.models.fake_openai import KEY, fake_openai, said
 from toolweave.errors import ConfigError
 from toolweave.models import CommandModel, FallbackModel, ScriptedModel, complete, model_from
-from toolweave.models.base import Model, ModelRequest
-from toolweave.models.messages import UserMessage
+from toolweave.models._base import Model, ModelRequest
+from toolweave.models._messages import UserMessage
 
 pytestmark = pytest.mark.anyio
 

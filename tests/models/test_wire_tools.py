@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from toolweave.models.openai import OPENAI_URL, OpenAICompatibleModel
-from toolweave.models.openai_chat import chat_form
-from toolweave.tools.spec import ToolSpec
-from toolweave.tools.toolset import ToolSnapshot
-from toolweave.tools.wire_tools import ToolWriter, WireTool
+from toolweave.models._openai import OPENAI_URL, OpenAICompatibleModel
+from toolweave.models._openai_chat import chat_form
+from toolweave.tools import ToolSnapshot, ToolSpec
+from toolweave.tools._wire_tools import ToolWriter, WireTool
 
 BAD = {"type": "array"}
 

@@ -37,7 +37,7 @@ from toolweave import (
 )
 from toolweave.connect import LogMessage
 from toolweave.errors import SchemaError
-from toolweave.serve.http.app import HttpOptions
+from toolweave.serve._http.app import HttpOptions
 
 pytestmark = pytest.mark.anyio
 
@@ -193,7 +193,7 @@ async def test_limits_and_authorization_are_hooks_and_no_policy_is_built_in() ->
 @pytest.mark.requirement("R87")
 @pytest.mark.parametrize(
     "half, other",
-    [("toolweave.serve.server", ("toolweave.connect", "toolweave.hub")), ("toolweave.connect", ("toolweave.serve",))],
+    [("toolweave.serve._server", ("toolweave.connect", "toolweave.hub")), ("toolweave.connect", ("toolweave.serve",))],
 )
 def test_each_half_is_imported_without_the_other(half: str, other: tuple[str, ...]) -> None:
     program = f"import sys, {half}; print([name for name in sys.modules if name.startswith({other!r})])"

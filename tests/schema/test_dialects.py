@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.models.openai_rules import Refused, check_chat
 from toolweave.errors import SchemaError
-from toolweave.schema.lowering import Dialect, LoweredSchema, lower
-from toolweave.schema.strict import drop_fillers
+from toolweave.schema._lowering import Dialect, LoweredSchema, lower
+from toolweave.schema._strict import drop_fillers
 
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 

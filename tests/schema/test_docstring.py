@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolweave.schema.docstring import parse_docstring
+from toolweave.schema._docstring import parse_docstring
 
 GOOGLE = """Find files.
 

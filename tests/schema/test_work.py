@@ -11,10 +11,10 @@ import pytest
 from tests.connect.scripted import legacy_answer
 from tests.connect.targets import ChannelServer, Json, connected, initialized
 from toolweave import ErrorKind
-from toolweave.schema.limits import MAX_STEPS
-from toolweave.schema.problems import MAX_PROBLEMS
-from toolweave.schema.validate import Validator, describe
-from toolweave.tools.names import unknown_tool
+from toolweave.schema._limits import MAX_STEPS
+from toolweave.schema._problems import MAX_PROBLEMS
+from toolweave.schema._validate import Validator, describe
+from toolweave.tools._names import unknown_tool
 
 TOO_LARGE = "is too large to be checked against this schema"
 NOT_EXPLAINED = "the two are too large together to find out where"

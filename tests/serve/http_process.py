@@ -14,7 +14,7 @@ import anyio
 
 from toolweave import tool
 from toolweave.serve import create_mcp_server
-from toolweave.serve.http.app import HttpLimits
+from toolweave.serve._http.app import HttpLimits
 from toolweave.tools import CallContext
 
 

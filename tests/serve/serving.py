@@ -9,8 +9,8 @@ from typing import Protocol, Unpack
 import anyio
 from anyio.abc import TaskStatus
 
-from toolweave.serve.http.app import HttpApp, HttpLimits, HttpOptions
-from toolweave.serve.http.uvicorn_server import serve_http
+from toolweave.serve._http.app import HttpApp, HttpLimits, HttpOptions
+from toolweave.serve._http.uvicorn_server import serve_http
 
 __all__ = ["Served", "served_app", "served_http"]
 

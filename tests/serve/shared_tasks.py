@@ -16,10 +16,9 @@ from toolweave import tool
 from toolweave.errors import RequestError
 from toolweave.jobs import Backend, WorkBackend
 from toolweave.serve import McpServer, TaskRule, create_mcp_server
-from toolweave.serve.request import Client, Json, Request
-from toolweave.serve.tasks import TaskSupport
-from toolweave.tools import CallContext
-from toolweave.tools.client_requests import Elicitation
+from toolweave.serve._request import Client, Json, Request
+from toolweave.serve._tasks import TaskSupport
+from toolweave.tools import CallContext, Elicitation
 
 __all__ = [
     "DECLARED",

@@ -13,9 +13,9 @@ import anyio
 from toolweave.errors import RequestError
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from toolweave.protocol.versions import MODERN_VERSION
-from toolweave.serve.changes import Changes
-from toolweave.serve.duplex.inprocess import ClientEnd, in_process
-from toolweave.serve.endpoint import Endpoint
+from toolweave.serve._changes import Changes
+from toolweave.serve._duplex.inprocess import ClientEnd, in_process
+from toolweave.serve._endpoint import Endpoint
 
 __all__ = ["Talk", "Talkative", "talking"]
 

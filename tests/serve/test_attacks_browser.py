@@ -10,7 +10,7 @@ import pytest
 from tests.serve.exchanges import Answer, call, call_body, exchange, handshake, initialize_body, modern_headers
 from tests.serve.offered import Doings, doing_server
 from tests.serve.serving import served_app, served_http
-from toolweave.serve.http.origins import Origins
+from toolweave.serve._http.origins import Origins
 
 pytestmark = pytest.mark.anyio
 PAGE = "https://evil.example"

@@ -25,9 +25,9 @@ from tests.serve.exchanges import (
 )
 from tests.serve.offered import Doings, doing_server
 from tests.serve.serving import served_http
-from toolweave.serve.changes import PROMPTS, RESOURCES, TOOLS
-from toolweave.serve.http.app import HttpLimits
-from toolweave.serve.http.asgi import read_body
+from toolweave.serve._changes import PROMPTS, RESOURCES, TOOLS
+from toolweave.serve._http.app import HttpLimits
+from toolweave.serve._http.asgi import read_body
 
 pytestmark = pytest.mark.anyio
 HOUSEHOLD = {"shutdown_seconds": 2}

@@ -17,8 +17,8 @@ from tests.serve.offered import SECRET, doing_server
 from tests.serve.serving import served_http
 from toolweave import tool
 from toolweave.serve import create_mcp_server
-from toolweave.serve.http.auth import BearerAuth, JwtAuth
-from toolweave.serve.offers.files import directory
+from toolweave.serve._http.auth import BearerAuth, JwtAuth
+from toolweave.serve._offers.files import directory
 from toolweave.tools import CallContext
 
 pytestmark = pytest.mark.anyio

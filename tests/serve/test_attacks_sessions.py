@@ -23,9 +23,9 @@ from tests.serve.offered import doing_server
 from tests.serve.serving import served_http
 from toolweave import tool
 from toolweave.serve import create_mcp_server
-from toolweave.serve.http.app import HttpLimits
-from toolweave.serve.http.auth import BearerAuth
-from toolweave.serve.http.replay import MemoryEventStore
+from toolweave.serve._http.app import HttpLimits
+from toolweave.serve._http.auth import BearerAuth
+from toolweave.serve._http.replay import MemoryEventStore
 from toolweave.tools import CallContext
 
 pytestmark = pytest.mark.anyio

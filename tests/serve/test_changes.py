@@ -11,10 +11,10 @@ import anyio
 import pytest
 
 from toolweave.errors import RequestError
-from toolweave.serve.changes import Changes, Topic
-from toolweave.serve.endpoint import Endpoint
-from toolweave.serve.request import Client, Json, Request
-from toolweave.serve.subscriptions import Listen
+from toolweave.serve._changes import Changes, Topic
+from toolweave.serve._endpoint import Endpoint
+from toolweave.serve._request import Client, Json, Request
+from toolweave.serve._subscriptions import Listen
 from toolweave.tools import ToolRegistry
 
 pytestmark = pytest.mark.anyio

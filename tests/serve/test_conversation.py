@@ -14,9 +14,9 @@ from toolweave import connect_mcp
 from toolweave.errors import RequestError
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from toolweave.serve import McpServer, create_mcp_server
-from toolweave.serve.duplex.conversation import Conversation
-from toolweave.serve.endpoint import Endpoint
-from toolweave.serve.request import Method, Request
+from toolweave.serve._duplex.conversation import Conversation
+from toolweave.serve._endpoint import Endpoint
+from toolweave.serve._request import Method, Request
 from toolweave.testing import MemoryServer
 
 pytestmark = pytest.mark.anyio

@@ -25,9 +25,9 @@ from tests.serve.serving import served_http
 from toolweave import connect_mcp, tool
 from toolweave.errors import ConfigError
 from toolweave.serve import create_mcp_server
-from toolweave.serve.http.app import HttpLimits, HttpOptions, _HttpSettings
-from toolweave.serve.http.quick_parse import recognised
-from toolweave.serve.http.response import HTTP_STATUS
+from toolweave.serve._http.app import HttpLimits, HttpOptions, _HttpSettings
+from toolweave.serve._http.quick_parse import recognised
+from toolweave.serve._http.response import HTTP_STATUS
 
 pytestmark = pytest.mark.anyio
 LANES = pytest.mark.parametrize("lane", [True, False], ids=["short lane", "the SDK's app"])

@@ -23,7 +23,7 @@ from tests.serve.serving import served_http
 from toolweave import tool
 from toolweave.errors import ConfigError
 from toolweave.serve import create_mcp_server
-from toolweave.serve.http.auth import BearerAuth, Identity, JwtAuth
+from toolweave.serve._http.auth import BearerAuth, Identity, JwtAuth
 from toolweave.tools import CallContext
 
 pytestmark = pytest.mark.anyio
@@ -284,7 +284,7 @@ async def test_keys_are_asked_for_once_however_many_unknown_ones_tokens_name() -
 
 
 async def test_a_key_that_is_known_waits_for_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolweave.serve.http.auth._PublishedKeys.PAUSE_SECONDS", 0)
+    monkeypatch.setattr("toolweave.serve._http.auth._PublishedKeys.PAUSE_SECONDS", 0)
     go = threading.Event()
     with published([as_jwk(KEY, "k1")], go) as (keys, asked):
         auth = JwtAuth(issuer=ISSUER, audience=AUDIENCE, jwks_url=keys)

@@ -13,8 +13,8 @@ from tests.serve.exchanges import call, call_body, connected, events, exchange, 
 from tests.serve.offered import Doings, doing_server
 from tests.serve.serving import served_http
 from toolweave.errors import RequestError
-from toolweave.serve.http.app import HttpLimits
-from toolweave.serve.http.response import PostResponse, ResponseLimits
+from toolweave.serve._http.app import HttpLimits
+from toolweave.serve._http.response import PostResponse, ResponseLimits
 
 pytestmark = pytest.mark.anyio
 LANES = pytest.mark.parametrize("lane", [True, False], ids=["short lane", "the SDK's app"])

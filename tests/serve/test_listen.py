@@ -16,9 +16,9 @@ from toolweave import ToolsChanged
 from toolweave.errors import RequestError
 from toolweave.protocol.meta import SUBSCRIPTION_ID
 from toolweave.serve import create_mcp_server
-from toolweave.serve.changes import Changes
-from toolweave.serve.endpoint import Endpoint
-from toolweave.serve.subscriptions import Listen
+from toolweave.serve._changes import Changes
+from toolweave.serve._endpoint import Endpoint
+from toolweave.serve._subscriptions import Listen
 from toolweave.tools import ToolRegistry
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolweave.errors import RequestError
-from toolweave.serve.offers.pagination import page
+from toolweave.serve._offers.pagination import page
 
 pytestmark = [pytest.mark.requirement("R98")]
 

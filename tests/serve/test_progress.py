@@ -12,7 +12,7 @@ from tests.serve.carriers import EACH_CARRIER, EACH_ERA, connected
 from tests.serve.lines import Peer
 from toolweave import Progress, ToolError
 from toolweave.serve import McpServer, create_mcp_server
-from toolweave.serve.progress import BURST, ProgressStream
+from toolweave.serve._progress import BURST, ProgressStream
 from toolweave.tools import CallContext, ProgressReporter
 
 pytestmark = pytest.mark.anyio

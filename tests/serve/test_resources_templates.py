@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolweave.errors import SchemaError
-from toolweave.serve.offers.templates import Template, leaves_directory
+from toolweave.serve._offers.templates import Template, leaves_directory
 
 pytestmark = [pytest.mark.requirement("R101")]
 

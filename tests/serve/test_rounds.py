@@ -12,10 +12,9 @@ import pytest
 from tests.serve.lines import Peer
 from toolweave.errors import RequestError
 from toolweave.serve import McpServer, create_mcp_server
-from toolweave.serve.request import Json
-from toolweave.serve.request_context import HandlerRunner
-from toolweave.tools import CallContext
-from toolweave.tools.client_requests import Elicitation, Roots, Sampling
+from toolweave.serve._request import Json
+from toolweave.serve._request_context import HandlerRunner
+from toolweave.tools import CallContext, Elicitation, Roots, Sampling
 
 pytestmark = pytest.mark.anyio
 
@@ -328,7 +327,7 @@ async def test_no_other_request_is_answered_by_a_question() -> None:
 
 
 async def test_a_question_inside_a_shield_is_asked_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolweave.serve.request_context._UNENDED_SECONDS", 0.01)
+    monkeypatch.setattr("toolweave.serve._request_context._UNENDED_SECONDS", 0.01)
 
     async def shielded(ctx: CallContext) -> None:
         with anyio.CancelScope(shield=True):

@@ -9,9 +9,8 @@ import pytest
 from tests.serve.lines import EVERYTHING, Peer
 from toolweave.errors import RequestError
 from toolweave.serve import McpServer, create_mcp_server
-from toolweave.serve.request import Json
-from toolweave.tools import CallContext
-from toolweave.tools.client_requests import Elicitation, Roots, Sampling
+from toolweave.serve._request import Json
+from toolweave.tools import CallContext, Elicitation, Roots, Sampling
 
 pytestmark = pytest.mark.anyio
 

@@ -16,9 +16,8 @@ from toolweave.connect import ElicitationRequest, ElicitationResult, SamplingReq
 from toolweave.errors import RequestError, ToolError
 from toolweave.protocol.content import TextContent
 from toolweave.serve import McpServer, create_mcp_server
-from toolweave.serve.request_context import HandlerRunner
-from toolweave.tools import CallContext, SamplingMessage
-from toolweave.tools.client_requests import Elicitation, Roots, Sampling
+from toolweave.serve._request_context import HandlerRunner
+from toolweave.tools import CallContext, Elicitation, Roots, Sampling, SamplingMessage
 
 pytestmark = pytest.mark.anyio
 

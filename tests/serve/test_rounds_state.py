@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.serve.lines import Peer
 from toolweave.errors import RequestError
 from toolweave.serve import create_mcp_server
-from toolweave.serve.request import Json, Request
-from toolweave.serve.request_state import StateSigner
+from toolweave.serve._request import Json, Request
+from toolweave.serve._request_state import StateSigner
 from toolweave.tools import CallContext
 
 pytestmark = pytest.mark.anyio

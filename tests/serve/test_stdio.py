@@ -17,7 +17,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from tests.serve.raw import LEGACY, MODERN, Piped, running_program, speaking
 from toolweave import connect_mcp
-from toolweave.serve.duplex.stdio import MAX_MESSAGE_BYTES
+from toolweave.serve._duplex.stdio import MAX_MESSAGE_BYTES
 
 pytestmark = pytest.mark.anyio
 EACH_ERA = pytest.mark.parametrize("version", [LEGACY, MODERN])

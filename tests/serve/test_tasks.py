@@ -16,10 +16,9 @@ from toolweave import Callbacks, McpConnection, ProtocolError, ServerConfig, con
 from toolweave.connect import ElicitationRequest
 from toolweave.errors import RequestError, ToolError
 from toolweave.serve import McpServer, TaskRule, create_mcp_server
-from toolweave.serve.tasks import TaskSupport
+from toolweave.serve._tasks import TaskSupport
 from toolweave.state import MemoryStore
-from toolweave.tools import CallContext
-from toolweave.tools.client_requests import Elicitation
+from toolweave.tools import CallContext, Elicitation
 
 pytestmark = pytest.mark.anyio
 

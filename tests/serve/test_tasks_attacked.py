@@ -11,12 +11,11 @@ import pytest
 from tests.serve.shared_tasks import accept
 from tests.serve.till import Clock, Frail, Jobs, Till
 from toolweave.errors import RequestError, StoreError
-from toolweave.serve.request import Json
-from toolweave.serve.tasks.remote import RemoteTasks
-from toolweave.serve.tasks.semaphore import REFUSED_SECONDS, StoreSemaphore
-from toolweave.serve.tasks.store import TASK_NOTES, TASKS, TaskStore
-from toolweave.state import Change, Document, MemoryStore
-from toolweave.state.redis import RedisStore
+from toolweave.serve._request import Json
+from toolweave.serve._tasks.remote import RemoteTasks
+from toolweave.serve._tasks.semaphore import REFUSED_SECONDS, StoreSemaphore
+from toolweave.serve._tasks.store import TASK_NOTES, TASKS, TaskStore
+from toolweave.state import Change, Document, MemoryStore, RedisStore
 
 pytestmark = pytest.mark.anyio
 

@@ -15,16 +15,15 @@ from tests.serve.talking import Talk, talking
 from toolweave.errors import RequestError
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, SUBSCRIPTION_ID
 from toolweave.serve import TaskRule
-from toolweave.serve.changes import Changes
-from toolweave.serve.endpoint import Endpoint
-from toolweave.serve.request import Client, Json, Request
-from toolweave.serve.request_context import HandlerRunner
-from toolweave.serve.subscriptions import Listen
-from toolweave.serve.tasks import LocalTasks, TasksFeature, TaskSupport
-from toolweave.serve.tools import Tools
+from toolweave.serve._changes import Changes
+from toolweave.serve._endpoint import Endpoint
+from toolweave.serve._request import Client, Json, Request
+from toolweave.serve._request_context import HandlerRunner
+from toolweave.serve._subscriptions import Listen
+from toolweave.serve._tasks import LocalTasks, TasksFeature, TaskSupport
+from toolweave.serve._tools import Tools
 from toolweave.state import MemoryStore
-from toolweave.tools import CallContext, ToolRegistry
-from toolweave.tools.client_requests import Elicitation
+from toolweave.tools import CallContext, Elicitation, ToolRegistry
 
 pytestmark = pytest.mark.anyio
 

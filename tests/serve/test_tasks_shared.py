@@ -28,7 +28,7 @@ from tests.serve.talking import Talk, talking
 from toolweave.errors import RequestError
 from toolweave.jobs import Backend, Job
 from toolweave.serve import TaskRule, create_mcp_server
-from toolweave.serve.request import Json
+from toolweave.serve._request import Json
 from toolweave.state import MemoryStore
 from toolweave.tools import CallContext
 

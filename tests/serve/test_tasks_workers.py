@@ -18,12 +18,12 @@ from tests.serve.task_worker import REDELIVERY, server
 from tests.serve.till import Till
 from toolweave.errors import RequestError, StoreError
 from toolweave.jobs import Backend, Job, JobWorker, Reschedule
-from toolweave.serve.request import Client, Json, Request
-from toolweave.serve.request_context import HandlerRunner
-from toolweave.serve.tasks.store import TASK_NOTES, TASKS, TaskStore
-from toolweave.serve.tasks.worker import TaskJobs
-from toolweave.serve.tools import Tools
-from toolweave.state.redis import RedisStore
+from toolweave.serve._request import Client, Json, Request
+from toolweave.serve._request_context import HandlerRunner
+from toolweave.serve._tasks.store import TASK_NOTES, TASKS, TaskStore
+from toolweave.serve._tasks.worker import TaskJobs
+from toolweave.serve._tools import Tools
+from toolweave.state import RedisStore
 from toolweave.tools import ToolRegistry
 
 pytestmark = pytest.mark.anyio
@@ -374,7 +374,7 @@ async def test_a_task_whose_tool_is_gone_fails() -> None:
 
 
 async def test_a_result_that_is_waited_for_comes_in_time_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolweave.serve.tasks.feature.SLACK_SECONDS", 0.05)
+    monkeypatch.setattr("toolweave.serve._tasks.feature.SLACK_SECONDS", 0.05)
     till = Till(ttl_ms=200)
     task = (await till.ask_in_core("tools/call", name="work", task={}))["task"]
     with anyio.fail_after(60), pytest.raises(RequestError, match="was not over when it had to be") as refused:

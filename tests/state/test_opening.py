@@ -8,7 +8,7 @@ import pytest
 
 from toolweave.errors import StoreError
 from toolweave.state import MemoryStore, RedisStore, SqliteStore, open_store
-from toolweave.state.redis_address import RedisAddress
+from toolweave.state._redis_address import RedisAddress
 
 
 @pytest.mark.parametrize(

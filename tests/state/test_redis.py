@@ -615,7 +615,7 @@ def test_without_the_package_it_is_said_how_to_install_it() -> None:
 
 def test_importing_the_room_imports_no_client() -> None:
     look = (
-        "import sys; before = {*sys.modules}; import toolweave.state, toolweave.state.redis; "  # coverage has sqlite3
+        "import sys; before = {*sys.modules}; import toolweave.state, toolweave.state._redis; "  # coverage has sqlite3
         "print(sorted({'redis', 'sqlite3'} & ({*sys.modules} - before)))"
     )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)

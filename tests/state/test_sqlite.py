@@ -19,7 +19,7 @@ import pytest
 
 from toolweave.errors import StoreError
 from toolweave.state import SqliteStore
-from toolweave.state.migrations import APPLICATION_ID, MIGRATIONS
+from toolweave.state._migrations import APPLICATION_ID, MIGRATIONS
 
 pytestmark = pytest.mark.anyio
 

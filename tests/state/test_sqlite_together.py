@@ -14,7 +14,7 @@ from toolweave import Agent, ScriptedModel, tool, tool_call
 from toolweave.errors import StoreError
 from toolweave.models import ModelRequest
 from toolweave.state import SqliteStore
-from toolweave.state.migrations import open_database
+from toolweave.state._migrations import open_database
 
 pytestmark = pytest.mark.anyio
 

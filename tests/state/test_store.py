@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.redis_server import NO_SERVER, RedisServer
 from toolweave.errors import StoreError
 from toolweave.state import Document, MemoryStore, RedisStore, SqliteStore, Store
-from toolweave.state.sqlite import default_path
+from toolweave.state._sqlite import default_path
 
 pytestmark = pytest.mark.anyio
 

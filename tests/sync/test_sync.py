@@ -29,7 +29,7 @@ from toolweave import (
 from toolweave.agent import ApprovalRequested, RunFinished, TextDelta, ToolFinished
 from toolweave.connect import ConnectionState
 from toolweave.testing import MemoryServer
-from toolweave.tools.portal import PORTAL
+from toolweave.tools._portal import PORTAL
 
 NUMBERS = {"command": sys.executable, "args": ["-m", "toolweave.cli.demo.numbers"]}
 

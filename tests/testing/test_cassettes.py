@@ -26,7 +26,7 @@ from toolweave import (
 )
 from toolweave.config import Auth
 from toolweave.testing import MemoryServer, Replay, http_fault_server, http_server, record, replay, stdio_server_command
-from toolweave.testing.cassette import masked, read_cassette, same, write_cassette
+from toolweave.testing._cassette import masked, read_cassette, same, write_cassette
 
 pytestmark = pytest.mark.anyio
 

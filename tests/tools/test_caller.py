@@ -6,8 +6,7 @@ import pytest
 
 from tests.serve.carriers import EACH_CARRIER, connected
 from toolweave import Agent, ScriptedModel, connect_mcp, create_mcp_server
-from toolweave.models.base import ModelRequest
-from toolweave.models.messages import UserMessage
+from toolweave.models import ModelRequest, UserMessage
 from toolweave.tools import CallContext
 
 pytestmark = pytest.mark.anyio

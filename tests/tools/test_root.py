@@ -42,9 +42,16 @@ def test_a_name_is_looked_up_once() -> None:
 @pytest.mark.requirement("R1")
 def test_what_a_connection_takes_and_returns_can_be_named() -> None:
     for name in ("McpConfig", "McpStdioConfig", "McpHttpConfig"):
-        assert getattr(toolweave, name) is getattr(toolweave.config, name)
-    for name in ("Completion", "PromptMessage", "PromptResult", "ResourceTemplate"):
-        assert getattr(toolweave, name) is getattr(toolweave.connect, name)
-    for name in ("Prompt", "PromptArgument", "Resource"):  # at the top a prompt is what is sent
+        assert name in toolweave.config.__all__
+    features = (
+        "Completion",
+        "Prompt",
+        "PromptArgument",
+        "PromptMessage",
+        "PromptResult",
+        "Resource",
+        "ResourceTemplate",
+    )
+    for name in features:  # at the top a prompt is what is sent
         assert name in toolweave.connect.__all__
         assert getattr(toolweave.connect, name) is getattr(server_features, name)

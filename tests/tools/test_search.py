@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from toolweave import ToolSpec
 from toolweave.tools import ToolSnapshot
-from toolweave.tools.search import ToolIndex, words
+from toolweave.tools._search import ToolIndex, words
 
 
 def index(*specs: ToolSpec) -> ToolIndex:

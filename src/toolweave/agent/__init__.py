@@ -9,11 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolweave.agent.agent import BaseAgent
-    from toolweave.agent.agent_tools import AgentTools, ClientTool
-    from toolweave.agent.approval import Approval, Confirm
-    from toolweave.agent.durable import Durable, OnUnknown
-    from toolweave.agent.events import (
+    from toolweave.agent._agent import BaseAgent
+    from toolweave.agent._agent_tools import AgentTools, ClientTool
+    from toolweave.agent._approval import Approval, Confirm
+    from toolweave.agent._durable import Durable, OnUnknown
+    from toolweave.agent._events import (
         ApprovalGiven,
         ApprovalRequested,
         ChildFinished,
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
         TurnRestarted,
         UsageReported,
     )
-    from toolweave.agent.history import History, trim_history
-    from toolweave.agent.journal import Journal
-    from toolweave.agent.limits import Limits
-    from toolweave.agent.prompt import Prompt
-    from toolweave.agent.records import RunRecord
-    from toolweave.agent.run import Run, current_run
-    from toolweave.agent.sessions import ConversationStore
-    from toolweave.agent.spawn import SpawnTools, spawn_tools
-    from toolweave.agent.status import RunInfo, RunStats, RunStatuses
-    from toolweave.agent.submit import SubmittedRun
-    from toolweave.agent.tool import parallelize
-    from toolweave.agent.tool_search import ToolSearchToolset
-    from toolweave.agent.tree import RunTree, root_of, run_tree
-    from toolweave.agent.truncation import ResultPolicy
-    from toolweave.agent.worker import resubmit_runs, run_handlers, work_runs
+    from toolweave.agent._history import History, trim_history
+    from toolweave.agent._journal import Journal
+    from toolweave.agent._limits import Limits
+    from toolweave.agent._prompt import Prompt
+    from toolweave.agent._records import RunRecord
+    from toolweave.agent._run import Run, current_run
+    from toolweave.agent._sessions import ConversationStore
+    from toolweave.agent._spawn import SpawnTools, spawn_tools
+    from toolweave.agent._status import RunInfo, RunStats, RunStatuses
+    from toolweave.agent._submit import SubmittedRun
+    from toolweave.agent._tool import parallelize
+    from toolweave.agent._tool_search import ToolSearchToolset
+    from toolweave.agent._tree import RunTree, root_of, run_tree
+    from toolweave.agent._truncation import ResultPolicy
+    from toolweave.agent._worker import resubmit_runs, run_handlers, work_runs
 
 __all__ = [
     "AgentTools",
@@ -104,25 +104,25 @@ __all__ = [
 ]
 
 _MODULES = {
-    "agent": ("BaseAgent",),
-    "approval": ("Approval", "Confirm"),
-    "tool_search": ("ToolSearchToolset",),
-    "durable": ("Durable", "OnUnknown"),
-    "history": ("History", "trim_history"),
-    "journal": ("Journal",),
-    "limits": ("Limits",),
-    "prompt": ("Prompt",),
-    "records": ("RunRecord",),
-    "run": ("Run", "current_run"),
-    "sessions": ("ConversationStore",),
-    "truncation": ("ResultPolicy",),
-    "spawn": ("SpawnTools", "spawn_tools"),
-    "status": ("RunInfo", "RunStats", "RunStatuses"),
-    "submit": ("SubmittedRun",),
-    "tool": ("parallelize",),
-    "agent_tools": ("AgentTools", "ClientTool"),
-    "tree": ("RunTree", "root_of", "run_tree"),
-    "worker": ("resubmit_runs", "run_handlers", "work_runs"),
+    "_agent": ("BaseAgent",),
+    "_approval": ("Approval", "Confirm"),
+    "_tool_search": ("ToolSearchToolset",),
+    "_durable": ("Durable", "OnUnknown"),
+    "_history": ("History", "trim_history"),
+    "_journal": ("Journal",),
+    "_limits": ("Limits",),
+    "_prompt": ("Prompt",),
+    "_records": ("RunRecord",),
+    "_run": ("Run", "current_run"),
+    "_sessions": ("ConversationStore",),
+    "_truncation": ("ResultPolicy",),
+    "_spawn": ("SpawnTools", "spawn_tools"),
+    "_status": ("RunInfo", "RunStats", "RunStatuses"),
+    "_submit": ("SubmittedRun",),
+    "_tool": ("parallelize",),
+    "_agent_tools": ("AgentTools", "ClientTool"),
+    "_tree": ("RunTree", "root_of", "run_tree"),
+    "_worker": ("resubmit_runs", "run_handlers", "work_runs"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 """The module of each public name; names that are missing are in `events`."""
@@ -130,5 +130,5 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'events')}"), name)
+        return getattr(import_module(f"{__name__}.{_HOMES.get(name, '_events')}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

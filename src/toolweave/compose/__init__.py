@@ -9,13 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolweave.compose.agent import Agent, generate, stream
-    from toolweave.compose.component import McpComponent, mcp_component
-    from toolweave.compose.mcp_tools import McpHooks, McpTools
-    from toolweave.compose.pool import McpPool
-    from toolweave.compose.registry import AgentRegistry
-    from toolweave.compose.registry_sync import attach
-    from toolweave.compose.server import hub_server
+    from toolweave.compose._agent import Agent, generate, stream
+    from toolweave.compose._component import McpComponent, mcp_component
+    from toolweave.compose._mcp_tools import McpHooks, McpTools
+    from toolweave.compose._pool import McpPool
+    from toolweave.compose._registry import AgentRegistry
+    from toolweave.compose._registry_sync import attach
+    from toolweave.compose._server import hub_server
 
 __all__ = [
     "Agent",
@@ -32,17 +32,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Agent": "agent",
-    "AgentRegistry": "registry",
-    "McpComponent": "component",
-    "McpHooks": "mcp_tools",
-    "McpPool": "pool",
-    "McpTools": "mcp_tools",
-    "attach": "registry_sync",
-    "generate": "agent",
-    "hub_server": "server",
-    "mcp_component": "component",
-    "stream": "agent",
+    "Agent": "_agent",
+    "AgentRegistry": "_registry",
+    "McpComponent": "_component",
+    "McpHooks": "_mcp_tools",
+    "McpPool": "_pool",
+    "McpTools": "_mcp_tools",
+    "attach": "_registry_sync",
+    "generate": "_agent",
+    "hub_server": "_server",
+    "mcp_component": "_component",
+    "stream": "_agent",
 }
 
 

@@ -5,11 +5,11 @@ Reads files and environment variables only: imports no SDK, starts no process an
 
 from __future__ import annotations
 
-from toolweave.config.auth import Auth, AuthType
-from toolweave.config.coerce import parse_command, parse_server, server_config
-from toolweave.config.dialect_rules import Dialect
-from toolweave.config.discover import ConfigFile, default_config, discover_config_files, editor_config_files
-from toolweave.config.entry_types import (
+from toolweave.config._auth import Auth, AuthType
+from toolweave.config._coerce import parse_command, parse_server, server_config
+from toolweave.config._dialect_rules import Dialect
+from toolweave.config._discover import ConfigFile, default_config, discover_config_files, editor_config_files
+from toolweave.config._entry_types import (
     McpConfig,
     McpConnectionConfig,
     McpFullConfig,
@@ -17,15 +17,15 @@ from toolweave.config.entry_types import (
     McpStdioConfig,
     McpTransport,
 )
-from toolweave.config.load import content_digest, load_config
-from toolweave.config.loaded import ConfigEntry, EntryStatus, LoadedConfig, LoadedFile, merge_loaded
-from toolweave.config.merge import merge_config, normalize_config
-from toolweave.config.model import HeadersSource, ServerConfig, Source, known_transports, register_transport_name
-from toolweave.config.naming import program_name
-from toolweave.config.secret import Secret, looks_secret, reveal, without_user_info
-from toolweave.config.timeouts import Timeouts
-from toolweave.config.trust import TrustedFiles
-from toolweave.config.validation import is_loopback
+from toolweave.config._load import content_digest, load_config
+from toolweave.config._loaded import ConfigEntry, EntryStatus, LoadedConfig, LoadedFile, merge_loaded
+from toolweave.config._merge import merge_config, normalize_config
+from toolweave.config._model import HeadersSource, ServerConfig, Source, known_transports, register_transport_name
+from toolweave.config._naming import program_name
+from toolweave.config._secret import Secret, looks_secret, reveal, without_user_info
+from toolweave.config._timeouts import Timeouts
+from toolweave.config._trust import TrustedFiles
+from toolweave.config._validation import is_loopback
 
 __all__ = [
     "Auth",

@@ -10,16 +10,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolweave.connect.channel import Channel, memory_channels
-    from toolweave.connect.client_features.callbacks import Callbacks, SamplingRequest
-    from toolweave.connect.connection import Connecting, McpConnection, connect_mcp
-    from toolweave.connect.feed.list_cache import ListChanged
-    from toolweave.connect.feed.subscriptions import ResourceUpdated
-    from toolweave.connect.health import Silent
-    from toolweave.connect.report import Report, Step
-    from toolweave.connect.state import ConnectionState, StateChanged
-    from toolweave.connect.transports import register_transport
-    from toolweave.connect.wire.credentials import AuthChallenge, AuthHook
+    from toolweave.connect._channel import Channel, memory_channels
+    from toolweave.connect._client_features.callbacks import Callbacks, SamplingRequest
+    from toolweave.connect._connection import Connecting, McpConnection, connect_mcp
+    from toolweave.connect._feed.list_cache import ListChanged
+    from toolweave.connect._feed.subscriptions import ResourceUpdated
+    from toolweave.connect._health import Silent
+    from toolweave.connect._report import Report, Step
+    from toolweave.connect._state import ConnectionState, StateChanged
+    from toolweave.connect._transports import register_transport
+    from toolweave.connect._wire.credentials import AuthChallenge, AuthHook
     from toolweave.protocol.client_requests import (
         ElicitationRequest,
         ElicitationResult,
@@ -72,36 +72,36 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AuthChallenge": "wire.credentials",
-    "AuthHook": "wire.credentials",
-    "Callbacks": "client_features.callbacks",
-    "Channel": "channel",
+    "AuthChallenge": "_wire.credentials",
+    "AuthHook": "_wire.credentials",
+    "Callbacks": "_client_features.callbacks",
+    "Channel": "_channel",
     "Completion": ".protocol.server_features",
-    "Connecting": "connection",
-    "ConnectionState": "state",
+    "Connecting": "_connection",
+    "ConnectionState": "_state",
     "ElicitationRequest": ".protocol.client_requests",
     "ElicitationResult": ".protocol.client_requests",
-    "ListChanged": "feed.list_cache",
+    "ListChanged": "_feed.list_cache",
     "LogMessage": ".protocol.logs",
-    "McpConnection": "connection",
+    "McpConnection": "_connection",
     "Prompt": ".protocol.server_features",
     "PromptArgument": ".protocol.server_features",
     "PromptMessage": ".protocol.server_features",
     "PromptResult": ".protocol.server_features",
-    "Report": "report",
+    "Report": "_report",
     "Resource": ".protocol.server_features",
     "ResourceTemplate": ".protocol.server_features",
-    "ResourceUpdated": "feed.subscriptions",
+    "ResourceUpdated": "_feed.subscriptions",
     "Root": ".protocol.client_requests",
     "SamplingMessage": ".protocol.client_requests",
-    "SamplingRequest": "client_features.callbacks",
+    "SamplingRequest": "_client_features.callbacks",
     "SamplingResult": ".protocol.client_requests",
-    "Silent": "health",
-    "StateChanged": "state",
-    "Step": "report",
-    "connect_mcp": "connection",
-    "memory_channels": "channel",
-    "register_transport": "transports",
+    "Silent": "_health",
+    "StateChanged": "_state",
+    "Step": "_report",
+    "connect_mcp": "_connection",
+    "memory_channels": "_channel",
+    "register_transport": "_transports",
 }
 
 

@@ -10,12 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolweave.export.anthropic import AnthropicTools
-    from toolweave.export.functions import plain_functions
-    from toolweave.export.langchain import langchain_tools
-    from toolweave.export.openai import OpenAIChatTools, OpenAIResponsesTools
-    from toolweave.export.openai_agents import openai_agents_tools
-    from toolweave.export.pydantic_ai import pydantic_ai_toolset
+    from toolweave.export._anthropic import AnthropicTools
+    from toolweave.export._functions import plain_functions
+    from toolweave.export._langchain import langchain_tools
+    from toolweave.export._openai import OpenAIChatTools, OpenAIResponsesTools
+    from toolweave.export._openai_agents import openai_agents_tools
+    from toolweave.export._pydantic_ai import pydantic_ai_toolset
 
 __all__ = [
     "AnthropicTools",
@@ -28,13 +28,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AnthropicTools": "anthropic",
-    "OpenAIChatTools": "openai",
-    "OpenAIResponsesTools": "openai",
-    "langchain_tools": "langchain",
-    "openai_agents_tools": "openai_agents",
-    "plain_functions": "functions",
-    "pydantic_ai_toolset": "pydantic_ai",
+    "AnthropicTools": "_anthropic",
+    "OpenAIChatTools": "_openai",
+    "OpenAIResponsesTools": "_openai",
+    "langchain_tools": "_langchain",
+    "openai_agents_tools": "_openai_agents",
+    "plain_functions": "_functions",
+    "pydantic_ai_toolset": "_pydantic_ai",
 }
 
 

@@ -9,17 +9,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolweave.hub.discover import DiscoveredTools, McpClient, discover_mcp_tools
-    from toolweave.hub.hub import Hub, connect_mcp_servers
+    from toolweave.hub._discover import DiscoveredTools, McpClient, discover_mcp_tools
+    from toolweave.hub._hub import Hub, connect_mcp_servers
 
 __all__ = ["DiscoveredTools", "Hub", "McpClient", "connect_mcp_servers", "discover_mcp_tools"]
 
 _HOMES = {
-    "DiscoveredTools": "discover",
-    "Hub": "hub",
-    "McpClient": "discover",
-    "connect_mcp_servers": "hub",
-    "discover_mcp_tools": "discover",
+    "DiscoveredTools": "_discover",
+    "Hub": "_hub",
+    "McpClient": "_discover",
+    "connect_mcp_servers": "_hub",
+    "discover_mcp_tools": "_discover",
 }
 
 

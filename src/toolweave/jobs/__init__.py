@@ -9,11 +9,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from toolweave.jobs.queue import Handler, Job, Reschedule, WorkBackend, WorkQueue
+from toolweave.jobs._queue import Handler, Job, Reschedule, WorkBackend, WorkQueue
 
 if TYPE_CHECKING:
-    from toolweave.jobs.backend import Backend
-    from toolweave.jobs.worker import JobWorker, resubmit_jobs, work_jobs
+    from toolweave.jobs._backend import Backend
+    from toolweave.jobs._worker import JobWorker, resubmit_jobs, work_jobs
 
 __all__ = [
     "Backend",
@@ -27,7 +27,7 @@ __all__ = [
     "work_jobs",
 ]
 
-_LATE = {"Backend": "backend", "JobWorker": "worker", "resubmit_jobs": "worker", "work_jobs": "worker"}
+_LATE = {"Backend": "_backend", "JobWorker": "_worker", "resubmit_jobs": "_worker", "work_jobs": "_worker"}
 """Names by their modules, loaded when they are asked for: who only names the ports needs no store."""
 
 

@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolweave.models.anthropic import AnthropicModel
-    from toolweave.models.base import (
+    from toolweave.models._anthropic import AnthropicModel
+    from toolweave.models._base import (
         Finished,
         Model,
         ModelEvent,
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
         Usage,
         complete,
     )
-    from toolweave.models.command import CommandModel
-    from toolweave.models.fallback import FallbackModel
-    from toolweave.models.messages import (
+    from toolweave.models._command import CommandModel
+    from toolweave.models._fallback import FallbackModel
+    from toolweave.models._messages import (
         AssistantMessage,
         Message,
         ProviderPart,
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
         ToolOutcome,
         UserMessage,
     )
-    from toolweave.models.openai import OpenAICompatibleModel
-    from toolweave.models.parse_model import model_from
-    from toolweave.models.prices import Price
-    from toolweave.models.pydantic_ai import PydanticAIModel
-    from toolweave.models.retry import Retry
-    from toolweave.models.scripted import ScriptedModel, tool_call
+    from toolweave.models._openai import OpenAICompatibleModel
+    from toolweave.models._parse_model import model_from
+    from toolweave.models._prices import Price
+    from toolweave.models._pydantic_ai import PydanticAIModel
+    from toolweave.models._retry import Retry
+    from toolweave.models._scripted import ScriptedModel, tool_call
 
 __all__ = [
     "AnthropicModel",
@@ -81,8 +81,8 @@ __all__ = [
 ]
 
 _MODULES = {
-    "anthropic": ("AnthropicModel",),
-    "base": (
+    "_anthropic": ("AnthropicModel",),
+    "_base": (
         "Finished",
         "Model",
         "ModelEvent",
@@ -97,9 +97,9 @@ _MODULES = {
         "Usage",
         "complete",
     ),
-    "command": ("CommandModel",),
-    "fallback": ("FallbackModel",),
-    "messages": (
+    "_command": ("CommandModel",),
+    "_fallback": ("FallbackModel",),
+    "_messages": (
         "AssistantMessage",
         "Message",
         "ProviderPart",
@@ -110,12 +110,12 @@ _MODULES = {
         "ToolOutcome",
         "UserMessage",
     ),
-    "openai": ("OpenAICompatibleModel",),
-    "prices": ("Price",),
-    "pydantic_ai": ("PydanticAIModel",),
-    "retry": ("Retry",),
-    "scripted": ("ScriptedModel", "tool_call"),
-    "parse_model": ("model_from",),
+    "_openai": ("OpenAICompatibleModel",),
+    "_prices": ("Price",),
+    "_pydantic_ai": ("PydanticAIModel",),
+    "_retry": ("Retry",),
+    "_scripted": ("ScriptedModel", "tool_call"),
+    "_parse_model": ("model_from",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -9,21 +9,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolweave.schema.problems import Problem, describe
-    from toolweave.schema.pydantic_models import schema_to_model
-    from toolweave.schema.signature import Signature, derive, schema_of
-    from toolweave.schema.validate import Validator
+    from toolweave.schema._problems import Problem, describe
+    from toolweave.schema._pydantic_models import schema_to_model
+    from toolweave.schema._signature import Signature, derive, schema_of
+    from toolweave.schema._validate import Validator
 
 __all__ = ["Problem", "Signature", "Validator", "derive", "describe", "schema_of", "schema_to_model"]
 
 _HOMES = {
-    "Problem": "problems",
-    "Signature": "signature",
-    "Validator": "validate",
-    "derive": "signature",
-    "describe": "problems",
-    "schema_of": "signature",
-    "schema_to_model": "pydantic_models",
+    "Problem": "_problems",
+    "Signature": "_signature",
+    "Validator": "_validate",
+    "derive": "_signature",
+    "describe": "_problems",
+    "schema_of": "_signature",
+    "schema_to_model": "_pydantic_models",
 }
 
 

@@ -9,15 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolweave.serve.http.auth import BearerAuth, Identity, JwtAuth
-    from toolweave.serve.http.replay import EventStore, MemoryEventStore
-    from toolweave.serve.offers.completions import Completed
-    from toolweave.serve.offers.conversion import PromptTurn
-    from toolweave.serve.offers.files import directory
-    from toolweave.serve.offers.prompts import FunctionPrompt, PromptsChanged, PromptSource, prompt
-    from toolweave.serve.offers.resources import FunctionResource, ResourcesChanged, ResourceSource, resource
-    from toolweave.serve.server import AgentLike, McpServer, create_mcp_server
-    from toolweave.serve.tasks import TaskRule
+    from toolweave.serve._http.auth import BearerAuth, Identity, JwtAuth
+    from toolweave.serve._http.replay import EventStore, MemoryEventStore
+    from toolweave.serve._offers.completions import Completed
+    from toolweave.serve._offers.conversion import PromptTurn
+    from toolweave.serve._offers.files import directory
+    from toolweave.serve._offers.prompts import FunctionPrompt, PromptsChanged, PromptSource, prompt
+    from toolweave.serve._offers.resources import FunctionResource, ResourcesChanged, ResourceSource, resource
+    from toolweave.serve._server import AgentLike, McpServer, create_mcp_server
+    from toolweave.serve._tasks import TaskRule
 
 __all__ = [
     "AgentLike",
@@ -43,26 +43,26 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AgentLike": "server",
-    "BearerAuth": "http.auth",
-    "Completed": "offers.completions",
-    "EventStore": "http.replay",
-    "Identity": "http.auth",
-    "JwtAuth": "http.auth",
-    "McpServer": "server",
-    "MemoryEventStore": "http.replay",
-    "PromptTurn": "offers.conversion",
-    "FunctionPrompt": "offers.prompts",
-    "PromptSource": "offers.prompts",
-    "PromptsChanged": "offers.prompts",
-    "FunctionResource": "offers.resources",
-    "ResourceSource": "offers.resources",
-    "ResourcesChanged": "offers.resources",
-    "TaskRule": "tasks",
-    "create_mcp_server": "server",
-    "directory": "offers.files",
-    "prompt": "offers.prompts",
-    "resource": "offers.resources",
+    "AgentLike": "_server",
+    "BearerAuth": "_http.auth",
+    "Completed": "_offers.completions",
+    "EventStore": "_http.replay",
+    "Identity": "_http.auth",
+    "JwtAuth": "_http.auth",
+    "McpServer": "_server",
+    "MemoryEventStore": "_http.replay",
+    "PromptTurn": "_offers.conversion",
+    "FunctionPrompt": "_offers.prompts",
+    "PromptSource": "_offers.prompts",
+    "PromptsChanged": "_offers.prompts",
+    "FunctionResource": "_offers.resources",
+    "ResourceSource": "_offers.resources",
+    "ResourcesChanged": "_offers.resources",
+    "TaskRule": "_tasks",
+    "create_mcp_server": "_server",
+    "directory": "_offers.files",
+    "prompt": "_offers.prompts",
+    "resource": "_offers.resources",
 }
 
 

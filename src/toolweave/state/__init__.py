@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from toolweave.state.memory import MemoryStore
-from toolweave.state.signals import Signalling, SignalListener, listening, signal
-from toolweave.state.store import Change, Delete, Document, Put, Store, iter_documents, iter_pages
-from toolweave.state.store_url import open_store
+from toolweave.state._memory import MemoryStore
+from toolweave.state._signals import Signalling, SignalListener, listening, signal
+from toolweave.state._store import Change, Delete, Document, Put, Store, iter_documents, iter_pages
+from toolweave.state._store_url import open_store
 
 if TYPE_CHECKING:
-    from toolweave.state.redis import RedisStore
-    from toolweave.state.sqlite import SqliteStore
+    from toolweave.state._redis import RedisStore
+    from toolweave.state._sqlite import SqliteStore
 
 __all__ = [
     "Change",
@@ -37,11 +37,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "SqliteStore":  # a server without a file needs no database
-        from toolweave.state.sqlite import SqliteStore
+        from toolweave.state._sqlite import SqliteStore
 
         return SqliteStore
     if name == "RedisStore":
-        from toolweave.state.redis import RedisStore
+        from toolweave.state._redis import RedisStore
 
         return RedisStore
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

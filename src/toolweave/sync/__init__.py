@@ -1,15 +1,15 @@
 """Blocking versions of the main functions and classes, for scripts, notebooks, Django views and threads.
 
-Everything runs in one event loop in a thread of its own (`toolweave.tools.portal`); a call waits in the thread that
+Everything runs in one event loop in a thread of its own (`toolweave.tools._portal`); a call waits in the thread that
 makes it, and Ctrl-C cancels the call. Open connections are closed when the interpreter exits. There is no other
 behaviour: every function and method is the async one of the same name, with its arguments.
 """
 
 from __future__ import annotations
 
-from toolweave.sync.agents import Agent, SyncRun, generate, stream
-from toolweave.sync.servers import SyncConnection, SyncHub, connect_mcp, connect_mcp_servers
-from toolweave.sync.toolsets import SyncTool, SyncToolList, SyncToolset
+from toolweave.sync._agents import Agent, SyncRun, generate, stream
+from toolweave.sync._servers import SyncConnection, SyncHub, connect_mcp, connect_mcp_servers
+from toolweave.sync._toolsets import SyncTool, SyncToolList, SyncToolset
 
 __all__ = [
     "Agent",

@@ -10,11 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolweave.testing.clock import FakeClock
-    from toolweave.testing.memory import MemoryServer
-    from toolweave.testing.recorder import Recorder, record
-    from toolweave.testing.replayer import Replay, replay
-    from toolweave.testing.script import Received
+    from toolweave.testing._clock import FakeClock
+    from toolweave.testing._memory import MemoryServer
+    from toolweave.testing._recorder import Recorder, record
+    from toolweave.testing._replayer import Replay, replay
+    from toolweave.testing._script import Received
     from toolweave.testing.servers import (
         HTTP_FAULTS,
         STDIO_FAULTS,
@@ -41,13 +41,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "FakeClock": "clock",
-    "MemoryServer": "memory",
-    "Received": "script",
-    "Recorder": "recorder",
-    "Replay": "replayer",
-    "record": "recorder",
-    "replay": "replayer",
+    "FakeClock": "_clock",
+    "MemoryServer": "_memory",
+    "Received": "_script",
+    "Recorder": "_recorder",
+    "Replay": "_replayer",
+    "record": "_recorder",
+    "replay": "_replayer",
 }
 """Modules of the names that are not of `servers`."""
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from toolweave.testing.clock import FakeClock
-    from toolweave.testing.fixtures import CassetteFactory
-    from toolweave.testing.memory import MemoryServer
+    from toolweave.testing._clock import FakeClock
+    from toolweave.testing._fixtures import CassetteFactory
+    from toolweave.testing._memory import MemoryServer
 
 __all__ = ["fake_clock", "faulty_http", "faulty_stdio", "mcp_cassette", "mcp_server", "pytest_addoption"]
 
@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def mcp_server() -> type[MemoryServer]:
     """Make servers in memory, each a target of `connect_mcp`; the class `toolweave.testing.MemoryServer`."""
-    from toolweave.testing.memory import MemoryServer
+    from toolweave.testing._memory import MemoryServer
 
     return MemoryServer
 
@@ -44,7 +44,7 @@ def faulty_stdio() -> Iterator[Callable[..., list[str]]]:
 
     The modes are those of `toolweave.testing.STDIO_FAULTS`. Processes that outlive the test are killed.
     """
-    from toolweave.testing.fixtures import stdio_faults
+    from toolweave.testing._fixtures import stdio_faults
 
     with stdio_faults() as command:
         yield command
@@ -56,7 +56,7 @@ def faulty_http() -> Iterator[Callable[..., str]]:
 
     The modes are those of `toolweave.testing.HTTP_FAULTS`. The server is stopped after the test.
     """
-    from toolweave.testing.fixtures import http_faults
+    from toolweave.testing._fixtures import http_faults
 
     with http_faults() as url:
         yield url
@@ -65,7 +65,7 @@ def faulty_http() -> Iterator[Callable[..., str]]:
 @pytest.fixture
 def fake_clock() -> FakeClock:
     """A clock that stands still until `await fake_clock.advance(seconds)`."""
-    from toolweave.testing.clock import FakeClock
+    from toolweave.testing._clock import FakeClock
 
     return FakeClock()
 
@@ -77,7 +77,7 @@ def mcp_cassette(request: pytest.FixtureRequest) -> Iterator[CassetteFactory]:
     The cassettes lie beside the test, in `cassettes/MODULE/TEST.jsonl`; `--mcp-record` says when they are written.
     A request without a recording fails the test.
     """
-    from toolweave.testing.fixtures import CassetteFactory
+    from toolweave.testing._fixtures import CassetteFactory
 
     mode = str(request.config.getoption("mcp_record"))
     cassettes = CassetteFactory(request.path.parent / "cassettes" / request.path.stem, request.node.name, mode)

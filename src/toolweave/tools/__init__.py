@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         UnknownContent,
     )
     from toolweave.protocol.logs import LogLevel
-    from toolweave.tools.call import (
+    from toolweave.tools._call import (
         IDEMPOTENCY_KEY,
         CallContext,
         Progress,
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
         ProgressReporter,
         ToolCall,
     )
-    from toolweave.tools.client_requests import Caller, Elicitation, Question, Roots, Sampling
-    from toolweave.tools.function import FunctionTool, tool
-    from toolweave.tools.media import File
-    from toolweave.tools.names import NameMap, ToolName, aliases, expose
-    from toolweave.tools.registry import Alias, OnConflict, ToolRegistry
-    from toolweave.tools.result import ToolResult
-    from toolweave.tools.sources import ToolSource, as_toolset
-    from toolweave.tools.spec import ToolSpec
-    from toolweave.tools.toolset import (
+    from toolweave.tools._client_requests import Caller, Elicitation, Question, Roots, Sampling
+    from toolweave.tools._function import FunctionTool, tool
+    from toolweave.tools._media import File
+    from toolweave.tools._names import NameMap, ToolName, aliases, expose
+    from toolweave.tools._registry import Alias, OnConflict, ToolRegistry
+    from toolweave.tools._result import ToolResult
+    from toolweave.tools._sources import ToolSource, as_toolset
+    from toolweave.tools._spec import ToolSpec
+    from toolweave.tools._toolset import (
         Tool,
         ToolList,
         ToolsChanged,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         changes,
         tools_of,
     )
-    from toolweave.tools.wrappers import (
+    from toolweave.tools._wrappers import (
         BaseToolset,
         WrapperToolset,
         combined,
@@ -123,61 +123,61 @@ __all__ = [
 ]
 
 _HOMES = {
-    "IDEMPOTENCY_KEY": "call",
-    "Alias": "registry",
+    "IDEMPOTENCY_KEY": "_call",
+    "Alias": "_registry",
     "AudioContent": ".protocol.content",
-    "BaseToolset": "wrappers",
-    "CallContext": "call",
-    "Caller": "client_requests",
+    "BaseToolset": "_wrappers",
+    "CallContext": "_call",
+    "Caller": "_client_requests",
     "ContentBlock": ".protocol.content",
-    "Elicitation": "client_requests",
+    "Elicitation": "_client_requests",
     "ElicitationResult": ".protocol.client_requests",
     "Elicited": ".protocol.client_requests",
     "EmbeddedResource": ".protocol.content",
-    "File": "media",
-    "FunctionTool": "function",
+    "File": "_media",
+    "FunctionTool": "_function",
     "ImageContent": ".protocol.content",
     "LogLevel": ".protocol.logs",
-    "NameMap": "names",
-    "OnConflict": "registry",
-    "Progress": "call",
-    "ProgressCallback": "call",
-    "ProgressReporter": "call",
-    "Question": "client_requests",
+    "NameMap": "_names",
+    "OnConflict": "_registry",
+    "Progress": "_call",
+    "ProgressCallback": "_call",
+    "ProgressReporter": "_call",
+    "Question": "_client_requests",
     "ResourceLink": ".protocol.content",
     "Root": ".protocol.client_requests",
-    "Roots": "client_requests",
-    "Sampling": "client_requests",
+    "Roots": "_client_requests",
+    "Sampling": "_client_requests",
     "SamplingMessage": ".protocol.client_requests",
     "SamplingResult": ".protocol.client_requests",
     "TextContent": ".protocol.content",
-    "Tool": "toolset",
-    "ToolCall": "call",
-    "ToolList": "toolset",
-    "ToolName": "names",
-    "ToolRegistry": "registry",
-    "ToolResult": "result",
-    "ToolSnapshot": "toolset",
-    "ToolSource": "sources",
-    "ToolSpec": "spec",
-    "ToolsChanged": "toolset",
-    "Toolset": "toolset",
+    "Tool": "_toolset",
+    "ToolCall": "_call",
+    "ToolList": "_toolset",
+    "ToolName": "_names",
+    "ToolRegistry": "_registry",
+    "ToolResult": "_result",
+    "ToolSnapshot": "_toolset",
+    "ToolSource": "_sources",
+    "ToolSpec": "_spec",
+    "ToolsChanged": "_toolset",
+    "Toolset": "_toolset",
     "UnknownContent": ".protocol.content",
-    "Unsubscribe": "toolset",
-    "WrapperToolset": "wrappers",
-    "aliases": "names",
-    "as_toolset": "sources",
-    "changes": "toolset",
-    "combined": "wrappers",
-    "enhanced": "wrappers",
-    "expose": "names",
-    "filtered": "wrappers",
-    "prefixed": "wrappers",
-    "renamed": "wrappers",
-    "tool": "function",
-    "tools_of": "toolset",
-    "traced": "wrappers",
-    "transformed": "wrappers",
+    "Unsubscribe": "_toolset",
+    "WrapperToolset": "_wrappers",
+    "aliases": "_names",
+    "as_toolset": "_sources",
+    "changes": "_toolset",
+    "combined": "_wrappers",
+    "enhanced": "_wrappers",
+    "expose": "_names",
+    "filtered": "_wrappers",
+    "prefixed": "_wrappers",
+    "renamed": "_wrappers",
+    "tool": "_function",
+    "tools_of": "_toolset",
+    "traced": "_wrappers",
+    "transformed": "_wrappers",
 }
 
 

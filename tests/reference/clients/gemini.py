@@ -8,11 +8,17 @@ import sys
 from pydantic_ai.models.google import GoogleModel
 from pydantic_ai.providers.google import GoogleProvider
 
-from toolweave.models import PydanticAIModel, complete
-from toolweave.models.base import ModelRequest
-from toolweave.models.messages import AssistantMessage, ToolCallPart, ToolMessage, ToolOutcome, UserMessage
-from toolweave.tools import AudioContent, ImageContent, ResourceLink, TextContent, ToolResult
-from toolweave.tools.spec import ToolSpec
+from toolweave.models import (
+    AssistantMessage,
+    ModelRequest,
+    PydanticAIModel,
+    ToolCallPart,
+    ToolMessage,
+    ToolOutcome,
+    UserMessage,
+    complete,
+)
+from toolweave.tools import AudioContent, ImageContent, ResourceLink, TextContent, ToolResult, ToolSpec
 
 PNG = "iVBORw0KGgpyZXN0"
 CHART = ToolSpec(name="charts.draw", description="Draws.", input_schema={"type": "object", "properties": {}})

@@ -1,0 +1,449 @@
+"""`Agent`: a model, tools and run settings under one name, and the methods that start runs.
+
+Wires the parts of the package together and holds no loop logic. Knows no connection: the subclass in `compose`
+handles server configs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Literal, Self, cast
+
+from toolweave.agent._agent_tools import AgentTools, Opener, ToolLike
+from toolweave.agent._approval import Confirm, Grants, checked_confirm
+from toolweave.agent._durable import Durable, OnUnknown, make_durable
+from toolweave.agent._events import RunResult
+from toolweave.agent._history import History
+from toolweave.agent._idempotency import run_id_of
+from toolweave.agent._journal import NO_JOURNAL, Journal
+from toolweave.agent._lifespan import AgentLifespan, LifespanPeriod
+from toolweave.agent._limits import Limits
+from toolweave.agent._output import Output
+from toolweave.agent._prompt import Prompt, Sendable, messages_of
+from toolweave.agent._resume import resume
+from toolweave.agent._run import Run, current_run
+from toolweave.agent._run_loop import AgentRuntime, RunRequest
+from toolweave.agent._sessions import MemoryConversations, SessionStates
+from toolweave.agent._step import RunRules
+from toolweave.agent._submit import SubmitMixin
+from toolweave.agent._tool import KeepConversation, agent_tool
+from toolweave.agent._truncation import ResultPolicy
+from toolweave.agent._turn import PerServerLimiter
+from toolweave.jobs import WorkBackend
+from toolweave.models._base import Model, ModelSettings
+from toolweave.models._messages import Message
+from toolweave.state import Store
+from toolweave.tools._call import NO_CONTEXT, CallContext
+from toolweave.tools._portal import PORTAL
+from toolweave.tools._toolset import Tool, Toolset
+
+__all__ = ["BaseAgent"]
+
+_log = logging.getLogger("toolweave.agent")
+
+
+class BaseAgent(SubmitMixin):
+    """A model that works with tools until it has an answer.
+
+    Toolsets are opened for the first run and closed when the last run ends. `async with agent` keeps them open between
+    runs and cancels the runs that are still active at its end. Toolsets that were open already are never closed. Tools
+    may be added and removed at any time; a run sees them at its next turn.
+
+    Args:
+        model: A `Model`, or a text that names one, such as `"anthropic:claude-sonnet-4-5"`.
+        name: For people, and as the tool `agent_<name>`.
+        system: The system prompt.
+        description: Its description as a tool for other agents and clients.
+        tools: Functions, tools, toolsets, `ClientTool`s and `ProviderTool`s; more by `agent.tools.add`. For
+            `toolweave.Agent` also servers, each whatever `connect_mcp` takes, whose tools keep their names.
+        mcp_servers: Servers by name, which stands before the names of their tools; `toolweave.Agent` takes config files
+            and their content too. See `add_mcp_servers`.
+        store: Keeps runs and conversations beyond this process; by default they are kept in memory.
+        backend: A store with a queue: submitted and spawned runs are executed by workers (`work_runs`).
+        on_unknown: Policy for calls of resumed runs with an unknown outcome; see `resume`.
+        max_steps: Turns of the model in one run.
+        confirm: Tool calls that need a person's approval (`run.approve`): `"always"`, `"never"`, `"destructive"` or a
+            function of the call and the tool; never by default.
+        on_transport_error: `"result"` gives the model an error result when a server fails, `"raise"` ends the run.
+        on_error: `"skip"` continues without a toolset that cannot be opened (`agent.errors`), `"raise"` fails.
+        output_type: Type of the answer: a pydantic model, dataclass, TypedDict, another type, or a JSON Schema.
+        limits: Bounds of one run.
+        settings: Sampling and request settings of the model.
+        result_policy: Size limits for the tool results that the model reads.
+        defer_tools: Tokens of tool definitions above which the model gets a search tool; None always sends all of them.
+        history: A function, async or not, that gets the conversation's messages before each turn and returns those to
+            send; the stored conversation stays whole. Without it, and after it, a conversation that is too long for
+            the model is cut to its newest part (`trim_history`).
+
+    Attributes:
+        name: Its name.
+        description: Its description as a tool.
+        tools: Its tools, to add, remove and get.
+        durable: Its persistence in a store, or None without a store.
+
+    Raises:
+        ConfigError: The text names no model.
+        DuplicateToolError: Two local tools have one name.
+        SchemaError: A function or `output_type` cannot be described.
+        ValueError: There is no `confirm` of this name, or there are both a store and a backend.
+    """
+
+    def __init__(  # noqa: PLR0913 - keyword-only, each with a default of its own
+        self,
+        model: Model | str,
+        *,
+        name: str = "agent",
+        system: str | None = None,
+        description: str | None = None,
+        tools: ToolLike | Iterable[ToolLike] = (),
+        mcp_servers: Any = None,  # a mapping; where configs are known, whatever holds some
+        store: Store | None = None,
+        backend: WorkBackend | None = None,
+        on_unknown: OnUnknown = "error",
+        max_steps: int = 20,
+        confirm: Confirm | None = None,
+        on_transport_error: Literal["result", "raise"] = "result",
+        on_error: Literal["skip", "raise"] = "skip",
+        output_type: Any = None,  # any type, or a JSON Schema
+        limits: Limits | None = None,
+        settings: ModelSettings | None = None,
+        result_policy: ResultPolicy | None = None,
+        defer_tools: int | None = 10_000,
+        history: History | None = None,
+    ) -> None:
+        self.name = name
+        self.description = description
+        self.tools = AgentTools(tools, server=self.mcp_toolset)
+        self.durable = make_durable(name, store, backend, on_unknown)
+        self._on_unknown: OnUnknown = on_unknown
+        limits, policy = limits or Limits(), result_policy or ResultPolicy()
+        self._host = AgentRuntime(
+            name=name,
+            model=_model(model),
+            rules=RunRules(
+                system=system,
+                max_steps=max_steps,
+                limits=limits,
+                settings=settings or ModelSettings(),
+                output=None if output_type is None else Output(output_type),
+            ),
+            tools=self.tools,
+            owner=AgentLifespan(name, finish=self._rest if isinstance(model, str) else None),
+            rooms=SessionStates(policy),
+            conversations=MemoryConversations() if self.durable is None else self.durable.conversations,
+            open_journal=self.open_journal,
+            confirm=checked_confirm(confirm),
+            allowed=Grants(),
+            slots=PerServerLimiter(limits.parallel_per_server),
+            policy=policy,
+            raises=on_transport_error == "raise",
+            strict=on_error == "raise",
+            errors={},
+            durable=self.durable is not None,
+            defer_tokens=defer_tools,
+            history=history,
+        )
+        self._entered: list[LifespanPeriod] = []
+        if mcp_servers is not None:
+            self.add_mcp_servers(mcp_servers)
+
+    @property
+    def model(self) -> Model:
+        """The model of its runs."""
+        return self._host.model
+
+    @property
+    def errors(self) -> Mapping[str, Exception]:
+        """The errors of the tool sources that could not be opened, by name."""
+        return self._host.errors
+
+    def use_backend(self, backend: WorkBackend) -> None:
+        """Store its runs in `backend` from now on, as with `Agent(backend=)`; only for an agent without a store."""
+        self.durable = make_durable(self.name, None, backend, self._on_unknown)
+        assert self.durable is not None  # there is a backend
+        self._host.durable, self._host.conversations = True, self.durable.conversations
+
+    @property
+    def max_depth(self) -> int:
+        """Maximum nesting depth of agents at which this one may be called."""
+        return self._host.rules.limits.depth
+
+    def send(
+        self,
+        sent: Sendable,
+        /,
+        *,
+        session: str | None = None,
+        tools: ToolLike | Iterable[ToolLike] | None = None,
+        ctx: CallContext = NO_CONTEXT,
+        attended: bool = True,
+        key: str | None = None,
+    ) -> Run:
+        """Return a run on a message; it starts at the first `await` or iteration.
+
+        Args:
+            sent: A text, a block, a `Prompt`, a message, or a sequence of these.
+            session: Name of the conversation to continue; its runs execute one after another.
+            tools: Additional tools for this run alone.
+            ctx: Call context whose `meta`, `state` and `caller` its tools see.
+            attended: Whether a person can approve calls; if not, calls that need approval are denied.
+            key: An idempotency key: the same key is the same run, which continues or returns its result again.
+                Awaiting it raises `RunError` while the run is executing already, in any process.
+
+        Raises:
+            TypeError: The value is of no type that can be sent.
+            ValueError: A prompt lacks a variable, or has nothing to answer; or there is a key and no store.
+        """
+        if key is not None and self.durable is None:
+            raise ValueError(f"agent {self.name!r} keeps nothing to find a key in: Agent(..., store=SqliteStore())")
+        return self.begin(
+            messages_of(sent),
+            run_id=None if key is None else run_id_of(self.name, key),
+            session=session,
+            tools=tools,
+            ctx=ctx,
+            attended=attended,
+            output_type=sent.output_type if isinstance(sent, Prompt) else None,
+        )
+
+    run = send
+    """Alias of `send`: `result = await agent.run("...")`."""
+
+    def run_sync(
+        self,
+        sent: Sendable,
+        /,
+        *,
+        session: str | None = None,
+        tools: ToolLike | Iterable[ToolLike] | None = None,
+        ctx: CallContext = NO_CONTEXT,
+    ) -> RunResult:
+        """Execute a run from synchronous code and return its result: blocks the thread, and Ctrl-C cancels the run.
+
+        It executes in the event loop of `toolweave.sync`, even if this thread has a running loop, as in a notebook. An
+        agent that opened connections in another loop is used there; see `send` for the arguments.
+
+        Raises:
+            RuntimeError: The agent is in use in another event loop, or this is the loop of `toolweave.sync`.
+            Exception: The error that made the run fail.
+        """
+        return PORTAL.run(self.send(sent, session=session, tools=tools, ctx=ctx).outcome)
+
+    def stream_text(
+        self,
+        sent: Sendable,
+        /,
+        *,
+        session: str | None = None,
+        tools: ToolLike | Iterable[ToolLike] | None = None,
+        ctx: CallContext = NO_CONTEXT,
+    ) -> AsyncGenerator[str, None]:
+        """Stream the model's text: `async for text in agent.stream_text("...")`.
+
+        See `send` for the arguments. Leaving early cancels the run.
+        """
+        return self.send(sent, session=session, tools=tools, ctx=ctx).stream_text()
+
+    def begin(  # noqa: PLR0913 - keyword-only, each with a default of its own
+        self,
+        messages: Iterable[Message] = (),
+        *,
+        run_id: str | None = None,
+        session: str | None = None,
+        parent_id: str | None = None,
+        depth: int = 0,
+        tools: ToolLike | Iterable[ToolLike] | None = None,
+        ctx: CallContext = NO_CONTEXT,
+        attended: bool | None = None,
+        output_type: Any = None,  # any type, or a JSON Schema
+        journal: Journal | None = None,
+    ) -> Run:
+        """Return a run with the given id and parent; a run that the journal knows continues where it ended."""
+        rules = self._host.rules
+        job = RunRequest(
+            sent=tuple(messages),
+            rules=rules if output_type is None else replace(rules, output=Output(output_type)),
+            session=session,
+            tools=None if tools is None else AgentTools(tools, server=self.mcp_toolset),
+            ctx=ctx,
+            attended=attended,
+            run_id=run_id,
+            parent_id=parent_id,
+            depth=depth,
+            journal=journal,
+        )
+        return Run(self._host, job)
+
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        tools: ToolLike | Iterable[ToolLike] | None = None,
+        ctx: CallContext = NO_CONTEXT,
+        attended: bool | None = None,
+        output_type: Any = None,  # any type, or a JSON Schema
+        on_unknown: OnUnknown | None = None,
+    ) -> Run:
+        """Return a stored run that continues where it ended: `result = await (await agent.resume(run_id))`.
+
+        Finished turns and calls are replayed, not repeated. A call that had started and not ended is repeated when its
+        tool's annotations allow that (`readOnlyHint`, `idempotentHint`); else `on_unknown` decides. Failed, stopped and
+        cancelled runs continue too; a completed run only returns its result again.
+
+        Args:
+            run_id: The run.
+            tools: Additional tools of the run, as in `send`.
+            ctx: The `state` and `caller` that its tools see; `meta` is merged over the recorded one.
+            attended: Whether a person can approve calls; None keeps the recorded value.
+            output_type: The output type of its prompt; without it the answer is validated the same but stays JSON.
+            on_unknown: Policy for calls with an unknown outcome: `"error"` gives the model an error result, `"ask"`
+                asks a person whether to repeat them, `"rerun"` repeats them; by default that of the submission, else
+                the agent's.
+
+        Raises:
+            RunError: The store has no such run, or it is another agent's.
+            ValueError: The agent has no store.
+        """
+        return await resume(
+            self, run_id, tools=tools, ctx=ctx, attended=attended, output_type=output_type, on_unknown=on_unknown
+        )
+
+    def runs(self, run: Run, /) -> bool:
+        """Whether a run is one of this agent's."""
+        return run.host is self._host
+
+    def add_mcp(self, server: Any, *, prefix: str | None = None, name: str | None = None) -> None:
+        """Add the tools of an MCP server, under a prefix of their own.
+
+        Args:
+            server: An open connection or another toolset, used as is; or a function that returns an async context
+                manager for one, which the agent enters and exits. `toolweave.Agent` takes configs too.
+            prefix: Prefix of its tools' names, joined with `_`.
+            name: Its name in errors.
+
+        Raises:
+            TypeError: It is neither.
+        """
+        found = self.mcp_toolset(server, name=name or prefix)
+        if isinstance(found, Toolset):
+            self.tools.add(found, prefix=prefix)
+        else:
+            self.tools.add_opener(found, name=name or prefix or "mcp server", prefix=prefix)
+
+    def add_mcp_servers(self, servers: Any) -> None:
+        """Add the servers of a mapping by name; the name prefixes the names of their tools. See `add_mcp`.
+
+        `toolweave.Agent` takes config files and whole configs too.
+
+        Raises:
+            TypeError: It is no mapping, or `add_mcp` does not take one of its values.
+        """
+        if not isinstance(servers, Mapping):
+            raise TypeError(f"mcp_servers= takes servers by name, not {type(servers).__name__}")
+        for name, server in cast("Mapping[str, Any]", servers).items():
+            self.add_mcp(server, prefix=name, name=name)
+
+    def open_journal(
+        self, run_id: str, *, durable: Durable | None = None, on_unknown: OnUnknown | None = None
+    ) -> Journal:
+        """Return the journal of a run; subclasses override it to observe runs.
+
+        Args:
+            run_id: The run.
+            durable: Persistence of this run, if not the agent's own.
+            on_unknown: Policy for calls with an unknown outcome.
+        """
+        kept = durable or self.durable
+        return NO_JOURNAL if kept is None else kept.journal(run_id, on_unknown=on_unknown)
+
+    def mcp_toolset(self, server: Any, *, name: str | None = None) -> Toolset | Opener:
+        """Return a server as a toolset, or a factory that opens one; overridden where server configs are known.
+
+        Raises:
+            TypeError: It is neither.
+        """
+        if isinstance(server, Toolset) or callable(server):
+            return cast("Toolset | Opener", server)
+        raise TypeError(f"server {name!r}: give a toolset or a function that opens one, not {type(server).__name__}")
+
+    def as_tool(
+        self,
+        name: str | None = None,
+        description: str | None = None,
+        *,
+        keep_conversation: KeepConversation = False,
+    ) -> Tool:
+        """Return the agent as a tool with one parameter, `message`.
+
+        A call is a whole run; its failure is an error result. An agent is never called from within itself, and agents
+        call agents no deeper than `Limits.depth`.
+
+        Args:
+            name: The tool's name; `agent_<name>` by default.
+            description: The tool's description; the agent's own by default.
+            keep_conversation: Continue one conversation: for each run or session of a calling agent and for each
+                client that can be told from others; or by the session that a function of the context returns.
+        """
+        return agent_tool(self, name=name, description=description, keep_conversation=keep_conversation)
+
+    async def close(self) -> None:
+        """Cancel all runs and close what the agent opened, within a time limit; the agent may be used again.
+
+        Called by a tool of one of its own runs it returns at once, because that run ends too.
+        """
+        period, run = self._host.owner.period, current_run()
+        while run is not None and not self.runs(run):
+            run = run.parent
+        if period is not None:
+            self._entered = [entered for entered in self._entered if entered is not period]
+            await period.close(wait=run is None)
+
+    async def __aenter__(self) -> Self:
+        period = self._host.owner.join()
+        try:
+            failed = await period.open(self.tools.sources)
+            self._host.errors.update(failed)
+            if failed and self._host.strict:
+                raise ExceptionGroup(
+                    f"agent {self.name!r}: not all of its tools could be opened", list(failed.values())
+                )
+        except BaseException:
+            period.leave()
+            await period.ended()
+            raise
+        self._entered.append(period)
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not self._entered:
+            return  # closed already
+        period = self._entered.pop()
+        if period in self._entered:
+            period.leave()
+        else:
+            await period.close()
+
+    async def _rest(self) -> None:
+        """Close the connections of a model that the agent made from a text."""
+        close = getattr(self.model, "aclose", None)
+        if close is not None:
+            try:
+                await close()
+            except Exception as exc:  # boundary: what cannot say goodbye is gone all the same
+                _log.debug("model %r did not close: %s", self.model.name, exc)
+
+    def __repr__(self) -> str:
+        return f"<Agent {self.name!r}, {self.model.name}>"
+
+
+def _model(model: Model | str) -> Model:
+    if isinstance(model, str):
+        from toolweave.models._parse_model import model_from  # only those who name a model by a text need it
+
+        return model_from(model)
+    return model

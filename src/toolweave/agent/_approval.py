@@ -1,0 +1,204 @@
+"""Approval of tool calls: the policy, the permanent grants, and the calls that wait for a person.
+
+Knows no user interface: an answer names the call by its id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import anyio
+
+from toolweave.errors import ErrorKind, ToolError
+from toolweave.models._messages import ToolCallPart
+from toolweave.models._serialization import plain
+from toolweave.tools._result import ToolResult
+from toolweave.tools._spec import ToolSpec
+
+__all__ = [
+    "Approval",
+    "Approvals",
+    "Confirm",
+    "Grants",
+    "checked_confirm",
+    "definition_digest",
+    "denied",
+    "is_destructive",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """A decision on a call.
+
+    Attributes:
+        approved: Whether the tool may run.
+        remember: Allow this tool from now on without asking: `"run"` for this run, `"agent"` for all runs of the agent.
+            A changed definition is asked about again.
+        reason: Text about a denial that the model reads.
+    """
+
+    approved: bool
+    remember: Literal["run", "agent"] | None = None
+    reason: str | None = None
+
+
+Answer: TypeAlias = bool | Approval | None
+Confirm: TypeAlias = (
+    Literal["always", "never", "destructive"] | Callable[[ToolCallPart, ToolSpec], Answer | Awaitable[Answer]]
+)
+"""Policy for the approval of tool calls: all, none, those of tools that are destructive by their annotations, or a
+function of call and tool: True allows the call, False denies it, None asks a person."""
+
+
+class Grants:
+    """Tools that are allowed permanently, by their identity and their definition."""
+
+    def __init__(self) -> None:
+        self._digests: set[str] = set()
+
+    def add(self, tool: ToolSpec) -> None:
+        """Allow a tool by its present definition."""
+        self._digests.add(definition_digest(tool))
+
+    def restore(self, digests: Iterable[str]) -> None:
+        """Allow the tools of these `definition_digest`s."""
+        self._digests.update(digests)
+
+    def __contains__(self, tool: object) -> bool:
+        return bool(self._digests) and isinstance(tool, ToolSpec) and definition_digest(tool) in self._digests
+
+
+@dataclass(slots=True)
+class _PendingApproval:
+    call: ToolCallPart
+    tool: ToolSpec
+    alone: bool = False
+    """Whether the question is about this call alone, not about the tool."""
+    decided: anyio.Event = field(default_factory=anyio.Event)
+    approval: Approval | None = None
+
+
+class Approvals:
+    """The approvals of one run.
+
+    Args:
+        confirm: The policy.
+        allowed: The permanent grants of the agent.
+        seconds: Time limit for a person's answer.
+        attended: Whether a person can be asked.
+    """
+
+    attended: bool
+
+    def __init__(self, confirm: Confirm, allowed: Grants, *, seconds: float, attended: bool = True) -> None:
+        self._confirm: Confirm = confirm
+        self._for_agent = allowed
+        self._for_run = Grants()
+        self._seconds = seconds
+        self.attended = attended
+        self._waiting: dict[str, _PendingApproval] = {}
+
+    def restore(self, digests: Iterable[str]) -> None:
+        """Allow the tools of these `definition_digest`s to the run."""
+        self._for_run.restore(digests)
+
+    @property
+    def waiting(self) -> tuple[ToolCallPart, ...]:
+        """The calls that wait for a person."""
+        return tuple(waiting.call for waiting in self._waiting.values())
+
+    async def decide(
+        self, call: ToolCallPart, tool: ToolSpec, ask: Callable[[], None], *, force: bool = False
+    ) -> tuple[Approval, bool]:
+        """Return the decision on a call, and whether a person was asked; `ask` is called to announce the question.
+
+        With `force` a person is asked whatever the policy is.
+        """
+        if not force and (self._confirm == "never" or tool in self._for_run or tool in self._for_agent):
+            return Approval(approved=True), False
+        answer = None if force else await self._answer(call, tool)
+        if answer is None:
+            if not self.attended:
+                return Approval(approved=False, reason="there is nobody here who could be asked"), False
+            return await self._asked(_PendingApproval(call, tool, alone=force), ask), True
+        if not isinstance(answer, (bool, Approval)):  # pyright: ignore[reportUnnecessaryIsInstance] - "no" would be true
+            raise TypeError(f"confirm= answers with True, False, None or an Approval, not {answer!r}")
+        approval = answer if isinstance(answer, Approval) else Approval(approved=answer)
+        self._remember(tool, approval)
+        return approval, False
+
+    def answer(self, call_id: str, approval: Approval) -> bool:
+        """Decide on a call that waits; returns False when none of this id does."""
+        waiting = self._waiting.pop(call_id, None)
+        if waiting is None:
+            return False
+        self._remember(waiting.tool, approval)
+        self._settle(waiting, approval)
+        if approval.approved and approval.remember is not None:
+            same = [other for other in self._waiting.values() if other.tool == waiting.tool and not other.alone]
+            for other in same:
+                del self._waiting[other.call.id]
+                self._settle(other, approval)
+        return True
+
+    async def _asked(self, waiting: _PendingApproval, ask: Callable[[], None]) -> Approval:
+        self._waiting[waiting.call.id] = waiting
+        try:
+            ask()
+            with anyio.move_on_after(self._seconds):
+                await waiting.decided.wait()
+        finally:
+            self._waiting.pop(waiting.call.id, None)
+        return waiting.approval or Approval(approved=False, reason=f"nobody answered within {self._seconds:g} s")
+
+    async def _answer(self, call: ToolCallPart, tool: ToolSpec) -> Answer:
+        confirm = self._confirm
+        if not isinstance(confirm, str):
+            answer = confirm(call, tool)
+            return await answer if inspect.isawaitable(answer) else answer
+        return None if confirm == "always" or is_destructive(tool) else True
+
+    def _remember(self, tool: ToolSpec, approval: Approval) -> None:
+        if approval.approved and approval.remember is not None:
+            (self._for_run if approval.remember == "run" else self._for_agent).add(tool)
+
+    def _settle(self, waiting: _PendingApproval, approval: Approval) -> None:
+        waiting.approval = approval
+        waiting.decided.set()
+
+
+def checked_confirm(confirm: Confirm | None) -> Confirm:
+    """Return a policy; None is `"never"`.
+
+    Raises:
+        ValueError: There is no policy of this name.
+    """
+    if isinstance(confirm, str) and confirm not in ("always", "never", "destructive"):
+        raise ValueError(f'confirm= is "always", "never", "destructive" or a function, not {confirm!r}')
+    return "never" if confirm is None else confirm
+
+
+def definition_digest(tool: ToolSpec) -> str:
+    """Return a digest of a tool's definition: it changes with everything that a person would check."""
+    shown = (
+        (tool.server, tool.name, tool.original_name, tool.title, tool.description),
+        (tool.input_schema, tool.output_schema, tool.annotations),
+    )
+    return hashlib.sha256(json.dumps(plain(shown), sort_keys=True).encode()).hexdigest()
+
+
+def is_destructive(tool: ToolSpec) -> bool:
+    """Whether a tool may be destructive, which is the default without a hint (MCP specification, `ToolAnnotations`)."""
+    return tool.hint("readOnlyHint") is not True and tool.hint("destructiveHint") is not False
+
+
+def denied(tool: str, approval: Approval) -> ToolResult:
+    """Return the error result of a call that was denied."""
+    why = f": {approval.reason}" if approval.reason else ""
+    return ToolResult.failure(ToolError(f"the call of tool {tool!r} was not allowed{why}", kind=ErrorKind.DENIED))

@@ -1,0 +1,260 @@
+"""The events and the result of a run. Values only; knows no loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self, TypeAlias
+
+from toolweave.errors import ModelError, RunError
+from toolweave.models._base import Usage
+from toolweave.models._messages import Message, ToolCallPart
+from toolweave.tools._call import Progress
+from toolweave.tools._result import ToolResult
+from toolweave.tools._spec import ToolSpec
+
+__all__ = [
+    "ApprovalGiven",
+    "ApprovalRequested",
+    "ChildFinished",
+    "ChildStarted",
+    "Event",
+    "ModelFailed",
+    "RunFinished",
+    "RunResult",
+    "RunStarted",
+    "RunStatus",
+    "StepStarted",
+    "StopReason",
+    "TextDelta",
+    "ThinkingDelta",
+    "ToolArguments",
+    "ToolCallStarted",
+    "ToolFinished",
+    "ToolProgress",
+    "ToolStarted",
+    "TurnRestarted",
+    "UsageReported",
+]
+
+RunStatus: TypeAlias = Literal["new", "queued", "running", "completed", "stopped", "cancelled", "failed"]
+"""The status of a run; the last four are final. `"stopped"` is a limit, or a model that did not continue."""
+
+StopReason: TypeAlias = Literal[
+    "end",
+    "client_tools",
+    "max_steps",
+    "max_tokens",
+    "token_limit",
+    "cost_limit",
+    "time_limit",
+    "tool_call_limit",
+    "refusal",
+    "malformed_call",
+    "empty_answer",
+    "other",
+    "tool_failures",
+    "invalid_output",
+    "cancelled",
+    "model_error",
+    "transport_error",
+    "error",
+]
+"""The reason for the end of a run.
+
+`"end"`: the model has answered; `"client_tools"`: it waits for tools that the caller runs itself (`pending`);
+`"max_tokens"`: the model's own bound on one turn; the `_limit`s and `"max_steps"`: those of `Limits` and the agent;
+`"malformed_call"`, `"empty_answer"`: the model did so again and again (`Limits.turn_retries`); `"other"`: the provider
+gave a reason that this version does not know (`RunResult.stop_detail`); `"tool_failures"`: a tool failed too often in a
+row; `"invalid_output"`: the answer never fitted `output_type`; `"error"`: code around the run raised.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """The result of a run.
+
+    Attributes:
+        text: The last text of the model.
+        output: The validated answer when the agent has an `output_type`, else None.
+        messages: The whole conversation: the earlier messages, those that were sent, and those that followed.
+        usage: Token usage of all turns, those of agents that ran as tools included.
+        steps: Turns of the model.
+        error: The exception that `await run` raises, or None.
+        pending: Calls of client tools, for the caller to run and to answer with a `ToolMessage`.
+        stop_detail: More about `stop_reason`: the provider's own word for it, or the tool that failed; usually None.
+    """
+
+    run_id: str
+    text: str = ""
+    output: Any = None  # whatever output_type makes
+    messages: Sequence[Message] = ()
+    usage: Usage = field(default_factory=Usage)
+    steps: int = 0
+    stop_reason: StopReason = "end"
+    status: RunStatus = "completed"
+    error: Exception | None = None
+    pending: tuple[ToolCallPart, ...] = ()
+    stop_detail: str | None = None
+
+    @property
+    def why(self) -> str:
+        """The reason for its end, in words for people."""
+        return self.stop_reason if self.stop_detail is None else f"{self.stop_reason} ({self.stop_detail})"
+
+    def check(self) -> Self:
+        """Return the result if the run completed.
+
+        Raises:
+            RunError: It ended before the model was done.
+            ModelError, ToolError: The error that made it fail.
+        """
+        if self.error is not None:
+            raise self.error
+        if self.status != "completed":
+            raise RunError(f"ended before it was done: {self.why}", run_id=self.run_id, reason=self.stop_reason)
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Base class of the events of a run.
+
+    Attributes:
+        run_id: The run that it belongs to; a child's events that concern a person reach the parent's stream too.
+        step: Number of the turn of the model, from 1; 0 before the first.
+    """
+
+    run_id: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted(Event):
+    """The run begins: its session is free and its tools are open."""
+
+    agent: str
+    session: str | None = None
+    parent_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepStarted(Event):
+    """A model request starts; `tools` is the number of tools in it."""
+
+    tools: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextDelta(Event):
+    """A piece of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingDelta(Event):
+    """A piece of thought."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallStarted(Event):
+    """The model begins to write a call; its arguments follow as `ToolArguments`."""
+
+    call: ToolCallPart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolArguments(Event):
+    """A piece of a call's arguments, as JSON text."""
+
+    call_id: str
+    delta: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStarted(Event):
+    """A tool runs."""
+
+    call: ToolCallPart
+    tool: ToolSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolProgress(Event):
+    """A running tool reports progress."""
+
+    call: ToolCallPart
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFinished(Event):
+    """A call is answered; `result` is whole, though the model may read a truncated one (`ResultPolicy`)."""
+
+    call: ToolCallPart
+    result: ToolResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRequested(Event):
+    """A person has to allow a call: answer with `run.approve(event)` or `run.deny(event)`."""
+
+    call: ToolCallPart
+    tool: ToolSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalGiven(Event):
+    """A call that had to be allowed was decided on."""
+
+    call: ToolCallPart
+    approved: bool
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageReported(Event):
+    """Token usage of this turn, and of the run so far."""
+
+    usage: Usage
+    total: Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRestarted(Event):
+    """The model's turn broke off and is requested again: the text, thoughts and calls of this step so far are void."""
+
+    error: ModelError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFailed(Event):
+    """The model could not answer; the run ends."""
+
+    error: ModelError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildStarted(Event):
+    """A tool of this run started a run of another agent."""
+
+    child_id: str
+    agent: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildFinished(Event):
+    """A run that a tool of this run started has ended."""
+
+    child_id: str
+    result: RunResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFinished(Event):
+    """The run has ended; always the last event."""
+
+    result: RunResult

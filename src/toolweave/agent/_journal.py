@@ -1,0 +1,181 @@
+"""The journal of a run: finished turns and calls are recorded after, and looked up before, each of them.
+
+Holds the Protocol and a journal that records nothing; knows no store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Literal, Protocol, TypeAlias
+
+from toolweave.agent._events import RunResult
+from toolweave.errors import ErrorKind, ToolError
+from toolweave.models._base import Finished, Usage
+from toolweave.models._messages import Message, ToolCallPart
+from toolweave.tools._result import ToolResult
+from toolweave.tools._spec import ToolSpec
+
+__all__ = ["ASK", "NO_JOURNAL", "Ask", "Journal", "OpenJournal", "Recorded", "RunStart", "outcome_unknown"]
+
+
+class Ask(Enum):
+    """The type of `ASK`."""
+
+    ASK = "ask"
+
+
+ASK: Literal[Ask.ASK] = Ask.ASK
+"""A call had started when its process died, its outcome is unknown, and a person is to decide."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStart:
+    """The start of a run: its messages and options.
+
+    Attributes:
+        messages: The whole conversation: the session's so far and the new messages.
+        sent: Number of messages at the end that were sent now.
+        depth: Nesting depth: the number of runs above it.
+        attended: Whether a person can approve calls.
+        output: The `form` of an `Output` that was given to this run alone, or None.
+        meta: `CallContext.meta` of its tools, as JSON.
+        on_unknown: The submission's policy for calls with an unknown outcome, an `OnUnknown`; None is the agent's own.
+        turns: Number of its recorded turns; they are replayed whatever its limits are now.
+        allowed: The digests of the tools that were allowed to it alone.
+    """
+
+    run_id: str
+    agent: str
+    messages: tuple[Message, ...]
+    sent: int
+    session: str | None = None
+    parent_id: str | None = None
+    depth: int = 0
+    attended: bool = True
+    output: Mapping[str, Any] | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    on_unknown: Literal["error", "ask", "rerun"] | None = None
+    turns: int = 0
+    allowed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """The record of a finished call.
+
+    Attributes:
+        below: Usage of child runs that ended since the previous call was recorded, by run id.
+    """
+
+    result: ToolResult
+    below: Mapping[str, Usage] = field(default_factory=dict[str, Usage])
+
+
+class Journal(Protocol):
+    """The journal of one run. A step is a turn of the model, from 1.
+
+    A run looks each turn and call up before it makes it, and records it afterwards: a recorded one is replayed. An
+    exception of any method fails the run.
+    """
+
+    def held(self, cancel: Callable[[], None]) -> AbstractAsyncContextManager[None]:
+        """Return a context manager that is entered before `started` and exited after `finished`.
+
+        It may hold a lease, so that only one process executes the run: entering raises `RunError` when another process
+        has it, and so does the body when the lease is lost. `cancel` cancels the run at another process's request.
+        """
+        ...
+
+    async def started(self, start: RunStart) -> RunStart:
+        """Record the start of a run and return it; a resumed run gets its recorded start."""
+        ...
+
+    async def turn(self, step: int) -> Finished | None:
+        """Return the recorded turn of a step, or None."""
+        ...
+
+    async def turn_finished(self, step: int, turn: Finished) -> None:
+        """Record a turn of the model."""
+        ...
+
+    async def allowed(self) -> Collection[str]:
+        """Return the digests of the tools that are permanently allowed to the agent."""
+        ...
+
+    async def allow(self, tool: ToolSpec, *, persistent: bool) -> None:
+        """Record that a tool was allowed by its present definition: permanently to the agent, or to the run."""
+        ...
+
+    async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> Recorded | Ask | None:
+        """Return the record of a call, or None to make it now.
+
+        A call that had started when its process died, and that must not be repeated, gets an error result
+        (`outcome_unknown`), or `ASK`. The tool is None if there is none of this name (any more).
+        """
+        ...
+
+    async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
+        """Record that an allowed call is about to reach its tool; a journal that may repeat every call need not."""
+        ...
+
+    async def call_finished(self, step: int, call: ToolCallPart, recorded: Recorded) -> None:
+        """Record the whole result of a call; the calls of one turn come in the order in which they end."""
+        ...
+
+    async def finished(self, result: RunResult) -> None:
+        """Record the end of the run; not called when the process or the agent is shut down during the run."""
+        ...
+
+
+OpenJournal: TypeAlias = Callable[[str], Journal]
+"""Function that returns the journal of a run by its id, whether the run is new or not."""
+
+
+class _NoJournal:
+    """Keeps nothing."""
+
+    def held(self, cancel: Callable[[], None]) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+    async def started(self, start: RunStart) -> RunStart:
+        return start
+
+    async def turn(self, step: int) -> Finished | None:
+        return None
+
+    async def turn_finished(self, step: int, turn: Finished) -> None:
+        return None
+
+    async def allowed(self) -> Collection[str]:
+        return ()
+
+    async def allow(self, tool: ToolSpec, *, persistent: bool) -> None:
+        return None
+
+    async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> Recorded | Ask | None:
+        return None
+
+    async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
+        return None
+
+    async def call_finished(self, step: int, call: ToolCallPart, recorded: Recorded) -> None:
+        return None
+
+    async def finished(self, result: RunResult) -> None:
+        return None
+
+
+NO_JOURNAL: Journal = _NoJournal()
+"""The journal of runs that are not kept in a store."""
+
+
+def outcome_unknown(tool: str) -> ToolResult:
+    """Return the error result of a call with an unknown outcome."""
+    message = (
+        f"the outcome of this call of tool {tool!r} is unknown: it had begun when the process that made it ended. "
+        "It may have been carried out: look whether it was before calling it again"
+    )
+    return ToolResult.failure(ToolError(message, kind=ErrorKind.OUTCOME_UNKNOWN))

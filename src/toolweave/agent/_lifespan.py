@@ -1,0 +1,243 @@
+"""The lifespan of an agent: one owner task for its runs and for the toolsets that it opened.
+
+The only module of the package that creates a task outside a task group. Every toolset is entered and exited in one
+task, several concurrently; other tasks only signal. Knows neither the inside of runs nor models.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from toolweave.tools._owner_loop import described, running_loop
+from toolweave.tools._toolset import Toolset
+
+__all__ = ["CLOSE_SECONDS", "AgentLifespan", "LifespanPeriod", "ToolsetSource"]
+
+_log = logging.getLogger("toolweave.agent")
+CLOSE_SECONDS = 15.0
+"""Seconds that toolsets may take to close."""
+OPEN_SECONDS = 300.0
+"""Seconds that a toolset may take to open; connections have a shorter timeout of their own."""
+
+
+@dataclass(eq=False, slots=True)
+class ToolsetSource:
+    """A toolset that has to be opened.
+
+    Attributes:
+        name: For people.
+        make: Returns an async context manager whose value is the toolset.
+        live: The toolset while it is open.
+        changed: Called when `live` changes.
+    """
+
+    name: str
+    make: Callable[[], AbstractAsyncContextManager[Toolset]]
+    live: Toolset | None = None
+    changed: Callable[[], None] = lambda: None
+
+
+@dataclass(eq=False, slots=True)
+class _OpenSource:
+    opened: anyio.Event = field(default_factory=anyio.Event)
+    release: anyio.Event = field(default_factory=anyio.Event)
+    over: anyio.Event = field(default_factory=anyio.Event)
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    error: Exception | None = None
+
+
+class AgentLifespan:
+    """Reference-counted lifespan: opens for the first user, closes after the last, and then awaits `finish`."""
+
+    def __init__(self, name: str, *, finish: Callable[[], Awaitable[None]] | None = None) -> None:
+        self._name = name
+        self._finish = finish
+        self._joining = threading.Lock()
+        self.period: LifespanPeriod | None = None
+
+    def join(self, cancel: Callable[[], None] | None = None) -> LifespanPeriod:
+        """Return the current period, or a new one; each user has to `leave` it.
+
+        `cancel` is called to make the user leave when the agent is closed.
+
+        Raises:
+            RuntimeError: The agent is in use in another event loop.
+        """
+        loop = running_loop()
+        with self._joining:
+            period = self.period
+            if period is not None and period.loop is not loop and period.lives:
+                raise RuntimeError(
+                    f"agent {self._name!r} is at work in the event loop {described(period.loop)} and was used in "
+                    f"{described(loop)}; make an agent for each thread or loop, or use it there: "
+                    "asyncio.run_coroutine_threadsafe(...)"
+                )
+            if period is None or period.ending.is_set() or period.loop is not loop:
+                after = period if period is not None and period.loop is loop else None
+                period = self.period = LifespanPeriod(self._name, loop, after, self._finish)
+            period.users += 1
+            if cancel is not None:
+                period.cancels.append(cancel)
+            return period
+
+
+class LifespanPeriod:
+    """One period of use, from the first user to the last.
+
+    Attributes:
+        ending: Set once the last user has left; it accepts no new users then.
+        over: Set when everything is closed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        loop: asyncio.AbstractEventLoop,
+        after: LifespanPeriod | None,
+        finish: Callable[[], Awaitable[None]] | None,
+    ) -> None:
+        self.loop = loop
+        self.users = 0
+        self.cancels: list[Callable[[], None]] = []
+        self.ending = anyio.Event()
+        self.over = anyio.Event()
+        self._left = anyio.Event()
+        self._closing = False
+        self._after = after
+        self._finish = finish
+        self._group: anyio.abc.TaskGroup | None = None
+        self._waiting: list[tuple[Context, Callable[[], Coroutine[Any, Any, None]]]] = []
+        self._held: dict[ToolsetSource, _OpenSource] = {}
+        self._task = loop.create_task(self._run(), name=f"toolweave agent {name}")
+
+    @property
+    def lives(self) -> bool:
+        """Whether it is still active; it is not in an event loop that was closed."""
+        return not self.over.is_set() and not self.loop.is_closed()
+
+    def start_soon(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start a task in the owner's task group, in the caller's context."""
+        if self._group is None:
+            self._waiting.append((copy_context(), work))
+        else:
+            self._group.start_soon(work)
+
+    def leave(self, cancel: Callable[[], None] | None = None) -> None:
+        """Stop using it; it ends when the last user leaves."""
+        self.users -= 1
+        if cancel is not None:
+            self.cancels.remove(cancel)
+            self._left.set()
+            self._left = anyio.Event()
+        if self.users <= 0 or (self._closing and not self.cancels):
+            self.ending.set()
+
+    async def close(self, *, wait: bool = True) -> None:
+        """Cancel all runs, close all toolsets, and return when that is done, within a time limit.
+
+        A caller that is part of one of the runs cannot wait for that (`wait=False`).
+        """
+        self._closing = True
+        for cancel in tuple(self.cancels):
+            cancel()
+        if not wait:
+            return
+        with anyio.move_on_after(2 * CLOSE_SECONDS, shield=True):
+            while self.cancels:
+                await self._left.wait()
+            self.ending.set()
+            await self.over.wait()
+
+    async def ended(self) -> None:
+        """Wait until everything is closed if it is ending, within a bound."""
+        if self.ending.is_set():
+            with anyio.move_on_after(2 * CLOSE_SECONDS):
+                await self.over.wait()
+
+    async def open(self, sources: Iterable[ToolsetSource]) -> dict[str, Exception]:
+        """Open the sources that are not open yet, concurrently; return the errors by name.
+
+        A source that failed is not tried again in this period.
+        """
+        failed: dict[str, Exception] = {}
+        wanted = [(source, self._hold(source)) for source in sources]
+        for source, held in wanted:
+            if not held.opened.is_set():
+                with anyio.move_on_after(OPEN_SECONDS):
+                    await held.opened.wait()
+            if not held.opened.is_set():
+                held.scope.cancel()
+                held.error = TimeoutError(f"it is not open after {OPEN_SECONDS:g} s")
+            if held.error is not None:
+                failed[source.name] = held.error
+        return failed
+
+    async def release(self, sources: Iterable[ToolsetSource]) -> None:
+        """Close those of these sources that are open, within a time limit."""
+        held = [self._held.pop(source) for source in sources if source in self._held]
+        for one in held:
+            one.release.set()
+            if not one.opened.is_set():
+                one.scope.cancel()
+        with anyio.CancelScope(shield=True, deadline=anyio.current_time() + CLOSE_SECONDS):
+            for one in held:
+                await one.over.wait()
+        for one in held:
+            one.scope.cancel()
+
+    def _hold(self, source: ToolsetSource) -> _OpenSource:
+        held = self._held.get(source)
+        if held is None:
+            held = self._held[source] = _OpenSource()
+            self.start_soon(partial(self._keep, source, held))
+        return held
+
+    async def _keep(self, source: ToolsetSource, held: _OpenSource) -> None:
+        toolset: Toolset | None = None
+        try:
+            with held.scope:
+                async with source.make() as toolset:
+                    source.live = toolset
+                    source.changed()
+                    held.opened.set()
+                    await held.release.wait()
+                    source.live = None
+        except Exception as exc:  # boundary: one bad server never takes the others down
+            held.error = exc
+            _log.warning("%s: %s", source.name, exc)
+        finally:
+            if source.live in (None, toolset):  # else it is that of a later period: this one's loop was torn down
+                source.live = None
+                source.changed()
+            held.opened.set()
+            held.over.set()
+
+    async def _run(self) -> None:
+        try:
+            if self._after is not None:
+                await self._after.ended()
+                self._after = None
+            async with anyio.create_task_group() as self._group:
+                waiting, self._waiting = self._waiting, []
+                for context, work in waiting:
+                    context.run(self._group.start_soon, work)
+                await self.ending.wait()
+                await self.release(tuple(self._held))
+                if self._finish is not None:
+                    with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+                        await self._finish()
+                self._group.cancel_scope.cancel()
+        finally:
+            self.ending.set()
+            self.over.set()

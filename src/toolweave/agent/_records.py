@@ -1,0 +1,388 @@
+"""Store documents of a run: its record, its start, and the indexes by time and by parent.
+
+Knows documents and no loop: the journal writes them, the views of `status.py` and `tree.py` read them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias, cast
+
+from toolweave.agent._events import RunResult
+from toolweave.agent._journal import RunStart
+from toolweave.errors import RunError, StoreError
+from toolweave.jobs._kind import JobCollections
+from toolweave.models._base import Usage
+from toolweave.models._messages import Message, UserMessage
+from toolweave.models._serialization import (
+    messages_from_json,
+    messages_to_json,
+    plain,
+    usage_from_json,
+    usage_to_json,
+)
+from toolweave.state import Change, Document, Put, Store, iter_documents, signal
+
+__all__ = [
+    "APPROVALS",
+    "CHILDREN",
+    "CONVERSATIONS",
+    "JOURNAL",
+    "LEASES",
+    "RUNS",
+    "RUN_NOTES",
+    "STARTS",
+    "TIMES",
+    "RecordedStatus",
+    "RunRecord",
+    "children_of",
+    "common",
+    "conversation",
+    "conversation_form",
+    "conversation_key",
+    "create",
+    "ended_signal",
+    "first_text",
+    "messages_in_document",
+    "read_record",
+    "read_start",
+    "record_change",
+    "record_of",
+    "start_from_document",
+    "unreadable",
+    "write_record",
+    "write_start",
+]
+
+_log = logging.getLogger("toolweave.agent")
+
+RUNS = "runs"
+"""A `RunRecord` by run id."""
+STARTS = "run-starts"
+"""The start of a run, by run id: its only document that may be large."""
+TIMES = "run-times"
+"""Run ids, the newest first."""
+CHILDREN = "run-children"
+"""Run ids below the id of the parent run, or below the name of another group."""
+JOURNAL = "run-journal"
+"""Finished turns and calls, below the run's id."""
+RUN_NOTES = JobCollections("run", "agent")
+LEASES = RUN_NOTES.leases
+"""The lease of a run, by run id; absent when no process executes it."""
+CONVERSATIONS = "conversations"
+"""The messages of a conversation, by agent and session."""
+APPROVALS = "approvals"
+"""Digests of the tools that are permanently allowed to an agent, below its name."""
+
+_FORM = 1
+_NEWEST = 10**16
+
+RecordedStatus: TypeAlias = Literal["pending", "running", "completed", "stopped", "cancelled", "failed"]
+"""The status in a run's record; a run that is `"running"` without a lease was interrupted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """The record of a run in a store.
+
+    Attributes:
+        session: The conversation that it continues, or None.
+        parent_id: The run whose tool started it, or None.
+        depth: Nesting depth: the number of runs above it.
+        group: The group that it was spawned in, or None when it was not spawned.
+        prompt: The beginning of the text that was sent.
+        created_at: Time of its creation in seconds, by its creator's clock.
+        changed_at: Time of the record's last write in seconds.
+        attempts: Number of times that it was started; more than one after an interruption.
+        text: The last text of the model, once the run has ended.
+        stop_reason: The reason for its end, or None.
+        error: The error that made it fail, or None.
+        revision: Revision of the document.
+    """
+
+    run_id: str
+    agent: str
+    status: RecordedStatus
+    session: str | None = None
+    parent_id: str | None = None
+    depth: int = 0
+    group: str | None = None
+    prompt: str = ""
+    created_at: float = 0.0
+    changed_at: float = 0.0
+    attempts: int = 0
+    text: str = ""
+    output: Any = None  # any JSON value
+    stop_reason: str | None = None
+    steps: int = 0
+    usage: Usage = field(default_factory=Usage)
+    error: str | None = None
+    revision: int = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self.status not in ("pending", "running")
+
+    def ended(self, result: RunResult, now: float) -> RunRecord:
+        """Return the record with the run's result."""
+        return replace(
+            self,
+            status=cast("RecordedStatus", result.status),
+            changed_at=now,
+            text=result.text,
+            output=_as_json(result.output),
+            stop_reason=result.stop_reason,
+            steps=result.steps,
+            usage=result.usage,
+            error=None if result.error is None else str(result.error),
+        )
+
+
+def _as_json(output: Any) -> Any:
+    """Return a validated answer as JSON: it may be a model, a dataclass or any other type."""
+    import msgspec  # only answers with a type of their own need it
+
+    def dump(value: Any) -> Any:
+        model_dump = getattr(value, "model_dump", None)
+        return model_dump(mode="json") if callable(model_dump) else str(value)
+
+    return None if output is None else plain(msgspec.to_builtins(output, enc_hook=dump, str_keys=True))
+
+
+async def create(
+    store: Store,
+    start: RunStart,
+    *,
+    status: RecordedStatus,
+    now: float,
+    ttl: float,
+    group: str | None = None,
+    also: Sequence[Change] = (),
+) -> RunRecord | None:
+    """Write a new run, indexed by its parent and its `group`, atomically with the changes in `also`.
+
+    Returns None when the id is taken, or an `expect` of the other changes does not hold.
+    """
+    record = RunRecord(
+        run_id=start.run_id,
+        agent=start.agent,
+        status=status,
+        session=start.session,
+        parent_id=start.parent_id,
+        depth=start.depth,
+        group=group,
+        prompt=first_text(start.messages[len(start.messages) - start.sent :]),
+        created_at=now,
+        changed_at=now,
+        attempts=1 if status == "running" else 0,
+    )
+    time_key = f"{_NEWEST - round(now * 1e6):016}/{start.run_id}"
+    above = {start.parent_id, group} - {None}
+    revisions = await store.write(
+        [
+            record_change(record, ttl=ttl),
+            Put(collection=STARTS, key=start.run_id, value=await _start_form(store, start), ttl=ttl),
+            Put(collection=TIMES, key=time_key, value=start.run_id, ttl=ttl),
+            *(Put(collection=CHILDREN, key=f"{one}/{start.run_id}", value=start.run_id, ttl=ttl) for one in above),
+            *also,
+        ]
+    )
+    return None if revisions is None else replace(record, revision=revisions[0])
+
+
+async def write_start(store: Store, start: RunStart, *, ttl: float) -> None:
+    """Replace the recorded start of a run."""
+    await store.put(STARTS, start.run_id, await _start_form(store, start), ttl=ttl)
+
+
+async def _start_form(store: Store, start: RunStart) -> dict[str, Any]:
+    # what stands in the session's conversation is not written again for each of its runs
+    messages = messages_to_json(start.messages)
+    spoken = [] if start.session is None else await conversation(store, start.agent, start.session)
+    shared = common(spoken, messages)
+    began: dict[str, Any] = {"form": _FORM, "shared": shared, "messages": messages[shared:], "sent": start.sent}
+    # members that came later: left out as by default, and read as such where an older version left them out
+    began |= {} if start.attended else {"attended": False}
+    return began | {name: plain(given) for name in ("output", "meta", "on_unknown") if (given := getattr(start, name))}
+
+
+async def read_start(store: Store, record: RunRecord) -> RunStart:
+    """Return the start of a run.
+
+    Raises:
+        RunError: The start, or the conversation that the run continues, is gone.
+        StoreError: This version cannot read it.
+    """
+    return await start_from_document(store, record, await store.get(STARTS, record.run_id))
+
+
+async def start_from_document(store: Store, record: RunRecord, found: Document | None) -> RunStart:
+    """Return the start of a run from its document; see `read_start`."""
+    if found is None:
+        raise RunError("cannot go on: how it began is no longer in the store", run_id=record.run_id, reason="error")
+    began = found.value
+    check_form(began, f"the beginning of run {record.run_id!r}")
+    spoken = [] if record.session is None else await conversation(store, record.agent, record.session)
+    if len(spoken) < began["shared"]:
+        raise RunError(
+            f"cannot go on: the conversation {record.session!r} is no longer in the store",
+            run_id=record.run_id,
+            reason="error",
+        )
+    return RunStart(
+        run_id=record.run_id,
+        agent=record.agent,
+        messages=messages_from_json([*spoken[: began["shared"]], *began["messages"]]),
+        sent=began["sent"],
+        session=record.session,
+        parent_id=record.parent_id,
+        depth=record.depth,
+        attended=began.get("attended", True),
+        output=began.get("output"),
+        meta=began.get("meta", {}),
+        on_unknown=began.get("on_unknown"),
+    )
+
+
+async def read_record(store: Store, run_id: str) -> RunRecord | None:
+    """Return the record of a run, or None.
+
+    Raises:
+        StoreError: This version cannot read it.
+    """
+    found = await store.get(RUNS, run_id)
+    return None if found is None else record_of(found)
+
+
+async def write_record(store: Store, record: RunRecord, *, ttl: float) -> RunRecord | None:
+    """Replace the record of this revision; return it with its new revision, or None if that was no longer current."""
+    change = record_change(record, ttl=ttl)
+    revision = await store.put(RUNS, record.run_id, change.value, ttl=ttl, expect=record.revision)
+    if revision is not None and record.done:
+        await signal(store, ended_signal(record.run_id))
+    return None if revision is None else replace(record, revision=revision)
+
+
+def record_change(record: RunRecord, *, ttl: float) -> Put:
+    """Return the store change that replaces the record of this revision."""
+    value = {
+        name: getattr(record, name) for name in RunRecord.__dataclass_fields__ if name not in ("usage", "revision")
+    }
+    value |= {"form": _FORM, "usage": usage_to_json(record.usage)}
+    return Put(collection=RUNS, key=record.run_id, value=value, ttl=ttl, expect=record.revision)
+
+
+def ended_signal(run_id: str) -> str:
+    """Return the name of the signal for the end of a run."""
+    return f"{RUNS}/{run_id}"
+
+
+def record_of(found: Document) -> RunRecord:
+    """Return the record in a document.
+
+    Raises:
+        StoreError: This version cannot read it.
+    """
+    what = f"run {found.key!r}"
+    try:
+        value: dict[str, Any] = dict(found.value)
+        check_form(value, what)
+        known: dict[str, Any] = {name: value[name] for name in RunRecord.__dataclass_fields__ if name in value}
+        known["usage"] = usage_from_json(value["usage"])
+        known["revision"] = found.revision
+        return RunRecord(**known)
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise StoreError(f"{what} is damaged in the store: its record has no sense ({exc!r})") from None
+
+
+def unreadable(found: Document, problem: StoreError) -> RunRecord:
+    """Return a placeholder for a record that this version cannot read; its error says why."""
+    whole: Any = found.value
+    value: dict[str, Any] = cast("dict[str, Any]", whole) if isinstance(whole, dict) else {}
+    agent, prompt, at = value.get("agent"), value.get("prompt"), value.get("created_at")
+    begun = float(at) if isinstance(at, int | float) else 0.0
+    return RunRecord(
+        run_id=found.key,
+        agent=agent if isinstance(agent, str) else "",
+        prompt=prompt if isinstance(prompt, str) else "",
+        status="failed",
+        error=str(problem),
+        created_at=begun,
+        changed_at=begun,
+    )
+
+
+async def children_of(store: Store, above: str) -> list[RunRecord]:
+    """Return the runs below a run or another group, the oldest first."""
+    # a session's name may hold a slash: what is below "a/b" is not below "a"
+    below = [one async for one in iter_documents(store, CHILDREN, f"{above}/") if one.key == f"{above}/{one.value}"]
+    found: list[RunRecord] = []
+    for one in below:
+        try:
+            record = await read_record(store, one.value)
+        except StoreError as exc:  # one that another version wrote hides none of the others
+            _log.warning("a run below %s is left out: %s", above, exc)
+        else:
+            found += [] if record is None else [record]
+    return sorted(found, key=lambda one: (one.created_at, one.run_id))
+
+
+def conversation_key(agent: str, session: str) -> str:
+    """Return the key of a session's conversation; the first slash ends the agent's name, whatever that holds."""
+    return f"{agent.replace('%', '%25').replace('/', '%2F')}/{session}"
+
+
+async def conversation(store: Store, agent: str, session: str) -> list[dict[str, Any]]:
+    """Return the messages of a session, as JSON."""
+    found = await store.get(CONVERSATIONS, conversation_key(agent, session))
+    return [] if found is None else messages_in_document(found)
+
+
+def messages_in_document(found: Document) -> list[dict[str, Any]]:
+    """Return the messages of a conversation's document, as JSON.
+
+    Raises:
+        StoreError: This version cannot read it.
+    """
+    check_form(found.value, f"the conversation {found.key!r}")
+    return found.value["messages"]
+
+
+def conversation_form(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the document of a conversation."""
+    return {"form": _FORM, "messages": messages}
+
+
+def check_form(value: Mapping[str, Any], what: str) -> None:
+    """Check that this version knows the form of a document.
+
+    Raises:
+        StoreError: A newer version wrote it, or an older one whose form is not known any more, or none at all.
+    """
+    form: Any = value.get("form")
+    if form == _FORM:
+        return
+    if not isinstance(form, int):
+        raise StoreError(f"{what} is damaged in the store: its form is {form!r}")
+    if form > _FORM:
+        raise StoreError(f"{what} was written by a newer version of Toolweave (form {form}); update Toolweave")
+    raise StoreError(f"{what} was written by an older version of Toolweave (form {form}), which this one cannot read")
+
+
+def common(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> int:
+    """Return the length of the common prefix of two conversations."""
+    count = 0
+    for one, other in zip(first, second, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count
+
+
+def first_text(messages: tuple[Message, ...], most: int = 300) -> str:
+    """Return the beginning of the user's text, for lists of runs."""
+    text = next((one.text for one in messages if isinstance(one, UserMessage)), "")
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,0 +1,389 @@
+"""The handle of one run: await it, iterate over its events, cancel it, answer its approvals.
+
+Its task is in the agent's owner task group; another module holds the loop that it executes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from contextvars import ContextVar
+from typing import Any, cast
+
+import anyio
+
+from toolweave.agent import _events as events
+from toolweave.agent._agent_tools import AgentTools
+from toolweave.agent._approval import Approval, Approvals
+from toolweave.agent._events import Event, RunResult, RunStatus
+from toolweave.agent._lifespan import CLOSE_SECONDS, LifespanPeriod
+from toolweave.agent._run_loop import AgentRuntime, RunLoop, RunRequest
+from toolweave.errors import RunError
+from toolweave.models._base import Usage
+from toolweave.models._messages import ToolCallPart
+
+__all__ = ["Run", "current_run"]
+
+_log = logging.getLogger("toolweave.agent")
+_SHUT_DOWN = "the agent was closed"
+_LEFT = "whoever awaited it was cancelled"
+_current: ContextVar[Run | None] = ContextVar("toolweave-run", default=None)
+
+
+def current_run() -> Run | None:
+    """Return the run whose tool is executing in this context, or None."""
+    run = _current.get()
+    return None if run is None or run.done else run
+
+
+class Run:
+    """A run of an agent: awaitable, iterable, and cancelled from anywhere.
+
+    It starts at the first `await`, iteration or `start()`, and executes in a task of the agent. `await run` returns its
+    `RunResult` and may be repeated; as with an `asyncio.Task`, cancelling the last task that awaits it cancels it.
+    Iterating only observes: it yields the events from the first one on, any number of times, and leaving early or
+    being cancelled there does not affect the run. A run ends by itself, by `cancel()`, or with `async with agent`.
+    A cancelled run has a result like any other; a failed run raises its error. In a store only `cancel()` marks a run
+    as cancelled: a run that ends because its process ends, the agent is closed or its awaiting task is cancelled can
+    be resumed.
+
+    Attributes:
+        id: Unique.
+        agent: The agent's name.
+        session: The conversation that it continues, or None.
+        parent: The run whose tool started this one, or None.
+        depth: Nesting depth: the number of runs above it.
+        children: The runs that tools of this one started, by id.
+    """
+
+    def __init__(self, host: AgentRuntime, job: RunRequest) -> None:
+        self.id = job.run_id or uuid.uuid4().hex
+        self.agent = host.name
+        self.session = job.session
+        self.parent = current_run()
+        self.depth = job.depth or (0 if self.parent is None else self.parent.depth + 1)
+        self.children: dict[str, Run] = {}
+        self.host = host
+        self._job = job
+        self._status: RunStatus = "new"
+        self._events: list[Event] = []
+        self._news: anyio.Event | None = None
+        self._ended: anyio.Event | None = None
+        self._result: RunResult | None = None
+        self._awaiting = 0
+        self._cancelled: str | None = None
+        self._scope: anyio.CancelScope | None = None
+        self._period: LifespanPeriod | None = None
+        self._approvals = Approvals(
+            host.confirm, host.allowed, seconds=job.rules.limits.approval_seconds, attended=job.attended is not False
+        )
+        self._driver = RunLoop(host, job, self)
+
+    # the handle
+
+    @property
+    def status(self) -> RunStatus:
+        """The status of the run."""
+        return self._status
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self._result is not None
+
+    @property
+    def result(self) -> RunResult | None:
+        """The result once it has ended, else None; raises nothing."""
+        return self._result
+
+    @property
+    def final(self) -> Run:
+        """The run itself: `await run.final` is `await run`."""
+        return self
+
+    @property
+    def parent_id(self) -> str | None:
+        """The id of the run whose tool started this one, in whichever process."""
+        return self._job.parent_id if self.parent is None else self.parent.id
+
+    @property
+    def agent_names(self) -> tuple[str, ...]:
+        """The agents above this run, the outermost first, and its own."""
+        return (*(() if self.parent is None else self.parent.agent_names), self.agent)
+
+    @property
+    def tools(self) -> AgentTools | None:
+        """Its tools in addition to the agent's, or None."""
+        return self._job.tools
+
+    @property
+    def attended(self) -> bool:
+        """Whether a person can approve calls."""
+        return self._approvals.attended
+
+    @property
+    def approvals(self) -> Approvals:
+        """The approvals of its calls."""
+        return self._approvals
+
+    @property
+    def cancelling(self) -> bool:
+        """Whether its cancellation was requested, other than by closing the agent.
+
+        Cancelling the task that awaits a run that can be resumed is no such request.
+        """
+        return self._cancelled not in (None, _SHUT_DOWN, _LEFT if self._driver.durable else None)
+
+    @property
+    def priced(self) -> bool:
+        """Whether it or a parent run has a cost limit."""
+        return self._job.rules.limits.cost is not None or (self.parent is not None and self.parent.priced)
+
+    @property
+    def waiting(self) -> tuple[ToolCallPart, ...]:
+        """The calls that wait for a person, those of child runs included."""
+        own = self._approvals.waiting
+        return own + tuple(call for child in self.children.values() for call in child.waiting)
+
+    def start(self) -> Run:
+        """Start, if not started; runs of one session execute one after another, in the order in which they start.
+
+        Raises:
+            RuntimeError: No event loop is running here.
+        """
+        if self._status == "new":
+            self._ended = anyio.Event()
+            self._period = self.host.owner.join(self._close)
+            self._status = "queued"
+            if self.parent is not None:
+                if not self.parent.runs_in_loop(self._period.loop):  # a tool in a thread, with a loop of its own
+                    self.parent = None
+                else:
+                    self.parent.child_started(self)
+            self._period.start_soon(self._drive)
+        return self
+
+    def cancel(self, reason: str = "cancelled") -> None:
+        """Cancel the run, from any task or thread; does nothing when it has ended. Its status is `"cancelled"`."""
+        loop = None if self._period is None else self._period.loop
+        if loop is None or _is_running_here(loop):
+            self._cancel(reason)
+        elif not loop.is_closed():
+            loop.call_soon_threadsafe(self._cancel, reason)
+
+    def approve(self, call: str | events.ApprovalRequested, *, remember: Any = None, reason: str | None = None) -> bool:
+        """Approve a waiting call, of this run or of one that its tools started.
+
+        Args:
+            call: The call's id, or the event that asked.
+            remember: `"run"` or `"agent"` to allow the tool from now on without asking.
+            reason: The reason, for the event.
+
+        Returns:
+            False when no such call waits (any more).
+
+        Raises:
+            ValueError: Calls of several runs have this id.
+        """
+        return self._decide(call, Approval(approved=True, remember=remember, reason=reason))
+
+    def deny(self, call: str | events.ApprovalRequested, *, reason: str | None = None) -> bool:
+        """Deny a waiting call; the model reads the reason."""
+        return self._decide(call, Approval(approved=False, reason=reason))
+
+    def __await__(self) -> Generator[Any, None, RunResult]:
+        return self.outcome().__await__()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return _EventIterator(self)
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id} of agent {self.agent!r}, {self._status}>"
+
+    async def outcome(self, *, gone: str = _LEFT) -> RunResult:
+        """Return the result, as `await run` does; `gone` is the reason when the waiting task cancels it."""
+        if self._within():
+            raise RuntimeError(
+                f"run {self.id!r} would wait for itself: it is awaited by one of its own tools, "
+                "or by a tool of a run whose session it goes on with"
+            )
+        self.start()
+        ended, period = self._ended, self._period
+        if not self.done and ended is not None and period is not None:
+            if not _is_running_here(period.loop):
+                raise RuntimeError(f"run {self.id!r} goes on in another event loop; await it there")
+            self._awaiting += 1
+            try:
+                await ended.wait()
+            except anyio.get_cancelled_exc_class():
+                if self._awaiting == 1 and not self.done:
+                    self._cancel(gone)
+                    with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_SECONDS):
+                        await ended.wait()
+                        await period.ended()  # what the run alone used is closed too
+                raise
+            finally:
+                self._awaiting -= 1
+        if period is not None and _is_running_here(period.loop):
+            await period.ended()
+        result = cast("RunResult", self._result)
+        if result.error is not None:
+            raise result.error
+        return result
+
+    async def stream_text(self) -> AsyncGenerator[str, None]:
+        """Yield the model's text, piece by piece; leaving early cancels the run.
+
+        Raises:
+            Exception: The error that made the run fail.
+        """
+        try:
+            async for event in self:
+                if isinstance(event, events.TextDelta):
+                    yield event.text
+            await self
+        finally:
+            if not self.done:
+                self.cancel(_LEFT)
+
+    async def event(self, number: int) -> Event | None:
+        """Return the event of this number, waiting for it; None after the last."""
+        self.start()
+        while number >= len(self._events):
+            if self.done:
+                return None
+            if self._news is None:
+                self._news = anyio.Event()
+            await self._news.wait()
+        return self._events[number]
+
+    def _within(self) -> bool:
+        run = current_run()
+        while run is not None and run is not self and not self._follows(run):
+            run = run.parent
+        return run is not None
+
+    def _follows(self, run: Run) -> bool:
+        """Whether `run` waits in the session for the end of this one."""
+        same = self.host is run.host and self.session == run.session
+        return same and self.session is not None and not self.done
+
+    def _cancel(self, reason: str) -> None:
+        if self.done or self._cancelled is not None:
+            return
+        self._cancelled = reason
+        for child in self.children.values():
+            child.cancel(reason)
+        if self._status == "new":
+            self._end(RunResult(run_id=self.id, stop_reason="cancelled", status="cancelled"))
+        elif self._scope is not None:
+            self._scope.cancel()
+
+    def _close(self) -> None:
+        self._cancel(_SHUT_DOWN)
+
+    def _decide(self, call: str | events.ApprovalRequested, approval: Approval) -> bool:
+        run_id = call.run_id if isinstance(call, events.ApprovalRequested) else None
+        call_id = call.call.id if isinstance(call, events.ApprovalRequested) else call
+        found = [run for run in self._asking(call_id) if run_id in (None, run.id)]
+        if len(found) > 1:  # the ids of providers are not unique over runs
+            raise ValueError(f"{len(found)} runs wait for a call with the id {call_id!r}; give the event that asked")
+        return bool(found) and found[0].approvals.answer(call_id, approval)
+
+    def _asking(self, call_id: str) -> list[Run]:
+        own = [self] if any(call.id == call_id for call in self._approvals.waiting) else []
+        return own + [run for child in self.children.values() for run in child._asking(call_id)]  # noqa: SLF001 - its own kind
+
+    # what children tell
+
+    def runs_in_loop(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether it runs in this event loop."""
+        return self._period is not None and self._period.loop is loop
+
+    def child_started(self, child: Run) -> None:
+        """Register a run that a tool of this one started."""
+        self.children[child.id] = child
+        self.emit(events.ChildStarted(run_id=self.id, step=self._driver.step, child_id=child.id, agent=child.agent))
+
+    def child_ended(self, child: Run, result: RunResult) -> None:
+        """Register the end of a child run; its usage counts for this one too."""
+        self.count(child.id, result.usage)
+        self.emit(events.ChildFinished(run_id=self.id, step=self._driver.step, child_id=child.id, result=result))
+
+    def count(self, run_id: str, took: Usage) -> None:
+        """Add the usage of a child run, in whichever process; once for each run id."""
+        self._driver.count(run_id, took)
+
+    def emit(self, event: Event) -> None:
+        """Publish an event to the run's iterators; one that concerns a person reaches the parent's iterators too."""
+        if self.done:
+            return
+        self._events.append(event)
+        if self._news is not None:
+            self._news.set()
+            self._news = None
+        if self.parent is not None and isinstance(event, (events.ApprovalRequested, events.ApprovalGiven)):
+            self.parent.emit(event)
+
+    # its task
+
+    async def _drive(self) -> None:
+        _current.set(self)
+        host, period = self.host, cast("LifespanPeriod", self._period)
+        result: RunResult | None = None
+        room = host.rooms.enter(self.session)
+        try:
+            with anyio.CancelScope() as self._scope:
+                if self._cancelled is not None:
+                    self._scope.cancel()
+                async with room.turn:
+                    self._status = "running"
+                    result = await self._driver.drive(room, period)
+        except Exception as exc:  # boundary: whatever ends a run is told to whoever awaits it
+            result = self._driver.result("error", error=exc)
+        finally:
+            host.rooms.leave(room)
+            period.leave(self._close)
+            self._end(result or self._driver.result("cancelled"))
+
+    def _end(self, result: RunResult) -> None:
+        if self.done:
+            return
+        if result.error is not None and (self._driver.began or not isinstance(result.error, RunError)):
+            _log.warning("run %s of agent %r failed: %s", self.id, self.agent, result.error)
+        self._status = result.status
+        self.emit(events.RunFinished(run_id=self.id, step=self._driver.step, result=result))
+        self._result = result
+        if self._news is not None:
+            self._news.set()
+        if self._ended is not None:
+            self._ended.set()
+            if self.parent is not None:
+                self.parent.child_ended(self, result)
+
+
+class _EventIterator:
+    """An iterator over a run's events, from the first."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._next = 0
+
+    def __aiter__(self) -> _EventIterator:
+        return self
+
+    async def __anext__(self) -> Event:
+        event = await self._run.event(self._next)
+        if event is None:
+            raise StopAsyncIteration
+        self._next += 1
+        return event
+
+
+def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False

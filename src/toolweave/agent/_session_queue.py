@@ -1,0 +1,112 @@
+"""The queue of one session's submitted runs: workers execute them in the order of submission.
+
+It is in the store, so that runs of one session wait for each other across processes; it knows no worker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from toolweave.agent._durable import Durable
+from toolweave.agent._records import LEASES, RunRecord, conversation_key, read_record, read_start, write_start
+from toolweave.agent._sessions import continue_conversation
+from toolweave.errors import StoreError
+from toolweave.jobs._lease import Lease
+from toolweave.state import Put, iter_documents
+
+__all__ = ["SessionQueue", "queued"]
+
+_COLLECTION = "run-lines"
+"""Runs that were submitted to a session, below the session's key, in the order of submission."""
+
+
+class SessionQueue:
+    """The queue of one run's session, as that run sees it; without a session the run may always start."""
+
+    def __init__(self, durable: Durable, record: RunRecord) -> None:
+        self._durable = durable
+        self._store = durable.store
+        self._record = record
+        self._session = "" if record.session is None else _session(record.agent, record.session)
+        self._key = _position(self._session, record.run_id, record.created_at)
+
+    async def join(self) -> None:
+        """Take the position that the run had when it was submitted; idempotent."""
+        if self._record.session is not None:
+            await self._store.put(_COLLECTION, self._key, self._record.run_id, ttl=self._durable.keep_seconds)
+
+    async def leave(self) -> None:
+        """Leave the queue, so that the next run may start."""
+        if self._record.session is not None:
+            await self._store.delete(_COLLECTION, self._key)
+
+    async def ahead(self) -> int:
+        """Return the number of runs ahead in the queue; runs that have ended are removed from it."""
+        waiting = 0
+        if self._record.session is None:
+            return waiting
+        async for found in iter_documents(self._store, _COLLECTION, f"{self._session}/"):
+            if found.key >= self._key:
+                break
+            try:
+                other = await read_record(self._store, found.value)
+            except StoreError:
+                continue  # another version wrote it; what holds the session then is its lease
+            if other is None or other.done:
+                await self._store.delete(_COLLECTION, found.key)
+            else:
+                waiting += 1
+        return waiting
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[bool, None]:
+        """Hold the session's lease, if it is free; a run that has not started continues the conversation as of now.
+
+        Yields whether it is held. When another process takes it, the body is cancelled.
+        """
+        if self._record.session is None:
+            yield True
+            return
+        seconds, sleep = self._durable.lease_seconds, self._durable.sleep
+        lease = Lease(self._store, LEASES, f"session:{self._session}", seconds=seconds, sleep=sleep)
+        if await lease.take() is not None:
+            yield False
+            return
+        async with lease.kept(_nothing):
+            await self._go_on_from_now()
+            yield True
+
+    async def _go_on_from_now(self) -> None:
+        record = await read_record(self._store, self._record.run_id)
+        if record is None or record.session is None or record.status != "pending":
+            return
+        start = await read_start(self._store, record)
+        sent = start.messages[len(start.messages) - start.sent :]
+        history = await self._durable.conversations.load(record.session)
+        messages = continue_conversation(history, sent)
+        now = replace(start, messages=tuple(messages), sent=len(messages) - len(history))
+        await write_start(self._store, now, ttl=self._durable.keep_seconds)
+
+
+def queued(agent: str, session: str | None, run_id: str, at: float, *, ttl: float) -> Sequence[Put]:
+    """Return the store change that adds a new run to the queue of its session, if it has one."""
+    if session is None:
+        return []
+    key = _position(_session(agent, session), run_id, at)
+    return [Put(collection=_COLLECTION, key=key, value=run_id, ttl=ttl)]
+
+
+def _session(agent: str, session: str) -> str:
+    # a session's name may hold anything, slashes too
+    return hashlib.sha256(conversation_key(agent, session).encode()).hexdigest()[:32]
+
+
+def _position(session: str, run_id: str, at: float) -> str:
+    return f"{session}/{round(at * 1e6):016}/{run_id}"
+
+
+def _nothing() -> None:
+    """Ignore a cancellation request: it goes through the run's lease, not the session's."""

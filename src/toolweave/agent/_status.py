@@ -1,0 +1,185 @@
+"""The status of the runs of a store, in whichever process they execute.
+
+Reads records and leases; runs nothing itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from toolweave.agent._durable import KEEP_SECONDS
+from toolweave.agent._records import (
+    LEASES,
+    RUN_NOTES,
+    RUNS,
+    TIMES,
+    RunRecord,
+    children_of,
+    read_record,
+    record_of,
+    unreadable,
+    write_record,
+)
+from toolweave.errors import StoreError
+from toolweave.jobs._lease import ask_to_cancel, is_held
+from toolweave.state import Document, Store, iter_documents
+
+__all__ = ["RunInfo", "RunStats", "RunStatuses", "StoredStatus"]
+
+StoredStatus: TypeAlias = Literal[
+    "pending", "running", "interrupted", "completed", "stopped", "failed", "cancelled", "unreadable"
+]
+"""The status of a run in its store; `"interrupted"` is an unfinished run that no process executes, `"unreadable"` one
+whose record is damaged or of another version: `record.error` has the reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInfo:
+    """A run's record and its present status.
+
+    Attributes:
+        record: Its record in the store: prompt, parent, text, usage, times.
+    """
+
+    record: RunRecord
+    status: StoredStatus
+
+    @property
+    def run_id(self) -> str:
+        """Its id."""
+        return self.record.run_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStats:
+    """Counts of the runs of a store.
+
+    Attributes:
+        by_status: Number of runs by status.
+        input_tokens: Input tokens of the runs that have ended.
+        output_tokens: Output tokens of the runs that have ended.
+    """
+
+    total: int
+    by_status: Mapping[StoredStatus, int]
+    input_tokens: int
+    output_tokens: int
+
+
+class RunStatuses:
+    """The runs of a store, of all agents and processes that use it.
+
+    Args:
+        store: The store of the runs.
+        clock: Returns the time in seconds, for records that are written here.
+    """
+
+    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return f"<RunStatuses in {self._store!r}>"
+
+    async def get(self, run_id: str) -> RunInfo | None:
+        """Return a run, or None when the store has none of this id."""
+        found = await self._store.get(RUNS, run_id)
+        return None if found is None else await self._told(found)
+
+    async def active(self) -> Sequence[RunInfo]:
+        """Return the runs that are active now, the oldest first."""
+        held = [await self.get(found.key) async for found in iter_documents(self._store, LEASES)]
+        running = [one for one in held if one is not None and one.status == "running"]
+        return sorted(running, key=lambda one: (one.record.created_at, one.run_id))
+
+    async def recent(self, limit: int = 20, *, agent: str | None = None) -> Sequence[RunInfo]:
+        """Return the runs that were created last, the newest first; of one agent or of all."""
+        recent: dict[str, RunInfo] = {}
+        if limit <= 0:
+            return []
+        async for found in iter_documents(self._store, TIMES):
+            one = await self.get(found.value)
+            if one is not None and agent in (None, one.record.agent):
+                # whoever creates it may die and do so again: it stands here twice then
+                recent.setdefault(one.run_id, one)
+                if len(recent) == limit:
+                    break
+        return list(recent.values())
+
+    async def interrupted(self, *, agent: str | None = None) -> Sequence[RunInfo]:
+        """Return the unfinished runs that no process executes, the oldest first: `agent.resume` continues them.
+
+        A spawned run that has not started is among them when its parent is not executing either.
+        """
+        found = [await self._told(one) async for one in iter_documents(self._store, RUNS)]
+        left = [one for one in found if agent in (None, one.record.agent) and await self._is_left(one)]
+        return sorted(left, key=lambda one: (one.record.created_at, one.run_id))
+
+    async def stats(self) -> RunStats:
+        """Return the number of runs, by status."""
+        counts: Counter[StoredStatus] = Counter()
+        input_tokens = output_tokens = 0
+        async for found in iter_documents(self._store, RUNS):
+            one = await self._told(found)
+            counts[one.status] += 1
+            if one.record.parent_id is None:  # what a child took counts in its parent
+                input_tokens += one.record.usage.input_tokens
+                output_tokens += one.record.usage.output_tokens
+        return RunStats(
+            total=counts.total(), by_status=dict(counts), input_tokens=input_tokens, output_tokens=output_tokens
+        )
+
+    async def cancel(self, run_id: str) -> bool:
+        """Cancel a run and its descendants, in any process; return False when it has ended or there is none.
+
+        A run of another process ends at the next renewal of its lease, or when another worker takes it over before
+        that; one that no process executes is cancelled at once.
+        """
+        record = await read_record(self._store, run_id)
+        cancelled = await self._cancel(record)
+        seen, left = {run_id}, await children_of(self._store, run_id)
+        while left:
+            child = left.pop()
+            if child.run_id not in seen:
+                seen.add(child.run_id)
+                await self._cancel(child)
+                left += await children_of(self._store, child.run_id)
+        return cancelled
+
+    async def info(self, record: RunRecord) -> RunInfo:
+        """Return the present status of the run of a record."""
+        status: StoredStatus = record.status
+        if status == "running" and not await is_held(self._store, LEASES, record.run_id):
+            status = "interrupted"
+        return RunInfo(record=record, status=status)
+
+    async def _told(self, found: Document) -> RunInfo:
+        """Return the present status of a run; an unreadable record is a status, not an error."""
+        try:
+            return await self.info(record_of(found))
+        except StoreError as exc:
+            problem = exc
+        return RunInfo(record=unreadable(found, problem), status="unreadable")
+
+    async def _cancel(self, record: RunRecord | None) -> bool:
+        while record is not None and not record.done:
+            # beside the lease, which ends with its holder
+            await self._store.put(RUN_NOTES.cancels, record.run_id, True, ttl=KEEP_SECONDS)
+            if await ask_to_cancel(self._store, LEASES, record.run_id):
+                return True
+            ended = replace(record, status="cancelled", stop_reason="cancelled", changed_at=self._clock())
+            if await write_record(self._store, ended, ttl=KEEP_SECONDS) is not None:
+                await self._store.delete(RUN_NOTES.cancels, record.run_id)
+                return True
+            record = await read_record(self._store, record.run_id)  # it began or ended at this moment
+        return False
+
+    async def _is_left(self, one: RunInfo) -> bool:
+        if one.status == "pending":
+            above = one.record.parent_id
+            return above is None or not await is_held(self._store, LEASES, above)
+        return one.status == "interrupted"

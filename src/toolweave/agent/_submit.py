@@ -1,0 +1,164 @@
+"""Submitting runs to workers: record a run, enqueue it, and follow it from another process. Executes no run."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Generator
+from typing import Any
+
+import anyio
+
+from toolweave.agent._durable import Durable, OnUnknown, same_request
+from toolweave.agent._idempotency import run_id_of
+from toolweave.agent._journal import RunStart
+from toolweave.agent._output import Output
+from toolweave.agent._prompt import Prompt, Sendable, messages_of
+from toolweave.agent._records import RunRecord, create, ended_signal, read_record, read_start
+from toolweave.agent._session_queue import SessionQueue, queued
+from toolweave.agent._status import RunInfo, RunStatuses
+from toolweave.errors import RunError
+from toolweave.jobs._backoff import until
+from toolweave.jobs._kind import JobTopic
+
+__all__ = ["SubmitMixin", "SubmittedRun"]
+
+_FIRST_LOOK = 0.05
+"""Seconds between polls of a run whose end may not be signalled."""
+
+
+class SubmittedRun:
+    """The handle of a run that workers execute: `record = await run`.
+
+    The run does not depend on its handle.
+
+    Attributes:
+        id: Unique; `RunStatuses`, and `toolweave runs show`, know it by this.
+    """
+
+    def __init__(self, durable: Durable, run_id: str) -> None:
+        self.id = run_id
+        self._durable = durable
+        self._statuses = RunStatuses(durable.store, clock=durable.clock)
+
+    async def status(self) -> RunInfo:
+        """Return the present status of the run.
+
+        Raises:
+            RunError: It is no longer in the store.
+        """
+        return await self._statuses.info(await self._record())
+
+    async def result(self, timeout: float | None = None) -> RunRecord:
+        """Return its record once it has ended, for whatever reason: `record.status`, `.text`, `.output`, `.error`.
+
+        Args:
+            timeout: Seconds to wait at most; the run continues after that.
+
+        Raises:
+            RunError: It is no longer in the store.
+            StoreError: The store cannot be reached.
+            TimeoutError: It has not ended by then.
+        """
+        with anyio.fail_after(timeout):
+            return await until(
+                self._durable.store, ended_signal(self.id), self._ended, sleep=self._durable.sleep, first=_FIRST_LOOK
+            )
+
+    async def cancel(self) -> bool:
+        """Cancel it and its descendants, in any process; return False when it has ended."""
+        return await self._statuses.cancel(self.id)
+
+    def __await__(self) -> Generator[Any, None, RunRecord]:
+        return self.result().__await__()
+
+    def __repr__(self) -> str:
+        return f"<SubmittedRun {self.id} of agent {self._durable.agent!r}>"
+
+    async def _ended(self) -> RunRecord | None:
+        record = await self._record()
+        return record if record.done else None
+
+    async def _record(self) -> RunRecord:
+        record = await read_record(self._durable.store, self.id)
+        if record is None:
+            raise RunError("is not in the store", run_id=self.id, reason="error")
+        return record
+
+
+class SubmitMixin:
+    """The mixin of an agent that submits runs to workers."""
+
+    name: str
+    durable: Durable | None
+
+    async def submit(
+        self,
+        sent: Sendable,
+        /,
+        *,
+        session: str | None = None,
+        key: str | None = None,
+        on_unknown: OnUnknown | None = None,
+    ) -> SubmittedRun:
+        """Submit a message to a worker, on this machine or another, and return a handle of its run.
+
+        No person can approve calls: those that need approval are denied.
+
+        Args:
+            sent: As with `send`.
+            session: The conversation to continue, as it is when the run starts. Runs that are submitted to it execute
+                one after another, in the order of submission.
+            key: An idempotency key: submitted with the same one again, it is the same run.
+            on_unknown: Policy for calls with an unknown outcome after a worker died: `"error"` gives the model an
+                error result, `"rerun"` repeats them, `"ask"` denies them, as no person is there; by default that of
+                the worker, or of its agent.
+
+        Raises:
+            RunError: The key belongs to another message, or another session.
+            StoreError: The store or the queue cannot be reached. With a key it is safe to try again.
+            TypeError: The value is of no type that can be sent.
+            ValueError: The agent has no backend, a prompt lacks a variable, or there is nothing to answer.
+        """
+        durable, messages = self.durable, messages_of(sent)
+        jobs = None if durable is None else durable.jobs
+        if durable is None or jobs is None:
+            raise ValueError(f"agent {self.name!r} has no workers: Agent(..., backend=Backend(url))")
+        output = sent.output_type if isinstance(sent, Prompt) else None
+        start = RunStart(
+            run_id=uuid.uuid4().hex if key is None else run_id_of(self.name, key),
+            agent=self.name,
+            messages=messages,
+            sent=len(messages),
+            session=session,
+            attended=False,
+            output=None if output is None else Output(output).form,
+            on_unknown=on_unknown,
+        )
+        made = await _made(durable, jobs, start)
+        if made is None:
+            record = await _known(durable, start)
+            if not record.done:
+                await SessionQueue(durable, record).join()
+                await jobs.submit(record.run_id)
+        else:
+            await jobs.queue.submit(jobs.job(made.run_id))
+        return SubmittedRun(durable, start.run_id)
+
+
+async def _made(durable: Durable, jobs: JobTopic, start: RunStart) -> RunRecord | None:
+    """Record a run with its position in the session's queue and its job; None when there is one already."""
+    now, ttl = durable.clock(), durable.keep_seconds
+    also = [jobs.note(start.run_id), *queued(start.agent, start.session, start.run_id, now, ttl=ttl)]
+    return await create(durable.store, start, status="pending", now=now, ttl=ttl, also=also)
+
+
+async def _known(durable: Durable, start: RunStart) -> RunRecord:
+    """Return the record of a run that was submitted before, or by another at the same time.
+
+    Raises:
+        RunError: It began, or is to begin, with something else.
+    """
+    record = await read_record(durable.store, start.run_id)
+    if record is None or not same_request(start, await read_start(durable.store, record)):
+        raise RunError("began with something else; its key is taken", run_id=start.run_id, reason="error")
+    return record

@@ -1,0 +1,247 @@
+"""Agents as tools, and batch calls of one tool.
+
+Knows an agent by its `send`; holds the guards against nesting depth and cycles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any, Protocol, TypeAlias
+
+import anyio
+
+from toolweave.agent import _events as events
+from toolweave.agent._durable import Durable
+from toolweave.agent._idempotency import part_key
+from toolweave.agent._records import LEASES
+from toolweave.agent._run import Run, current_run
+from toolweave.errors import ModelError, ToolError
+from toolweave.jobs._lease import is_held
+from toolweave.protocol.content import ContentBlock, TextContent
+from toolweave.tools._call import IDEMPOTENCY_KEY, RESUMABLE, CallContext
+from toolweave.tools._function import tool as function_tool
+from toolweave.tools._result import ToolResult
+from toolweave.tools._toolset import Tool
+
+__all__ = ["KeepConversation", "Sender", "agent_tool", "parallelize"]
+
+_POLL_SECONDS = 1.0
+KeepConversation: TypeAlias = bool | Callable[[CallContext], str | None]
+"""Whether a tool's calls continue one conversation: for each client, or by the session that a function names."""
+
+
+class Sender(Protocol):
+    """An agent, as its tool sees it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def description(self) -> str | None:
+        """Its description as a tool."""
+        ...
+
+    @property
+    def durable(self) -> Durable | None:
+        """Its persistence in a store, or None."""
+        ...
+
+    @property
+    def max_depth(self) -> int:
+        """Maximum nesting depth of agents at which this one may be called."""
+        ...
+
+    def send(self, sent: str, /, *, session: str | None, ctx: CallContext, attended: bool, key: str | None) -> Run:
+        """Return a run on a message."""
+        ...
+
+    def runs(self, run: Run, /) -> bool:
+        """Whether a run is one of its own."""
+        ...
+
+
+def agent_tool(
+    agent: Sender,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    keep_conversation: KeepConversation = False,
+) -> Tool:
+    """Return the tool that runs an agent on one `message`; see `Agent.as_tool`."""
+
+    async def send(message: str, ctx: CallContext) -> ToolResult:
+        above = current_run()
+        _guard(agent, above)
+        attended = above is not None and above.attended
+        session, key = _session(keep_conversation, above, ctx), None if agent.durable is None else _key(ctx)
+        run = agent.send(message, session=session, ctx=ctx, attended=attended, key=key)
+        if agent.durable is not None and key is not None:
+            await _free(agent.durable, run.id)
+        if ctx.on_progress is None:
+            return await _answer(run, agent.name)
+        return await _watched(run, agent.name, ctx)
+
+    about = description or agent.description or f"Ask the agent {agent.name!r}; it answers one message at a time."
+    schema = {
+        "type": "object",
+        "title": name or f"agent_{agent.name}",
+        "properties": {
+            "message": {"type": "string", "description": "What the agent is to do, with all it has to know."}
+        },
+        "required": ["message"],
+        "additionalProperties": False,
+    }
+
+    async def run_agent(arguments: Mapping[str, Any], ctx: CallContext) -> ToolResult:
+        return await send(arguments["message"], ctx)
+
+    return function_tool(
+        run_agent,
+        name=name or f"agent_{agent.name}",
+        description=about,
+        input_schema=schema,
+        meta=None if agent.durable is None else {RESUMABLE: True},
+    )
+
+
+def _guard(agent: Sender, above: Run | None) -> None:
+    depth, run = 0, above
+    while run is not None:
+        if agent.runs(run):
+            raise ToolError(f"agent {agent.name!r} is already at work further up and cannot be asked by itself")
+        depth, run = depth + 1, run.parent
+    if above is not None and above.depth + 1 > agent.max_depth:
+        raise ToolError(f"agents may call agents {agent.max_depth} deep; do this without agent {agent.name!r}")
+
+
+def _key(ctx: CallContext) -> str | None:
+    key = ctx.meta.get(IDEMPOTENCY_KEY)
+    return key if isinstance(key, str) else None
+
+
+async def _free(durable: Durable, run_id: str) -> None:
+    """Wait for the lease of a run, which an earlier delivery of this call may still hold, or have just died with."""
+    while await is_held(durable.store, LEASES, run_id):
+        await durable.sleep(_POLL_SECONDS)
+
+
+def _session(keep: KeepConversation, above: Run | None, ctx: CallContext) -> str | None:
+    if not isinstance(keep, bool):
+        return keep(ctx)
+    if not keep:
+        return None
+    if above is not None:
+        root = above
+        while root.parent is not None:
+            root = root.parent
+        return f"session:{root.session}" if root.session is not None else f"run:{root.id}"
+    client = None if ctx.caller is None else ctx.caller.client_key
+    return None if client is None else f"client:{client}"  # whom nobody can tell apart shares no conversation
+
+
+async def _answer(run: Run, name: str) -> ToolResult:
+    """Return the result of an agent's run as a tool result; all but an answer is an error result."""
+    try:
+        result = await run.outcome(gone="whoever called it was cancelled")
+    except ModelError as exc:
+        raise ToolError(f"agent {name!r} failed: {exc}", retryable=exc.retryable) from exc
+    if result.status != "completed" or result.pending:
+        said = f"; it had said: {result.text}" if result.text else ""
+        raise ToolError(f"agent {name!r} ended before it was done ({result.stop_reason}){said}")
+    return ToolResult.of(result.text if result.output is None else result.output)
+
+
+async def _watched(run: Run, name: str, ctx: CallContext) -> ToolResult:
+    """Return the answer, and report the run's progress to the caller until then."""
+    found: list[ToolResult | ToolError] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_reported, run, ctx)
+        try:
+            found.append(await _answer(run, name))
+        except ToolError as exc:
+            found.append(exc)  # raised below: a task group would wrap it
+    if isinstance(found[0], ToolError):
+        raise found[0]
+    return found[0]
+
+
+async def _reported(run: Run, ctx: CallContext) -> None:
+    done = 0
+    async for event in run:
+        if isinstance(event, (events.ToolStarted, events.StepStarted)):
+            done += 1
+            message = f"calls {event.tool.name}" if isinstance(event, events.ToolStarted) else f"turn {event.step}"
+            await ctx.progress(done, message=message)
+
+
+def parallelize(tool: Tool, *, name: str | None = None, limit: int = 8, most: int = 100) -> Tool:
+    """Return a tool that makes many calls of another at the same time, for models that make one call a turn.
+
+    It takes `calls`, a list of arguments of the other tool, and returns their results in order, each under its
+    number. The result is an error only when all of them are.
+
+    Args:
+        tool: The tool that is called.
+        name: Name of the new tool; `parallel_<name>` by default.
+        limit: Maximum number of concurrent calls; one for a `sequential` tool. Calls on a server also count for
+            `Limits.parallel_per_server` of the agent that makes them.
+        most: Maximum number of calls in one batch.
+    """
+    schema = {
+        "type": "object",
+        "title": name or f"parallel_{tool.name}",
+        "properties": {
+            "calls": {
+                "type": "array",
+                "items": {key: value for key, value in tool.input_schema.items() if key not in ("$schema", "$defs")},
+                "minItems": 1,
+                "maxItems": most,
+                "description": f"The arguments of each call of {tool.name}.",
+            }
+        },
+        "required": ["calls"],
+        "additionalProperties": False,
+    }
+    if "$defs" in tool.input_schema:
+        schema["$defs"] = tool.input_schema["$defs"]
+
+    at_once = 1 if tool.spec.sequential else limit
+
+    async def run_all(arguments: Mapping[str, Any], ctx: CallContext) -> ToolResult:
+        calls: list[Mapping[str, Any]] = arguments["calls"]
+        results: list[ToolResult | None] = [None] * len(calls)
+        slots, above, key = anyio.Semaphore(at_once), current_run(), _key(ctx)
+
+        async def run(number: int) -> None:
+            own = ctx if key is None else ctx.replace(meta={**ctx.meta, IDEMPOTENCY_KEY: part_key(key, number)})
+            async with slots, nullcontext() if above is None else above.host.slots.of(tool.spec):
+                results[number] = await tool.execute(calls[number], own)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(len(calls)):
+                tasks.start_soon(run, number)
+        return _joined([result for result in results if result is not None])
+
+    about = f"Makes many calls of {tool.name} at the same time. {tool.description}".strip()
+    return function_tool(
+        run_all,
+        name=name or f"parallel_{tool.name}",
+        description=about,
+        input_schema=schema,
+        annotations=tool.annotations,
+        meta={RESUMABLE: True} if tool.spec.meta.get(RESUMABLE) is True else None,
+    )
+
+
+def _joined(results: list[ToolResult]) -> ToolResult:
+    blocks: list[ContentBlock] = []
+    for number, result in enumerate(results, 1):
+        blocks.append(TextContent(text=f"[{number}]{' error:' if result.is_error else ''}"))
+        blocks += result.content or (TextContent(text=result.text),)
+    if not all(result.is_error for result in results):
+        return ToolResult(content=tuple(blocks))
+    error = ToolError(f"all {len(results)} calls failed; the first: {results[0].require_error().message}")
+    return ToolResult(content=tuple(blocks), is_error=True, error=error)

@@ -1,0 +1,291 @@
+"""Tool search: above a token budget a model sees one tool that searches the others and loads them on demand.
+
+One toolset serves one conversation. The loaded tools follow from the conversation alone, so a resumed run, which has
+nothing but its messages, sees the same tools. Knows no provider; one with a tool search of its own gets the names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any, cast
+
+from toolweave.models._messages import AssistantMessage, Message, ToolMessage
+from toolweave.protocol.content import TextContent
+from toolweave.schema._validate import Validator
+from toolweave.tools._call import CallContext, ToolCall
+from toolweave.tools._names import free_name
+from toolweave.tools._result import ToolResult, invalid_input
+from toolweave.tools._search import ToolIndex
+from toolweave.tools._spec import ToolSpec
+from toolweave.tools._toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
+from toolweave.tools._wrappers import WrapperToolset
+
+__all__ = ["BUDGET_TOKENS", "RequestTools", "ToolSearchToolset", "estimated_tokens"]
+
+BUDGET_TOKENS = 10_000
+"""Tokens of definitions above which a model gets the search tool instead."""
+
+_MOST_TOOLS = 128
+"""Maximum number of tools in one request to OpenAI; other providers take more, and models choose badly long before."""
+_NAME = "search_tools"
+_MOST_FOUND = 20
+_MOST_SERVERS = 40
+_LINE = 200
+
+_INPUT_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "query": {
+            "type": "string",
+            "description": "What the tool should do, in a few words of the tool's language, or a tool's name.",
+        },
+        "limit": {
+            "type": "integer",
+            "description": "How many tools to load at most.",
+            "minimum": 1,
+            "maximum": _MOST_FOUND,
+            "default": 5,
+        },
+    },
+    "required": ["query"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestTools:
+    """The tool definitions of one model request.
+
+    Attributes:
+        tools: The definitions.
+        deferred: Names of tools that the provider loads on demand.
+    """
+
+    tools: ToolSnapshot
+    deferred: frozenset[str] = frozenset()
+
+
+def estimated_tokens(tools: Iterable[ToolSpec]) -> int:
+    """Estimate the tokens of definitions: a quarter of the bytes of name, description and schema as JSON.
+
+    Tokenizers differ by model and none of them is needed for this. Held against four of them (OpenAI's o200k and
+    cl100k, and those published of Claude and of DeepSeek) on the same JSON of 5,645 definitions of 675 servers, the sum
+    of all was 3 to 6 % too low and that of 9 servers in 10 within a quarter; of single definitions, more than 99 in 100
+    were within a third and none more than half off.
+    """
+    return sum(map(_tokens, tools))
+
+
+def _tokens(tool: ToolSpec) -> int:
+    parts = [tool.name, tool.description, tool.input_schema]
+    return len(json.dumps(parts, ensure_ascii=False, default=dict).encode("utf-8", "surrogatepass")) // 4
+
+
+@lru_cache(maxsize=32)
+def _tokens_of(snapshot: ToolSnapshot) -> int:
+    return estimated_tokens(snapshot)  # by its identity: there is a view for each run, and few snapshots
+
+
+@lru_cache(maxsize=8)
+def _index_of(snapshot: ToolSnapshot) -> ToolIndex:
+    return ToolIndex(snapshot)  # shared by all runs on these tools, so never updated
+
+
+@cache
+def _validator() -> Validator:
+    return Validator(_INPUT_SCHEMA)
+
+
+class ToolSearchToolset(WrapperToolset):
+    """A `Toolset` that shows `search_tools` and the loaded tools instead of all tools, if these exceed a budget.
+
+    Below the budget it shows the wrapped toolset. A tool that was found or called stays loaded for the conversation.
+    Every tool can be called at any time, shown or not: `find` returns the definition of either.
+
+    Args:
+        toolset: The toolset to search; the caller opens and closes it.
+        budget_tokens: `estimated_tokens` of all definitions up to which nothing is deferred.
+        always: Names of tools that are always shown.
+    """
+
+    __slots__ = (
+        "_always",
+        "_budget",
+        "_deferred",
+        "_inner",
+        "_listeners",
+        "_loaded",
+        "_loads",
+        "_search",
+        "_seen",
+        "_view",
+    )
+
+    def __init__(self, toolset: Toolset, *, budget_tokens: int = BUDGET_TOKENS, always: Collection[str] = ()) -> None:
+        super().__init__(toolset)
+        self._inner = toolset
+        self._budget = budget_tokens
+        self._always = tuple(always)
+        self._loaded: dict[str, None] = {}
+        self._loads = 0
+        self._deferred = False
+        self._listeners = Listeners()
+        self._seen: ToolSnapshot | None = None
+        self._view = ToolSnapshot()
+        self._search: ToolSpec | None = None
+
+    @property
+    def loaded(self) -> tuple[str, ...]:
+        """The names of the tools that the conversation has loaded, in the order of loading."""
+        return tuple(self._loaded)
+
+    @property
+    def active(self) -> bool:
+        """Whether tools are deferred now."""
+        self.snapshot()
+        return self._search is not None
+
+    def snapshot(self) -> ToolSnapshot:
+        """Return the tools that a model sees now."""
+        inner = self._inner.snapshot()
+        if inner is not self._seen:
+            over = len(inner) > _MOST_TOOLS or _tokens_of(inner) > self._budget
+            self._search = _search_tool(inner) if over else None
+            self._seen = inner
+            self._show()
+        return self._view
+
+    def find(self, name: str) -> ToolSpec | None:
+        """Return the definition of any tool that can be called, shown or not."""
+        return self.snapshot().find(name) or self._inner.snapshot().find(name)
+
+    def owns(self, tool: ToolSpec) -> bool:
+        """Whether a tool is the search tool."""
+        return tool.input_schema is _INPUT_SCHEMA
+
+    def offered(self, *, native: bool = False) -> RequestTools:
+        """Return the tool definitions for a request.
+
+        Args:
+            native: Whether the provider has a tool search: it gets all definitions, and the names of those to defer.
+        """
+        view = self.snapshot()
+        if self._search is None or not native:
+            return RequestTools(tools=view)
+        inner = self._inner.snapshot()
+        return RequestTools(tools=inner, deferred=frozenset(inner.by_name) - frozenset(view.by_name))
+
+    def load(self, *names: str) -> None:
+        """Show these tools from now on; a name without a tool takes effect when the tool appears."""
+        new = [name for name in dict.fromkeys(names) if name not in self._loaded]
+        if not new:
+            return
+        before = self.snapshot()
+        self._loaded |= dict.fromkeys(new)
+        if self._search is not None:
+            self._loads += 1
+            self._show()
+            self._listeners.emit(ToolsChanged.between(before, self._view))
+
+    def restore(self, messages: Iterable[Message]) -> None:
+        """Load the tools that a conversation found or called so far."""
+        self.snapshot()
+        own = _NAME if self._search is None else self._search.name
+        for message in messages:
+            if isinstance(message, AssistantMessage):
+                self.load(*(self._named(call.name) for call in message.tool_calls if call.name != own))
+            elif isinstance(message, ToolMessage):
+                for outcome in message.outcomes:
+                    if outcome.name.startswith(_NAME):
+                        self.load(*_found(outcome.result))
+
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        """Search the tools, or call any of them."""
+        self.snapshot()
+        if self._search is not None and call.name == self._search.name:
+            return self._searched(call.arguments)
+        name = self._named(call.name)
+        if self._inner.snapshot().find(name) is not None:
+            self.load(name)
+        return await self._inner.call(call, ctx)
+
+    def _feeds(self) -> Iterable[Callable[[Callable[[ToolsChanged], None]], Unsubscribe]]:
+        return [*super()._feeds(), self._listeners.subscribe]
+
+    def _show(self) -> None:
+        """Rebuild the snapshot; its version grows with the toolset's and with every loaded tool."""
+        inner = self._seen or ToolSnapshot()
+        version = inner.version + self._loads
+        if self._search is None:
+            # the same object if it can be: models keep what they make of it
+            self._view = ToolSnapshot(inner, version=version) if self._deferred else inner
+            return
+        self._deferred = True
+        names = dict.fromkeys([*self._always, *reversed(self._loaded)])
+        shown = {name for name in list(names)[: _MOST_TOOLS - 1] if name in inner.by_name}
+        # in the order of loading, so that what a provider has cached of the definitions stays a prefix
+        kept = [name for name in (*self._always, *self._loaded) if name in shown]
+        self._view = ToolSnapshot(
+            (self._search, *(inner.by_name[name] for name in dict.fromkeys(kept))), version=version
+        )
+
+    def _named(self, name: str) -> str:
+        spec = self._inner.snapshot().find(name)
+        return name if spec is None else spec.name
+
+    def _searched(self, arguments: Mapping[str, Any]) -> ToolResult:
+        problems = _validator().problems(arguments)
+        if problems:
+            return invalid_input(_NAME, problems)
+        index = _index_of(self._inner.snapshot())
+        found = [match.tool for match in index.search(arguments["query"], int(arguments.get("limit", 5)))]
+        self.load(*(tool.name for tool in found))
+        return _answer(arguments["query"], found)
+
+
+def _search_tool(inner: ToolSnapshot) -> ToolSpec:
+    counts = Counter(tool.server for tool in inner)
+    local = counts.pop(None, 0)
+    servers = [f"{server} ({count})" for server, count in sorted(counts.items(), key=lambda item: str(item[0]))]
+    more = [f"{len(servers) - _MOST_SERVERS} more servers"] if len(servers) > _MOST_SERVERS else []
+    others = [f"no server ({local})"] if local else []
+    return ToolSpec(
+        name=free_name(_NAME, None, inner.by_name),
+        title="Search tools",
+        description=(
+            f"Finds tools that are not listed and loads them: they can be called from the next turn on. There are "
+            f"{len(inner)} tools. Search before you say that something cannot be done. "
+            f"They come from: {', '.join([*servers[:_MOST_SERVERS], *more, *others])}."
+        ),
+        input_schema=_INPUT_SCHEMA,
+        annotations={"readOnlyHint": True, "openWorldHint": False},
+    )
+
+
+def _answer(query: str, found: list[ToolSpec]) -> ToolResult:
+    if not found:
+        text = f"No tool fits {query!r}. Try other words: what it should do, what it works on, or the server's name."
+        return ToolResult(content=(TextContent(text=text),), structured_content={"tools": []})
+    lines = [f"- {tool.name}: {_first_line(tool.description)}".rstrip(": ") for tool in found]
+    text = "\n".join(["Loaded; from the next turn on they are among the tools:", *lines])
+    return ToolResult(
+        content=(TextContent(text=text),), structured_content={"tools": [{"name": tool.name} for tool in found]}
+    )
+
+
+def _first_line(text: str) -> str:
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line if len(line) <= _LINE else f"{line[: _LINE - 1]}…"
+
+
+def _found(result: ToolResult) -> list[str]:
+    data = result.structured_content
+    tools: Any = cast("dict[str, Any]", data).get("tools") if isinstance(data, dict) else None
+    if not isinstance(tools, list):
+        return []
+    entries = [cast("dict[str, Any]", tool) for tool in cast("list[Any]", tools) if isinstance(tool, dict)]
+    return [name for entry in entries if isinstance(name := entry.get("name"), str)]

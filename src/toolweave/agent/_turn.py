@@ -1,0 +1,324 @@
+"""One turn of the model and its tool calls: streamed, approved, executed concurrently, truncated.
+
+Decides nothing about what comes next (`step.py` does) and owns no task of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from inspect import isawaitable
+from itertools import count
+
+import anyio
+
+from toolweave.agent import _events as events
+from toolweave.agent._approval import Approvals, definition_digest, denied
+from toolweave.agent._call_ids import CallIds
+from toolweave.agent._history import History, trim_history
+from toolweave.agent._idempotency import call_key
+from toolweave.agent._journal import ASK, Journal, Recorded, outcome_unknown
+from toolweave.agent._limits import Limits
+from toolweave.agent._step import AvailableTools, cut_off_result
+from toolweave.agent._tool_search import ToolSearchToolset
+from toolweave.agent._truncation import ResultCache, ResultPolicy, fitted
+from toolweave.agent._usage import ChildUsage
+from toolweave.errors import ErrorKind, ModelError, ToolError, ToolExecutionError, as_tool_error
+from toolweave.models import _base as base
+from toolweave.models._base import Finished, Model, ModelRequest
+from toolweave.models._messages import AssistantMessage, Message, ToolCallPart
+from toolweave.models._prices import listed, priced
+from toolweave.tools._call import IDEMPOTENCY_KEY, CallContext, Progress, ToolCall
+from toolweave.tools._names import unknown_tool
+from toolweave.tools._result import ToolResult
+from toolweave.tools._spec import ToolSpec
+from toolweave.tools._toolset import Toolset
+
+__all__ = ["PerServerLimiter", "TurnRunner"]
+
+_log = logging.getLogger("toolweave.agent")
+_MOST_TRIMS = 3
+_TRANSPORT = frozenset(
+    {ErrorKind.NOT_SENT, ErrorKind.OUTCOME_UNKNOWN, ErrorKind.CLOSED, ErrorKind.TIMEOUT, ErrorKind.AUTH_REQUIRED}
+)
+"""Failures of the transport to a server, not of its tool."""
+
+
+class PerServerLimiter:
+    """Limits the number of concurrent calls on each server."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._servers: dict[str, anyio.Semaphore] = {}
+
+    def of(self, tool: ToolSpec) -> AbstractAsyncContextManager[object]:
+        """Return the context manager that a call of a tool holds while it runs."""
+        if tool.server is None:
+            return nullcontext()
+        return self._servers.setdefault(tool.server, anyio.Semaphore(self._most))
+
+
+@dataclass(slots=True, kw_only=True)
+class TurnRunner:
+    """Executes the turns of one run.
+
+    Attributes:
+        raises: Whether a transport error of a server ends the run (`on_transport_error="raise"`).
+        keyed: Whether calls may be repeated after a crash, so that each gets a stable idempotency key.
+        priced: Whether the cost of a turn is needed.
+        history: Function that returns the messages to send of the conversation; None sends all of them.
+        share: Share of the conversation that the model accepts, as far as known: less than 1 after it was too long.
+        partial: The text so far of the current turn, or of one that was broken off.
+    """
+
+    run_id: str
+    emit: Callable[[events.Event], None]
+    model: Model
+    journal: Journal
+    tools: Toolset
+    approvals: Approvals
+    limits: Limits
+    policy: ResultPolicy
+    kept: ResultCache
+    slots: PerServerLimiter
+    ctx: CallContext
+    below: ChildUsage
+    raises: bool = False
+    keyed: bool = False
+    priced: bool = False
+    history: History | None = None
+    share: float = 1.0
+    partial: list[str] = field(default_factory=list[str])
+    _taken: set[str] = field(default_factory=set[str], init=False)
+    _read: int = field(default=0, init=False)
+
+    async def ask(self, step: int, request: ModelRequest) -> Finished:
+        """Return the model's turn, requested or replayed.
+
+        Raises:
+            ModelError: The model could not answer.
+        """
+        self.emit(events.StepStarted(run_id=self.run_id, step=step, tools=len(request.tools)))
+        finished = await self.journal.turn(step)
+        if finished is not None:
+            if finished.message.text:
+                self.emit(events.TextDelta(run_id=self.run_id, step=step, text=finished.message.text))
+            return finished
+        finished = await self._fitting(step, request)
+        if self.priced:
+            finished = listed(priced(finished, self.model))
+        await self.journal.turn_finished(step, finished)
+        return finished
+
+    async def _fitting(self, step: int, request: ModelRequest) -> Finished:
+        """Return the turn; if the conversation is too long for the model, send ever less of its newest part.
+
+        The share that was accepted is kept for the run's next turns, so that not each of them is refused first.
+        """
+        whole, taken = request.messages, self._taken_ids(request.messages)
+        if self.history is not None:
+            found = self.history(whole)
+            whole = await found if isawaitable(found) else found
+        for _ in range(_MOST_TRIMS):
+            sent = whole if self.share == 1.0 else trim_history(whole, keep=self.share)
+            try:
+                return await self._streamed(step, replace(request, messages=tuple(sent)), taken)
+            except ModelError as exc:
+                shorter = trim_history(whole, keep=self.share / 2)
+                if exc.kind != "too_long" or len(shorter) == len(sent):
+                    raise
+                self.share /= 2
+                _log.info("%s; its newest %d of %d messages are sent instead", exc, len(shorter), len(whole))
+        return await self._streamed(step, replace(request, messages=tuple(trim_history(whole, keep=self.share))), taken)
+
+    def _taken_ids(self, messages: Sequence[Message]) -> AbstractSet[str]:
+        """Return the ids of all calls of the run's conversation; only new messages are scanned."""
+        said = (one for one in messages[self._read :] if isinstance(one, AssistantMessage))
+        self._taken.update(call.id for one in said for call in one.tool_calls)
+        self._read = len(messages)
+        return self._taken
+
+    async def _streamed(self, step: int, request: ModelRequest, taken: AbstractSet[str]) -> Finished:
+        run_id, ids = self.run_id, CallIds(taken)
+        self.partial = []
+        async with aclosing(self.model.stream(request)) as stream:
+            async for event in stream:
+                match event:
+                    case base.StreamedText():
+                        self.partial.append(event.text)
+                        self.emit(events.TextDelta(run_id=run_id, step=step, text=event.text))
+                    case base.StreamedThinking():
+                        self.emit(events.ThinkingDelta(run_id=run_id, step=step, text=event.text))
+                    case base.StreamedToolCall():
+                        call = ToolCallPart(id=ids.begin(event.id), name=event.name)
+                        self.emit(events.ToolCallStarted(run_id=run_id, step=step, call=call))
+                    case base.ToolCallDelta():
+                        known, piece = ids.current(event.id), event.arguments
+                        self.emit(events.ToolArguments(run_id=run_id, step=step, call_id=known, delta=piece))
+                    case base.StreamRestarted():
+                        ids, self.partial = CallIds(taken), []
+                        self.emit(events.TurnRestarted(run_id=run_id, step=step, error=event.error))
+                    case base.Finished():
+                        self.partial = []
+                        return replace(event, message=ids.settle(event.message))
+        raise ModelError("the turn broke off", model=self.model.name)
+
+    async def run(
+        self,
+        step: int,
+        groups: Sequence[Sequence[ToolCallPart]],
+        offer: AvailableTools,
+        results: dict[str, ToolResult],
+    ) -> None:
+        """Execute the groups one after another, the calls of a group concurrently; fill `results` as they end.
+
+        Raises:
+            ToolExecutionError: The transport to a server failed, and `raises` is set.
+        """
+        fatal: list[Exception] = []
+        for group in groups:
+            if len(group) == 1:
+                await self._call(step, group[0], offer, results, fatal)
+            else:
+                async with anyio.create_task_group() as tasks:
+                    for call in group:
+                        tasks.start_soon(partial(self._guarded, step, call, offer, results, fatal, tasks.cancel_scope))
+            if fatal:
+                raise fatal[0]
+
+    async def _guarded(
+        self,
+        step: int,
+        call: ToolCallPart,
+        offer: AvailableTools,
+        results: dict[str, ToolResult],
+        fatal: list[Exception],
+        scope: anyio.CancelScope,
+    ) -> None:
+        try:
+            await self._call(step, call, offer, results, fatal)
+        except Exception as exc:  # boundary: what the run's own code raises ends the run, alone and not as a group
+            fatal.insert(0, exc)
+            scope.cancel()
+
+    async def _call(
+        self,
+        step: int,
+        call: ToolCallPart,
+        offer: AvailableTools,
+        results: dict[str, ToolResult],
+        fatal: list[Exception],
+    ) -> None:
+        tool = offer.find(call.name)
+        recorded = await self.journal.call(step, call, tool)
+        if isinstance(recorded, Recorded):  # its tool may be gone by now
+            result = recorded.result
+            self.below.restore(recorded.below)
+        elif call.cut:
+            result = await self._told(step, call, cut_off_result(call))
+        elif tool is None:
+            text = unknown_tool(call.name, [one.name for one in offer.tools])
+            result = await self._told(step, call, ToolResult.failure(text, kind=ErrorKind.NOT_FOUND))
+        elif call.malformed is not None:
+            result = await self._told(step, call, _malformed(call))
+        else:
+            result = await self._answer(step, call, tool, again=recorded is ASK)
+            if self.raises and tool.server is not None and result.is_error and result.raw is None:  # no answer of it
+                error = result.require_error()
+                if error.kind in _TRANSPORT:
+                    fatal.append(ToolExecutionError(error, result=result, tool=tool.name))
+        read, whole = fitted(result, self.policy, result_id=call.id if self.policy.keep_chars else None)
+        if whole is not None:
+            self.kept.keep(call.id, whole)
+        results[call.id] = read
+        self.emit(events.ToolFinished(run_id=self.run_id, step=step, call=call, result=result))
+
+    async def _answer(self, step: int, call: ToolCallPart, tool: ToolSpec, *, again: bool) -> ToolResult:
+        while True:
+            result = await self._refusal(step, call, tool, again=again)
+            if result is None:
+                async with self.slots.of(tool):
+                    found = self._now(tool)
+                    if found is tool:
+                        result = await self._executed(step, call, tool)
+            else:
+                found = tool
+            if result is not None:
+                return await self._told(step, call, result)
+            tool = found  # another one took its place meanwhile: nobody has allowed that
+
+    async def _told(self, step: int, call: ToolCallPart, result: ToolResult) -> ToolResult:
+        await self.journal.call_finished(step, call, Recorded(result=result, below=self.below.unrecorded()))
+        return result
+
+    def _now(self, tool: ToolSpec) -> ToolSpec:
+        """Return the tool that a call would reach now: the same, unless its definition has changed."""
+        tools = self.tools
+        found = tools.find(tool.name) if isinstance(tools, ToolSearchToolset) else tools.snapshot().find(tool.name)
+        same = found is None or found is tool or definition_digest(found) == definition_digest(tool)
+        return tool if same or found is None else found
+
+    async def _refusal(self, step: int, call: ToolCallPart, tool: ToolSpec, *, again: bool) -> ToolResult | None:
+        if self._is_own(tool):
+            return None
+
+        def ask() -> None:
+            self.emit(events.ApprovalRequested(run_id=self.run_id, step=step, call=call, tool=tool))
+
+        approval, asked = await self.approvals.decide(call, tool, ask, force=again)
+        if asked:
+            given = events.ApprovalGiven(
+                run_id=self.run_id, step=step, call=call, approved=approval.approved, reason=approval.reason
+            )
+            self.emit(given)
+        if not approval.approved:
+            return outcome_unknown(tool.name) if again else denied(tool.name, approval)
+        if approval.remember is not None:
+            await self.journal.allow(tool, persistent=approval.remember == "agent")
+        return None
+
+    def _is_own(self, tool: ToolSpec) -> bool:
+        """Whether a tool only reads what the run has already (search, kept results), so that it needs no approval."""
+        return self.kept.owns(tool) or (isinstance(self.tools, ToolSearchToolset) and self.tools.owns(tool))
+
+    async def _executed(self, step: int, call: ToolCallPart, tool: ToolSpec) -> ToolResult:
+        run_id, emit, updates = self.run_id, self.emit, count(1)
+
+        def progress(update: Progress) -> None:
+            if not _is_kept(next(updates)):
+                return
+            emit(events.ToolProgress(run_id=run_id, step=step, call=call, progress=update))
+
+        await self.journal.call_started(step, call, tool)
+        emit(events.ToolStarted(run_id=run_id, step=step, call=call, tool=tool))
+        about = self.ctx
+        meta = {**about.meta, IDEMPOTENCY_KEY: call_key(run_id, step, call.id)} if self.keyed else about.meta
+        ctx = CallContext(
+            timeout=self.limits.call_seconds,
+            on_progress=progress,
+            meta=meta,
+            state=about.state,
+            caller=about.caller,
+        )
+        try:
+            return await self.tools.call(ToolCall(name=tool.name, arguments=call.arguments, id=call.id), ctx)
+        except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns
+            return ToolResult.failure(as_tool_error(exc))
+
+
+def _is_kept(number: int) -> bool:
+    """Whether the update of this number becomes an event: all of the first thousand, then ever fewer of them.
+
+    A run keeps its events, and a server may send progress without end.
+    """
+    return number % (1 << max(0, number.bit_length() - 10)) == 0
+
+
+def _malformed(call: ToolCallPart) -> ToolResult:
+    shown = (call.malformed or "")[:200]
+    message = f"the arguments of tool {call.name!r} are no JSON object: {shown!r}; send one object"
+    return ToolResult.failure(ToolError(message, kind=ErrorKind.INVALID_INPUT))

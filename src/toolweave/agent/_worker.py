@@ -1,0 +1,202 @@
+"""Submitted runs as a kind of durable job: started, or resumed where their journal ends.
+
+The job engine (`jobs/worker.py`) assigns runs to workers and handles their deaths; `session_queue.py` orders the runs
+of a session. Knows agents by the method that starts runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn, cast
+
+from toolweave.agent._agent import BaseAgent
+from toolweave.agent._durable import Durable, OnUnknown
+from toolweave.agent._records import RUNS, STARTS, RunRecord, read_record, read_start, record_of, write_record
+from toolweave.agent._resume import resume
+from toolweave.agent._session_queue import SessionQueue
+from toolweave.agent._spawn import tools_of_task
+from toolweave.agent._status import RunStatuses
+from toolweave.errors import RunError, StoreError
+from toolweave.jobs import Handler, Job, Reschedule, WorkBackend
+from toolweave.jobs._kind import JobTopic
+from toolweave.jobs._worker import MOST_DEATHS, JobWorker, resubmit_jobs, share_suspicion, work_jobs
+from toolweave.state import Document
+
+__all__ = ["resubmit_runs", "run_handlers", "work_runs"]
+
+_log = logging.getLogger("toolweave.agent")
+_TURN_SECONDS = 0.5
+"""Seconds until a run that waits for its session is polled again, for each run ahead of it."""
+_LONGEST_TURN_SECONDS = 30.0
+
+
+async def work_runs(
+    agents: Iterable[BaseAgent],
+    backend: WorkBackend,
+    *,
+    also: Mapping[str, Handler] | None = None,
+    concurrency: int = 10,
+    on_unknown: OnUnknown | None = None,
+    most_deaths: int = MOST_DEATHS,
+    started: Callable[[], None] | None = None,
+) -> None:
+    """Execute the runs submitted to these agents until cancelled; unfinished runs are then handed over at once.
+
+    Enter the agents before to keep their tools open from run to run.
+
+    Args:
+        agents: The agents, with unique names; one without a store uses the backend from now on.
+        backend: The store and the queue.
+        also: More handlers, by topic, such as `server.handlers()`.
+        concurrency: Maximum number of concurrent runs of an agent in this worker.
+        on_unknown: Policy for calls in which a worker died, of runs that were submitted without one: `"error"` gives
+            the model an error result, `"rerun"` repeats them, `"ask"` denies them, as no person is there; by default
+            that of each agent.
+        most_deaths: Number of workers that may die of a run until it fails.
+        started: Called once the worker accepts runs.
+
+    Raises:
+        StoreError: The backend cannot be reached at the start.
+        ValueError: Two agents have one name, or one keeps its runs in a store without a queue.
+    """
+    runs = run_handlers(agents, backend, on_unknown=on_unknown, most_deaths=most_deaths)
+    await work_jobs({**runs, **(also or {})}, backend, concurrency=concurrency, started=started)
+
+
+def run_handlers(
+    agents: Iterable[BaseAgent],
+    backend: WorkBackend,
+    *,
+    on_unknown: OnUnknown | None = None,
+    most_deaths: int = MOST_DEATHS,
+) -> Mapping[str, JobWorker[Any]]:
+    """Return the job handlers for the runs of these agents, by topic; `work_runs` resubmits lost runs, too.
+
+    Raises:
+        ValueError: Two agents have one name, or one keeps its runs in a store without a queue.
+    """
+    workers: dict[str, JobWorker[Any]] = {}
+    for agent in agents:
+        if agent.durable is None:
+            agent.use_backend(backend)
+        durable = agent.durable
+        if durable is None or durable.jobs is None:
+            raise ValueError(f"agent {agent.name!r} has a store and no backend; workers need Agent(..., backend=...)")
+        if durable.jobs.name in workers:
+            raise ValueError(f"two agents are called {agent.name!r}; workers tell them apart by their names")
+        kind = _Runs(agent, durable.with_unknown_policy(on_unknown), durable.jobs)
+        workers[durable.jobs.name] = JobWorker(kind, most_deaths=most_deaths)
+    share_suspicion(workers.values())
+    return workers
+
+
+async def resubmit_runs(agents: Iterable[BaseAgent], backend: WorkBackend, *, seconds: float = 60.0) -> NoReturn:
+    """Resubmit lost runs of these agents: now and about every `seconds`, one worker at a time."""
+    await resubmit_jobs(list(run_handlers(agents, backend).values()), seconds=seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A run whose documents were just read.
+
+    Attributes:
+        durable: Its persistence, with the documents just read if they stay valid until it starts.
+    """
+
+    record: RunRecord
+    durable: Durable
+
+
+class _Runs:
+    """The runs of one agent, as a kind of job."""
+
+    records = RUNS
+
+    def __init__(self, agent: BaseAgent, durable: Durable, topic: JobTopic) -> None:
+        self.topic = topic
+        self._agent = agent
+        self._durable = durable
+        self._store = durable.store
+
+    def details(self, key: str) -> Sequence[tuple[str, str]]:
+        return [(STARTS, key)]
+
+    def load(self, record: Document, details: Sequence[Document | None] = ()) -> _Loaded:
+        run = record_of(record)
+        if run.agent != self._agent.name:
+            raise StoreError(f"run {run.run_id!r} is one of agent {run.agent!r}")
+        if run.session is not None or not details:  # how a run of a session begins is settled when it has its turn
+            return _Loaded(run, self._durable)
+        return _Loaded(run, self._durable.with_record(record, details[0]))
+
+    def has_ended(self, record: _Loaded) -> bool:
+        return record.record.done
+
+    async def perform(self, record: _Loaded, job: Job) -> None:
+        done = await (self._run(record, job) if record.record.session is None else self._in_turn(record, job))
+        if not done:
+            raise Reschedule(_TURN_SECONDS)
+
+    async def cancel(self, record: _Loaded) -> None:
+        await RunStatuses(self._store, clock=self._durable.clock).cancel(record.record.run_id)
+
+    async def give_up(self, record: _Loaded, deaths: int) -> None:
+        await self._fail(record.record, f"{deaths} workers died while it ran")
+
+    async def clean(self, record: _Loaded) -> None:
+        await SessionQueue(self._durable, record.record).leave()
+        await self._store.write(self.topic.forgotten(record.record.run_id))
+
+    async def _run(self, loaded: _Loaded, job: Job) -> bool:
+        """Execute a run until it ends; return False when another process has it."""
+        record = loaded.record
+        try:
+            tools = tools_of_task(self._agent, self._durable, record, job.about)
+            await (await resume(self._agent, record.run_id, tools=tools, durable=loaded.durable))
+        except StoreError:
+            raise  # it goes on when the store is back
+        except Exception as exc:  # boundary: its record says what made it fail
+            return await self._failed(record, exc)
+        return True  # which its journal recorded, and with it forgot what was noted of the job
+
+    async def _in_turn(self, loaded: _Loaded, job: Job) -> bool:
+        """Do the same once the run is first in its session."""
+        queue = SessionQueue(self._durable, loaded.record)
+        await queue.join()
+        if ahead := await queue.ahead():
+            raise Reschedule(min(_LONGEST_TURN_SECONDS, _TURN_SECONDS * ahead))
+        done = False
+        async with queue.turn() as ours:
+            done = ours and await self._run(loaded, job)
+        if done:
+            await queue.leave()
+        return done
+
+    async def _failed(self, record: RunRecord, error: Exception) -> bool:
+        """Record that a run has failed, if it has not done so itself; return False when another process has it."""
+        now = await read_record(self._store, record.run_id)
+        if now is not None and not now.done:
+            if isinstance(error, RunError):  # the agent was closed, or another process has it
+                try:
+                    await read_start(self._store, now)
+                    return False
+                except RunError as exc:
+                    error = exc
+            await self._fail(now, _words(error))
+        await self._store.write(self.topic.forgotten(record.run_id))
+        return True
+
+    async def _fail(self, record: RunRecord, error: str) -> None:
+        """Record the failure of a run that could not record it itself, so that nobody waits for it forever."""
+        _log.warning("run %s of agent %r failed: %s", record.run_id, record.agent, error)
+        failed = replace(record, status="failed", stop_reason="error", error=error, changed_at=self._durable.clock())
+        await write_record(self._store, failed, ttl=self._durable.keep_seconds)
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, ExceptionGroup):
+        several: Sequence[Exception] = cast("ExceptionGroup[Exception]", error).exceptions
+        return "; ".join(map(str, several))
+    return str(error)

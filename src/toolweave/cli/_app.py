@@ -1,0 +1,120 @@
+"""The command as a whole: its own options, the dispatch to a command, and the handling of errors.
+
+`--version`, `--help` and shell completion import little else.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from toolweave.cli._commands import COMMANDS, OPTIONS, load_command
+from toolweave.cli._streams import write
+
+if TYPE_CHECKING:
+    from toolweave.cli._command import Command, CommandGroup
+
+__all__ = ["run_app"]
+
+_HELP = """Use the tools of any MCP server, from a terminal, and serve your own.
+
+Servers come from mcp.json, .mcp.json, [tool.toolweave] in pyproject.toml and your editors' files in this
+project, such as .vscode/mcp.json and .cursor/mcp.json; where it has none, from your editors' own files. Or
+name files with --config, or one server with --url URL or after --. What came with a project starts after one
+yes for each content of a file, or with --trust.
+
+Exit codes: 0 ok; 1 the tool answered with an error or its arguments do not fit; 2 wrong usage or config, or
+no such tool or server; 3 no server could be reached or a deadline passed; 4 a config file of this project is
+not trusted; 130 interrupted.
+"""
+_WRONG_USAGE = 2
+
+
+def run_app(argv: Sequence[str]) -> int:
+    """Run one command line and return its exit code; what follows the first `--` is a stdio server's command."""
+    try:
+        return _answer(argv)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    except Exception as error:  # boundary: expected errors end in one line and their code
+        return _complained(error, argv)
+
+
+def _answer(argv: Sequence[str]) -> int:
+    shell = os.environ.get("_TOOLWEAVE_COMPLETE")
+    if shell:
+        from toolweave.cli._completion import complete  # each import is late: most command lines need one of them
+
+        return complete(shell)
+    first, *words = argv or [""]
+    if first in COMMANDS:
+        return _run(load_command(first), f"toolweave {first}", words)
+    if first in ("-V", "--version"):
+        from toolweave.version import VERSION
+
+        return _print(f"toolweave {VERSION}")
+    if first in ("--install-completion", "--show-completion"):
+        from toolweave.cli._completion_scripts import install, script
+
+        return _print(install() if first == "--install-completion" else script())
+    from toolweave.cli._help import HELP_NAMES, group_help
+
+    if first and first not in HELP_NAMES:
+        raise _unknown(first, COMMANDS, "toolweave")
+    return _print(group_help("toolweave", _HELP, COMMANDS, OPTIONS), code=0 if first else _WRONG_USAGE)
+
+
+def _run(command: Command | CommandGroup, path: str, words: Sequence[str]) -> int:
+    from toolweave.cli._command import CommandGroup  # late, as above
+    from toolweave.cli._exit_codes import CommandError
+    from toolweave.cli._help import HELP_NAMES, command_help, group_help
+    from toolweave.cli._parse import parse
+
+    while isinstance(command, CommandGroup):
+        name, *words = words or [""]
+        if not name or name in HELP_NAMES:
+            return _print(group_help(path, command.help, command.summaries), code=0 if name else _WRONG_USAGE)
+        if name not in command.commands:
+            raise _unknown(name, command.commands, path)
+        command, path = command.commands[name], f"{path} {name}"
+    try:
+        values = parse(command, words)
+    except CommandError as error:
+        error.hint = error.hint or f"{path} --help shows what it takes"
+        raise
+    if values is None:
+        return _print(command_help(command, path))
+    return int(command.run(values))
+
+
+def _unknown(word: str, known: Iterable[str], path: str) -> Exception:
+    from toolweave.cli._exit_codes import CommandError  # late, as above
+    from toolweave.cli._parse import did_you_mean
+
+    kind = "option" if word.startswith("-") else "command"
+    return CommandError(
+        f"there is no {kind} {word}", hint=did_you_mean(word, known) or f"{path} --help lists what there is"
+    )
+
+
+def _print(text: str, *, code: int = 0) -> int:
+    """Write text to standard output, or to standard error for a wrong command line; return the exit code."""
+    write(sys.stderr if code else sys.stdout, f"{text}\n")
+    return code
+
+
+def _complained(error: Exception, words: Sequence[str]) -> int:
+    """Report an error on standard error and, with `--json`, as a document on standard output."""
+    from toolweave.cli._exit_codes import error_json, exit_code_of, is_expected  # late, as above
+    from toolweave.cli._screen import answer_json, complain
+
+    if not is_expected(error):
+        raise error
+    complain(error)
+    code = exit_code_of(error)
+    own = words[: words.index("--")] if "--" in words else words
+    if "--json" in own:
+        answer_json({"error": error_json(error, code)})
+    return int(code)

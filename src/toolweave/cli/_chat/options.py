@@ -1,0 +1,57 @@
+"""The options of a conversation: those of the servers, the model and the store. Only declares them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from toolweave.cli._command import Option
+from toolweave.cli._options import Target
+
+__all__ = ["AGENT", "AgentOptions", "ChatOptions", "Confirm", "StoreOption"]
+
+AGENT = "chat"
+"""The agent's name: conversations and runs are kept under it."""
+
+
+StoreOption = Annotated[
+    str | None,
+    Option(
+        "--store",
+        metavar="FILE|URL",
+        help="Where runs and conversations are kept; else TOOLWEAVE_BACKEND, else your data folder.",
+    ),
+]
+
+
+class Confirm(StrEnum):
+    """Tool calls that need a person's approval."""
+
+    ALWAYS = "always"
+    DESTRUCTIVE = "destructive"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOptions(Target):
+    """The options of the terminal's agent: those of its servers and of its model."""
+
+    model: Annotated[
+        str | None, Option("--model", metavar="NAME", help="The model; by default what TOOLWEAVE_MODEL says.")
+    ] = None
+    system: Annotated[str | None, Option("--system", metavar="TEXT", help="What it is told first.")] = None
+    confirm: Annotated[
+        Confirm,
+        Option("--confirm", help="Which calls you are asked about; where nobody can be asked, they are refused."),
+    ] = Confirm.DESTRUCTIVE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatOptions(AgentOptions):
+    """The options of a conversation."""
+
+    resume: Annotated[
+        str | None, Option("--resume", metavar="NAME", help="Go on with a conversation, or begin one of this name.")
+    ] = None
+    store: StoreOption = None

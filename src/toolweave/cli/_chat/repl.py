@@ -1,0 +1,164 @@
+"""The prompt loop: typed text goes to the agent, or is one of a few commands. Knows no model by name."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from toolweave.agent import Run
+from toolweave.cli._arguments import parse_object
+from toolweave.cli._chat.history import SavedConversations
+from toolweave.cli._chat.render import RunView
+from toolweave.cli._exit_codes import CommandError
+from toolweave.cli._progress import call_progress
+from toolweave.cli._questions import ask_line
+from toolweave.cli._render.views import summary, table
+from toolweave.cli._screen import answer, complain, note, show
+from toolweave.cli._servers import OpenServers
+from toolweave.compose import Agent
+from toolweave.errors import ToolweaveError
+from toolweave.tools import CallContext, ToolCall, ToolResult
+from toolweave.tools._names import unknown_tool
+
+__all__ = ["ChatSession"]
+
+_HELP = """/tools          what can be called
+/servers        the servers, and what became of them
+/call TOOL {JSON}  run a tool yourself; its answer is shown, and the model does not see it
+/save NAME      keep this conversation under a name
+/resume [NAME]  go on with a conversation; without a name, those that there are
+/new            begin another one
+/quit           the same as Ctrl-D; Ctrl-C stops an answer"""
+
+
+class ChatSession:
+    """A conversation with an agent until the input ends.
+
+    Attributes:
+        session: The name under which it is stored.
+    """
+
+    def __init__(
+        self, agent: Agent, fleet: OpenServers | None, kept: SavedConversations, *, session: str, offline: bool
+    ) -> None:
+        self.session = session
+        self._agent = agent
+        self._fleet = fleet
+        self._kept = kept
+        self._offline = offline
+        self._run: Run | None = None
+        self._by_hand: anyio.CancelScope | None = None
+        self._commands: dict[str, Callable[[str], Awaitable[None]]] = {
+            "/help": self._show_help,
+            "/tools": self._show_tools,
+            "/servers": self._show_servers,
+            **({} if offline else {"/call": self._call_by_hand}),
+            "/save": self._save,
+            "/resume": self._resume,
+            "/new": self._begin,
+        }
+
+    async def until_the_end(self) -> None:
+        """Read and answer messages until the input ends."""
+        note("Enter a message, or /help.")
+        while (line := await ask_line("> ")) is not None:
+            text = line.strip()
+            if text in ("/quit", "/exit"):
+                return
+            try:
+                await self._said(text)
+            except (ToolweaveError, CommandError) as error:
+                complain(error)
+        note("")
+
+    def interrupted(self) -> bool:
+        """Cancel the current answer; return False when there is none."""
+        if self._by_hand is not None:
+            self._by_hand.cancel()
+            return True
+        if self._run is None or self._run.done or self._run.cancelling:
+            return False
+        self._run.cancel("the user stopped it")
+        return True
+
+    async def _said(self, text: str) -> None:
+        if not text:
+            return
+        word, _, rest = text.partition(" ")
+        command = self._commands.get(word)
+        if command is not None:
+            await command(rest.strip())
+        elif text.startswith("/") and not self._offline:
+            raise CommandError(f"there is no command {word!r}", hint="/help lists them")
+        else:
+            await self._send(text)
+
+    async def _send(self, text: str) -> None:
+        self._run = self._agent.send(text, session=self.session)
+        try:
+            result = await RunView().show(self._run)
+        finally:
+            self._run = None
+        if result.status == "cancelled":
+            note("stopped")
+        elif result.status != "completed":
+            note(f"ended early: {result.why}")
+
+    async def _call_by_hand(self, words: str) -> None:
+        """Call a tool that the person named; typing its name is the approval."""
+        name, _, written = words.partition(" ")
+        if not name:
+            raise CommandError("which tool?", hint='/call TOOL {"argument": ...}; /tools lists them')
+        tools = self._agent.tools.snapshot()
+        spec = next((one for one in tools if name == one.name or name in one.aliases), None)
+        if spec is None:
+            raise CommandError(unknown_tool(name, [one.name for one in tools]))
+        arguments = parse_object(written.strip() or "{}", f"the arguments of {spec.name}")
+        result: ToolResult | None = None
+        with anyio.CancelScope() as self._by_hand, call_progress(spec.name) as listeners:
+            context = CallContext(on_progress=listeners[0])
+            result = await self._agent.tools.call(ToolCall(name=spec.name, arguments=arguments), context)
+        self._by_hand = None
+        if result is None:
+            note("stopped")
+        elif result.is_error:
+            complain(result.require_error())
+        else:
+            answer(result.text)
+
+    async def _show_help(self, _: str) -> None:
+        extra = "\nother words search for a tool" if self._offline else ""
+        note(_HELP + extra)
+
+    async def _show_tools(self, _: str) -> None:
+        rows = [(spec.name, summary(spec.description or "")) for spec in self._agent.tools.snapshot()]
+        show(table(["tool", "description"], rows))
+
+    async def _show_servers(self, _: str) -> None:
+        if self._fleet is None:
+            note("there are no servers: name some with --config, --url or -- COMMAND")
+            return
+        servers = self._fleet.servers_json()
+        rows = [(name, one["state"], str(one["tools"]), one["error"] or "") for name, one in servers.items()]
+        show(table(["server", "state", "tools", "error"], rows, right=("tools",)))
+
+    async def _save(self, name: str) -> None:
+        if not name:
+            raise CommandError("under which name?", hint="/save NAME")
+        await self._kept.copy(self.session, name)
+        self.session = name
+        note(f"kept as {name}; go on with it by /resume {name}, or toolweave chat --resume {name}")
+
+    async def _resume(self, name: str) -> None:
+        if not name:
+            rows = [(one.session, str(one.messages), one.began) for one in await self._kept.all()]
+            show(table(["conversation", "messages", "began with"], rows, right=("messages",)))
+            return
+        last = await self._kept.last_words(name)
+        self.session = name
+        note(f"going on with {name}; it ended with:\n{last}")
+
+    async def _begin(self, _: str) -> None:
+        self.session = self._kept.new_name()
+        note("a new conversation")

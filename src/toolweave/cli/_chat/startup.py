@@ -1,0 +1,134 @@
+"""Opening an agent from the options of a conversation: its model, its servers, its store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from toolweave.agent import Approval
+from toolweave.agent._approval import is_destructive
+from toolweave.cli._chat.options import AGENT, ChatOptions, Confirm
+from toolweave.cli._chat.stores import opened_store
+from toolweave.cli._exit_codes import CommandError
+from toolweave.cli._questions import ask_line
+from toolweave.cli._screen import note
+from toolweave.cli._servers import OpenServers, open_fleet
+from toolweave.cli._stdin import can_ask
+from toolweave.cli._targets import names_in, select
+from toolweave.compose import Agent
+from toolweave.config import LoadedConfig, default_config
+from toolweave.jobs import WorkBackend
+from toolweave.models import Model, ToolCallPart, model_from
+from toolweave.state import Store
+from toolweave.tools import ToolSpec
+
+__all__ = ["OFFLINE", "VARIABLE", "OpenedAgent", "choose_model", "named_model", "opened", "servers_of"]
+
+VARIABLE = "TOOLWEAVE_MODEL"
+OFFLINE = "command"
+_KEYS = (("ANTHROPIC_API_KEY", "anthropic:claude-sonnet-4-5"), ("OPENAI_API_KEY", "openai:gpt-5.1"))
+"""Environment variables of API keys, and the default model of each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedAgent:
+    """The open resources of a conversation.
+
+    Attributes:
+        fleet: The servers, or None when there are none.
+    """
+
+    agent: Agent
+    fleet: OpenServers | None
+    store: Store
+
+
+@asynccontextmanager
+async def opened(
+    options: ChatOptions, *, attended: bool = True, backend: WorkBackend | None = None
+) -> AsyncGenerator[OpenedAgent]:
+    """Open the agent for these options; a server that fails is reported and left out.
+
+    Without `attended`, calls that need a person's approval are denied at once. An open `backend` becomes the agent's,
+    and its store is used.
+
+    Raises:
+        CommandError: No model is named, or the options contradict each other.
+        ConfigError: The model's name or a config is wrong.
+    """
+    selection = await servers_of(options)
+    model = await choose_model(options.model)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(_closed, model)
+        store = backend.store if backend else await stack.enter_async_context(opened_store(options.store))
+        kept: dict[str, Any] = {"backend": backend} if backend else {"store": store}
+        fleet = None
+        if selection is not None:
+            fleet = await stack.enter_async_context(open_fleet(selection))
+            fleet.show_failures()
+        agent = Agent(
+            model,
+            name=AGENT,
+            system=options.system,
+            tools=[] if fleet is None else [fleet.hub],
+            confirm=options.confirm.value if attended else _refusing(options.confirm),
+            **kept,
+        )
+        yield OpenedAgent(agent=await stack.enter_async_context(agent), fleet=fleet, store=store)
+
+
+async def servers_of(options: ChatOptions) -> LoadedConfig | None:
+    """Return the requested servers; None when none are requested and there is no config either.
+
+    Raises:
+        CommandError: The options contradict each other, or a file is not trusted.
+        ConfigError: A config is wrong.
+    """
+    named = options.config or options.server or options.ad_hoc or options.header or options.bearer_env
+    if not named and not names_in(default_config()):
+        note("no servers: there is no config")
+        return None
+    return await select(options)
+
+
+def _refusing(confirm: Confirm) -> Callable[[ToolCallPart, ToolSpec], Approval]:
+    def decide(_: ToolCallPart, tool: ToolSpec) -> Approval:
+        asked = confirm is Confirm.ALWAYS or (confirm is Confirm.DESTRUCTIVE and is_destructive(tool))
+        return Approval(approved=not asked, reason="there is nobody here who could be asked" if asked else None)
+
+    return decide
+
+
+async def _closed(model: Model) -> None:
+    close = getattr(model, "aclose", None)  # only those that hold connections have it
+    if close is not None:
+        await close()
+
+
+async def choose_model(option: str | None) -> Model:
+    """Return the model for the conversation; if none is named, offer the person the offline model.
+
+    Raises:
+        CommandError: No model is named, and the person declined or cannot be asked.
+        ConfigError: The name is wrong, or its key is missing.
+    """
+    name = named_model(option)
+    if name is None and can_ask():
+        note(f"no model: {VARIABLE} is not set, and neither is a key of a provider")
+        answer = await ask_line("use the offline command model, which runs tools by name? [Y/n] ")
+        if answer is not None and answer.strip().lower() in ("", "y", "yes"):
+            name = OFFLINE
+    if name is None:
+        keys = ", ".join(variable for variable, _ in _KEYS)
+        hint = f"--model NAME, or set {VARIABLE}, {keys}; --model {OFFLINE} runs tools by name, offline"
+        raise CommandError("no model is named", hint=hint)
+    return model_from(name)
+
+
+def named_model(option: str | None) -> str | None:
+    """Return the model's name: that of the option, of `TOOLWEAVE_MODEL`, or of the first provider with a key."""
+    given = option or os.environ.get(VARIABLE, "").strip()
+    return given or next((name for variable, name in _KEYS if os.environ.get(variable, "").strip()), None)

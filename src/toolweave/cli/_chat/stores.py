@@ -1,0 +1,93 @@
+"""The store of runs and conversations: a file, or a backend that many processes share. Knows no run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Generator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+
+from toolweave.cli._exit_codes import CommandError, ExitCode
+from toolweave.errors import StoreError
+
+if TYPE_CHECKING:
+    from toolweave.jobs import Backend
+    from toolweave.state import Store
+
+__all__ = ["BACKEND", "backend_named", "is_url", "opened_backend", "opened_store"]
+
+BACKEND = "TOOLWEAVE_BACKEND"
+"""The variable with the URL of the backend."""
+_MEMORY = "memory:"
+
+
+def is_url(place: str) -> bool:
+    """Whether a store's location is the URL of a shared backend, not a file."""
+    return "://" in place and not place.startswith("sqlite:")
+
+
+def backend_named(option: str | None) -> str | None:
+    """Return the backend's URL, from the option or `TOOLWEAVE_BACKEND`; None when there is no shared backend.
+
+    Raises:
+        CommandError: The option is no URL, or names the memory of this process.
+    """
+    if option is None:
+        found = os.environ.get(BACKEND, "").strip()
+        return None if found.startswith(_MEMORY) or not found else found
+    if option.startswith(_MEMORY):
+        raise CommandError(
+            "--backend memory:// is the memory of one process: nobody else can give work to it, or do its work",
+            hint="--backend redis://HOST:6379/0, and the same for workers and for those who submit",
+        )
+    if not is_url(option):
+        raise CommandError("--backend: expected a URL", hint="--backend redis://HOST:6379/0")
+    return option
+
+
+@asynccontextmanager
+async def opened_store(place: str | None) -> AsyncGenerator[Store]:
+    """Open the store of a file or a URL; by default that of `TOOLWEAVE_BACKEND`, else the file in the data folder.
+
+    Raises:
+        CommandError: The URL is invalid, or its server cannot be reached.
+        StoreError: The file cannot be opened.
+    """
+    from toolweave.state import SqliteStore, open_store  # --help imports this module
+
+    place = place or backend_named(None)
+    with _refused(ExitCode.USAGE):
+        store = SqliteStore() if place is None else open_store(place)
+    async with AsyncExitStack() as stack:
+        if isinstance(store, SqliteStore):
+            yield await stack.enter_async_context(store)
+            return
+        with _refused(ExitCode.UNREACHABLE):
+            await stack.enter_async_context(store)
+        yield store
+
+
+@asynccontextmanager
+async def opened_backend(url: str) -> AsyncGenerator[Backend]:
+    """Open a backend.
+
+    Raises:
+        CommandError: The URL is invalid, its server cannot be reached, or a package for it is not installed.
+    """
+    from toolweave.jobs import Backend  # as above
+
+    with _refused(ExitCode.USAGE):
+        backend = Backend(url)
+    async with AsyncExitStack() as stack:
+        with _refused(ExitCode.UNREACHABLE):
+            await stack.enter_async_context(backend)
+        yield backend
+
+
+@contextmanager
+def _refused(code: ExitCode) -> Generator[None]:
+    """Convert errors of a store or a backend to a `CommandError` with an exit code."""
+    try:
+        yield
+    except (StoreError, ValueError) as error:
+        raise CommandError(str(error), code=code) from None

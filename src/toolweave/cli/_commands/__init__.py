@@ -1,0 +1,46 @@
+"""The commands, one module each: its options, its calls of the library, its output.
+
+A module is imported when its command is executed or completed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from toolweave.cli._command import Command, CommandGroup
+
+__all__ = ["COMMANDS", "OPTIONS", "load_command"]
+
+COMMANDS: Mapping[str, str] = {
+    "tools": "List the tools of every server.",
+    "call": "Call one tool and print its answer.",
+    "resources": "List the resources of every server, or read one.",
+    "prompts": "List the prompts of every server, or fill one in.",
+    "status": "Show which servers answer, and how fast.",
+    "doctor": "Find out why a server does not answer, or what it does wrong.",
+    "chat": "Talk to a model that uses the servers' tools.",
+    "serve": "Serve functions, agents or a whole config as one server.",
+    "worker": "Do the runs and tasks that were submitted.",
+    "init": "Write a first config file.",
+    "add": "Copy a component's source code into this project.",
+    "demo": "Show everything once, offline.",
+    "components": "See, update and remove what `toolweave add` copied.",
+    "config": "See what the config files say.",
+    "runs": "List, show, begin and stop runs of agents.",
+}
+"""Each command with the first line of its help, so that the list is shown without importing any."""
+
+OPTIONS: Sequence[tuple[str, str]] = (
+    ("-V, --version", "Print the version and exit."),
+    ("--install-completion", "Install completion for the current shell."),
+    ("--show-completion", "Show completion for the current shell, to copy it or customize the installation."),
+)
+"""The options that stand in place of a command, beside that for help."""
+
+
+def load_command(name: str) -> Command | CommandGroup:
+    """Import the module of one of `COMMANDS`."""
+    return import_module(f"toolweave.cli._commands.{name}").COMMAND

@@ -1,0 +1,217 @@
+"""`toolweave call`: one tool, its arguments as typed, its answer as it came."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from toolweave.cli._command import Command, Option, Positional
+from toolweave.cli._exit_codes import CommandError, ExitCode, exit_code_of, is_expected
+from toolweave.cli._options import JsonOption, Target
+from toolweave.cli._runner import run
+from toolweave.cli._screen import answer, answer_json, complain, note
+from toolweave.errors import ConfigError, ErrorKind, ToolError, as_tool_error
+
+if TYPE_CHECKING:
+    from toolweave.cli._arguments import RawArguments
+    from toolweave.cli._servers import OpenServers
+    from toolweave.config import LoadedConfig
+    from toolweave.tools import Tool, ToolResult
+
+__all__ = ["COMMAND", "call"]
+
+_EXAMPLES = """
+toolweave call time_get_current_time timezone=Europe/Oslo
+toolweave call github:search_issues query="is:open" limit:=5 --json
+toolweave call read_text_file path=notes.txt -- npx -y @modelcontextprotocol/server-filesystem .
+toolweave call db_query --json-args '{"sql": "select 1"}'
+toolweave call db_query sql=@query.sql
+echo '{"a": 1, "b": 2}' | toolweave call add -
+toolweave call screenshot --save pictures/
+"""
+
+
+def _tool_names(incomplete: str) -> list[str]:
+    from toolweave.cli._completion import tool_names  # only when a shell asks
+
+    return tool_names(incomplete)
+
+
+def call(
+    target: Target,
+    name: Annotated[
+        str, Positional("NAME", help="server_tool, server:tool, or a tool's own name.", complete=_tool_names)
+    ],
+    arguments: Annotated[
+        tuple[str, ...],
+        Positional("ARGUMENTS", help="key=value, key:=JSON, key=@FILE, @FILE, or - for standard input."),
+    ] = (),
+    json_args: Annotated[
+        str | None, Option("--json-args", metavar="JSON", help="All arguments as one JSON object.")
+    ] = None,
+    save: Annotated[
+        Path | None, Option("--save", metavar="DIR", help="Write images, sounds and other binary content here.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> ExitCode:
+    """Call one tool and print its answer.
+
+    Words take the type that the tool's schema asks for. Required arguments that are not given are asked for on a
+    terminal. One stdio server may be named after all arguments: -- COMMAND ARGS...
+    """
+    from toolweave.cli._arguments import read_arguments  # imports are late: --help imports this module
+    from toolweave.cli._stdin import read_all
+
+    given = read_arguments(arguments, json_args=json_args, stdin=read_all)
+
+    async def body() -> ExitCode:
+        started = time.monotonic()
+        try:
+            tool, result, seconds = await _call(target, name, given)
+        except Exception as error:  # boundary: with --json what a call ends in is an answer too
+            if not as_json or not is_expected(error) or isinstance(error, ConfigError):
+                raise
+            answer_json(_failure_json(error, time.monotonic() - started))
+            complain(error)
+            return exit_code_of(error)
+        if as_json:
+            answer_json(_result_json(result, seconds))
+        else:
+            _print(result)
+        if save is not None:
+            _save(result, save, tool.original_name)
+        return _exit_code(result)
+
+    return run(body, verbose=target.verbose)
+
+
+def _exit_code(result: ToolResult) -> ExitCode:
+    if not result.is_error:
+        return ExitCode.OK
+    # a server that answered was reached, whatever it says of its own error
+    return ExitCode.TOOL_ERROR if result.raw is not None else exit_code_of(result.require_error())
+
+
+async def _call(target: Target, name: str, given: RawArguments) -> tuple[Tool, ToolResult, float]:
+    from toolweave.cli._progress import call_progress
+    from toolweave.cli._servers import open_fleet  # late, as above
+    from toolweave.cli._targets import select
+    from toolweave.tools import CallContext
+
+    selection = await select(target)
+    async with open_fleet(_needed(selection, name)) as fleet:
+        tool = await _find(fleet, selection, name)
+        arguments = await _complete(given, tool)
+        with call_progress(tool.name) as listeners:
+            started = time.monotonic()
+            ctx = CallContext(timeout=target.timeout, on_progress=listeners[0])
+            result = await tool.execute(arguments, ctx)
+            return tool, result, time.monotonic() - started
+
+
+def _needed(selection: LoadedConfig, name: str) -> LoadedConfig:
+    from toolweave.cli._targets import servers_named_by  # late, as above
+
+    named = servers_named_by(name, selection)
+    return selection.select(named) if named else selection
+
+
+async def _find(fleet: OpenServers, selection: LoadedConfig, name: str) -> Tool:
+    tool = _look_up(fleet, name)
+    from toolweave.cli._targets import names_in  # late, as above
+
+    others = [server for server in names_in(selection) if server not in names_in(fleet.selection)]
+    if tool is None and others and fleet.answered:
+        # the name only looked as if it began with a server's: it may be another server's own
+        await fleet.add(selection.select(others))
+        tool = _look_up(fleet, name)
+    if tool is not None:
+        return tool
+    from toolweave.tools._names import unknown_tool  # only a wrong name needs it
+
+    if not fleet.answered and len(fleet.errors) == 1:
+        raise next(iter(fleet.errors.values()))
+    fleet.show_failures()
+    if not fleet.answered:
+        raise CommandError("no server could be reached", code=fleet.exit_code())
+    raise ToolError(unknown_tool(name, [spec.name for spec in fleet.specs]), kind=ErrorKind.NOT_FOUND)
+
+
+def _look_up(fleet: OpenServers, name: str) -> Tool | None:
+    tools = fleet.hub.tools
+    tool = tools.get(name)
+    if tool is not None:
+        return tool
+    own = [tool for tool in tools if tool.original_name == name]
+    if len(own) > 1:
+        choices = ", ".join(tool.name for tool in own)
+        raise CommandError(f"tool {name!r} is offered by {len(own)} servers", hint=f"say which: {choices}")
+    return own[0] if own else None
+
+
+async def _complete(given: RawArguments, tool: Tool) -> dict[str, Any]:
+    from toolweave.cli._arguments import fit_arguments, missing_arguments, read_arguments  # late, as above
+    from toolweave.cli._stdin import ask_for, can_ask, read_piped
+
+    arguments = fit_arguments(given, tool.input_schema)
+    missing = missing_arguments(arguments, tool.input_schema)
+    if missing and not given and not can_ask():
+        piped = await read_piped()
+        if piped is not None:
+            whole = read_arguments(["-"], json_args=None, stdin=lambda: piped)
+            arguments = fit_arguments(whole, tool.input_schema)
+            missing = missing_arguments(arguments, tool.input_schema)
+    if missing and can_ask():
+        arguments |= await ask_for(missing, tool.input_schema)
+    elif missing:
+        raise CommandError(
+            f"tool {tool.name!r} needs {', '.join(missing)}",
+            code=ExitCode.TOOL_ERROR,
+            hint=f"toolweave call {tool.name} " + " ".join(f"{name}=..." for name in missing),
+        )
+    return arguments
+
+
+def _result_json(result: ToolResult, seconds: float) -> Mapping[str, Any]:
+    from toolweave.protocol.content import block_json  # late, as above
+
+    return {
+        "content": [block_json(block) for block in result.content],
+        "structured_content": result.structured_content,
+        "is_error": result.is_error,
+        "error": result.require_error().to_dict() if result.is_error else None,
+        "seconds": round(seconds, 6),
+    }
+
+
+def _failure_json(error: Exception, seconds: float) -> Mapping[str, Any]:
+    if isinstance(error, CommandError):
+        kind = ErrorKind.INVALID_INPUT if error.code is ExitCode.TOOL_ERROR else ErrorKind.NOT_FOUND
+        error = ToolError(error.message, kind=kind)
+    from toolweave.tools import ToolResult  # late, as above
+
+    return _result_json(ToolResult(is_error=True, error=as_tool_error(error)), seconds)
+
+
+def _print(result: ToolResult) -> None:
+    if result.is_error and result.raw is None:
+        complain(result.require_error())  # ours, not the tool's: it goes to standard error alone
+        return
+    if result.content or result.is_error:
+        answer(result.text)
+    else:
+        answer_json(result.structured_content)
+    if result.is_error:
+        note("error: the tool answered with an error")
+
+
+def _save(result: ToolResult, folder: Path, stem: str) -> None:
+    from toolweave.cli._files import save_blobs  # late, as above
+
+    for block, path in save_blobs(result.content, folder, stem=stem):
+        note(f"saved {path}" if path is not None else f"not saved, its base64 is broken: {block.render()}")
+
+
+COMMAND = Command(call, examples=_EXAMPLES)

@@ -1,0 +1,180 @@
+"""`toolweave doctor`: for each server the steps of connecting, their durations, and a hint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from toolweave.cli._command import Command, Option
+from toolweave.cli._conformance.report import conformance
+from toolweave.cli._exit_codes import CommandError, ExitCode, exit_code_of
+from toolweave.cli._options import JsonOption, StrictOption, Target
+from toolweave.cli._runner import run
+from toolweave.cli._screen import answer, answer_json, show
+
+if TYPE_CHECKING:
+    from toolweave.config import LoadedConfig, ServerConfig
+
+__all__ = ["COMMAND", "doctor"]
+
+_EXAMPLES = """
+toolweave doctor
+toolweave doctor --config mcp.json --server github
+toolweave doctor --json -- uvx mcp-server-time
+toolweave doctor --conformance --url http://127.0.0.1:8000/mcp
+"""
+
+_MARKS = {"ok": "✓", "failed": "✗", "skipped": "–", "running": "…"}
+
+
+def doctor(
+    target: Target,
+    as_json: JsonOption = False,
+    strict: StrictOption = False,
+    boxes: Annotated[
+        bool, Option("--conformance", help="Check how each server keeps to the protocol: 17 boxes.")
+    ] = False,
+    bold: Annotated[
+        bool, Option("--call", help="With --conformance: call tools that are not marked read-only, too.")
+    ] = False,
+) -> ExitCode:
+    """Find out why a server does not answer, or what it does wrong.
+
+    For each server: where it is configured, each step that was tried and how long it took, what was left out of its
+    tools and why, the last lines of its standard error, and what to do next.
+
+    With --conformance: 17 boxes, each passed, warned of, failed or not applicable, with the reason. Only tools that are
+    marked read-only are called, with made-up arguments, and others with arguments that their schema refuses. Exit code
+    1 when a box failed.
+    """
+
+    async def body() -> ExitCode:
+        if boxes:
+            return await conformance(target, as_json=as_json, strict=strict, bold=bold)
+        if bold:
+            raise CommandError("--call goes with --conformance")
+        import anyio  # imports are late: --help imports this module
+
+        from toolweave.cli._progress import starting
+        from toolweave.cli._targets import names_in, select
+
+        selection = await select(target)
+        findings: dict[str, dict[str, Any]] = {name: _of_entry(selection, name) for name in names_in(selection)}
+        with starting(list(selection.servers)) as done:
+            async with anyio.create_task_group() as tasks:
+
+                async def examine(name: str, config: ServerConfig) -> None:
+                    findings[name] |= await _examine(config)
+                    done(name)
+
+                for name, config in selection.servers.items():
+                    tasks.start_soon(examine, name, config)
+        if as_json:
+            answer_json(
+                {"servers": findings, "disabled": list(selection.disabled), "warnings": list(selection.warnings)}
+            )
+        else:
+            _show(findings, selection)
+        return _code(findings, strict)
+
+    return run(body, verbose=target.verbose)
+
+
+def _of_entry(selection: LoadedConfig, name: str) -> dict[str, Any]:
+    config, error = selection.servers.get(name), selection.errors.get(name)
+    source = config.source if config is not None else None
+    place = str(source) if source is not None else (error.path if error is not None else None)
+    return {
+        "ok": False,
+        "config": place or "command line",
+        "endpoint": config.endpoint if config is not None else None,
+        "protocol_version": None,
+        "steps": [],
+        "tools": 0,
+        "problems": [],
+        "stderr": "",
+        "error": str(error) if error is not None else None,
+        "exit_code": int(ExitCode.USAGE),
+        "advice": None,
+    }
+
+
+async def _examine(config: ServerConfig) -> dict[str, Any]:
+    from toolweave.cli._hints import hint_for  # late, as above
+    from toolweave.cli._servers import program_of
+    from toolweave.connect import McpConnection
+    from toolweave.errors import ToolweaveError
+
+    connection = McpConnection(config.replace(restart="never"))
+    error: Exception | None = None
+    try:
+        async with connection:
+            error = connection.error
+    except ToolweaveError as exc:
+        error = connection.error or exc
+    return {
+        "ok": error is None,
+        "protocol_version": connection.protocol_version,
+        "steps": [
+            {"name": step.name, "outcome": step.outcome, "seconds": round(step.seconds, 4), "detail": step.detail}
+            for step in connection.report.steps
+        ],
+        "tools": len(connection.snapshot()),
+        "problems": list(connection.problems),
+        "stderr": connection.stderr_tail,
+        "error": str(error) if error is not None else None,
+        "exit_code": int(exit_code_of(error)) if error is not None else 0,
+        "advice": hint_for(error, program=program_of(config)) if error is not None else None,
+    }
+
+
+def _code(findings: dict[str, dict[str, Any]], strict: bool) -> ExitCode:
+    answered = [finding["ok"] for finding in findings.values()]
+    if any(answered) and not (strict and not all(answered)):
+        return ExitCode.OK
+    wrong = all(finding["exit_code"] == ExitCode.USAGE for finding in findings.values())
+    return ExitCode.USAGE if wrong and not any(answered) else ExitCode.UNREACHABLE
+
+
+def _show(findings: dict[str, dict[str, Any]], selection: LoadedConfig) -> None:
+    from toolweave.cli._render.text import safe_text  # late, as above
+    from toolweave.cli._render.views import heading
+    from toolweave.cli._screen import wrapped
+
+    for name, finding in findings.items():
+        mark = _MARKS["ok" if finding["ok"] else "failed"]
+        show(heading(f"{mark} {name}", finding["protocol_version"] or "", finding["endpoint"] or ""))
+        answer("\n".join(wrapped(safe_text(line, multiline=True), indent=14) for line in _lines(finding)))
+    if selection.disabled:
+        answer("\ndoes not start:")
+        for name in selection.disabled:
+            answer(wrapped(f"  {safe_text(name)}: {safe_text(selection.why_disabled(name))}"))
+    for warning in selection.warnings:
+        answer(wrapped(safe_text(f"config: {warning}", multiline=True)))
+
+
+def _lines(finding: dict[str, Any]) -> list[str]:
+    from toolweave.cli._render.text import clip  # late, as above
+
+    lines = [f"  config    {finding['config']}"]
+    for step in finding["steps"]:
+        detail = clip(step["detail"].split("\n")[0], 300)
+        lines.append(
+            f"  {_MARKS[step['outcome']]} {step['seconds'] * 1000:7.0f} ms  {step['name']}: {detail}".rstrip(": ")
+        )
+    if finding["problems"]:
+        lines += ["  left out:", *(f"    {problem}" for problem in finding["problems"])]
+    if finding["error"]:
+        first, *rest = finding["error"].split("\n")
+        failed = [step["detail"].split("\n")[0] for step in finding["steps"] if step["outcome"] == "failed"]
+        if first not in failed:  # else the step says it
+            lines.append(f"  error     {first}")
+        if not finding["stderr"]:  # what the process said is shown below, once
+            lines += [f"            {line}" for line in rest]
+    if finding["stderr"]:
+        lines += ["  standard error:", *(f"    {line}" for line in finding["stderr"].split("\n"))]
+    if finding["advice"]:
+        lines.append(f"  next      {finding['advice']}")
+    return lines
+
+
+COMMAND = Command(doctor, examples=_EXAMPLES)

@@ -1,0 +1,89 @@
+"""`toolweave init`: a first mcp.json, new or taken from an editor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+from toolweave.cli._command import Command, Option, Positional
+from toolweave.cli._exit_codes import CommandError, ExitCode
+from toolweave.cli._render.text import safe_json
+from toolweave.cli._screen import note
+from toolweave.cli._serve.editor_config import EditorSource
+
+__all__ = ["COMMAND", "init"]
+
+_EXAMPLES = """
+toolweave init
+toolweave init --from cursor
+toolweave init servers.json --force
+"""
+
+_STARTER: dict[str, Any] = {
+    "mcpServers": {
+        "time": {"command": "uvx", "args": ["mcp-server-time"]},
+        "files": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "."]},
+    }
+}
+
+
+def init(
+    file: Annotated[Path, Positional("FILE", help="The file to write.")] = Path("mcp.json"),
+    editor: Annotated[EditorSource | None, Option("--from", help="Take the servers of this editor.")] = None,
+    force: Annotated[bool, Option("--force", help="Replace a file that exists.")] = False,
+) -> ExitCode:
+    """Write a first config file.
+
+    With two servers to start with, or with those of an editor. What was written by it is trusted.
+    """
+    if file.exists() and not force:
+        raise CommandError(f"{str(file)!r} exists", hint="--force replaces it; or name another file")
+    content = _STARTER if editor is None else _taken_from(editor)
+    _write(file, safe_json(content) + "\n")
+    names = ", ".join(content["mcpServers"])
+    note(f"wrote {file} with {names}; next: toolweave tools" + ("" if file.name == "mcp.json" else f" --config {file}"))
+    return ExitCode.OK
+
+
+_KINDS = {
+    EditorSource.CLAUDE: ("claude-desktop", "claude-code"),
+    EditorSource.CURSOR: ("cursor",),
+    EditorSource.VSCODE: ("vscode",),
+}
+
+
+def _taken_from(editor: EditorSource) -> dict[str, Any]:
+    """Return the servers of an editor's files unchanged: variables and inputs are not expanded."""
+    from toolweave.config import discover_config_files  # imports are late: --help imports this module
+    from toolweave.config._documents import read_document
+    from toolweave.config._locate import find_servers
+
+    servers: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
+    paths = [file.path for file in discover_config_files() if file.kind in _KINDS[editor]]
+    for path in paths:
+        found = find_servers(read_document(path).value)
+        for item in found.items:
+            servers.setdefault(item.name, item.value)
+        inputs = {**found.inputs, **inputs}
+    if not servers:
+        looked = ", ".join(str(path) for path in paths) or "it has no config file"
+        raise CommandError(f"no servers of {editor.value} were found ({looked})")
+    return {"mcpServers": servers, **({"inputs": list(inputs.values())} if inputs else {})}
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a file as a whole or not at all, readable by its owner alone: entries may hold secrets. It is trusted."""
+    from toolweave.cli._trust import trust_file  # late, as above
+    from toolweave.config import LoadedFile, content_digest
+    from toolweave.config._trust import write_privately
+
+    try:
+        write_privately(file, text.encode())
+    except OSError as exc:
+        raise CommandError(f"cannot write {str(file)!r}: {exc.strerror or exc}") from None
+    trust_file(LoadedFile(path=file, digest=content_digest(json.loads(text))))
+
+
+COMMAND = Command(init, examples=_EXAMPLES)

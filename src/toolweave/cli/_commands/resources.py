@@ -1,0 +1,157 @@
+"""`toolweave resources`: list and read the resources of the servers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from toolweave.cli._command import Command, Option
+from toolweave.cli._exit_codes import CommandError, ExitCode
+from toolweave.cli._options import JsonOption, StrictOption, Target
+from toolweave.cli._runner import run
+from toolweave.cli._screen import answer, answer_bytes, answer_json, show, wide
+
+if TYPE_CHECKING:
+    from toolweave.cli._servers import OpenServers
+    from toolweave.connect import McpConnection
+    from toolweave.tools import EmbeddedResource
+
+__all__ = ["COMMAND", "resources"]
+
+_EXAMPLES = """
+toolweave resources
+toolweave resources --server everything --json
+toolweave resources --read demo://resource/static/document/features.md
+toolweave resources --server files --read file:///logo.png > logo.png
+"""
+
+
+def resources(
+    target: Target,
+    read: Annotated[str | None, Option("--read", metavar="URI", help="Print this resource.")] = None,
+    as_json: JsonOption = False,
+    strict: StrictOption = False,
+) -> ExitCode:
+    """List the resources of every server, or read one.
+
+    Binary content goes to standard output as it is when that is no terminal.
+    """
+
+    async def body() -> ExitCode:
+        from toolweave.cli._servers import open_fleet  # imports are late: --help imports this module
+        from toolweave.cli._targets import select
+
+        async with open_fleet(await select(target)) as fleet:
+            if read is not None:
+                return await _read(fleet, read, as_json)
+            lists = await fleet.ask(_list)
+            if as_json:
+                answer_json(_lists_json(fleet, lists))
+            else:
+                _show(lists)
+                fleet.show_failures()
+            return fleet.exit_code(strict=strict)
+
+    return run(body, verbose=target.verbose)
+
+
+async def _list(connection: McpConnection) -> list[dict[str, Any]]:
+    found = [
+        {
+            "server": connection.name,
+            "uri": one.uri,
+            "name": one.name,
+            "title": one.title,
+            "description": one.description,
+            "mime_type": one.mime_type,
+            "size": one.size,
+        }
+        for one in await connection.list_resources()
+    ]
+    return found + [
+        {
+            "server": connection.name,
+            "uri_template": one.uri_template,
+            "name": one.name,
+            "title": one.title,
+            "description": one.description,
+            "mime_type": one.mime_type,
+        }
+        for one in await connection.list_resource_templates()
+    ]
+
+
+def _lists_json(fleet: OpenServers, lists: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    rows = [row for rows in lists.values() for row in rows]
+    return {
+        "servers": fleet.servers_json(),
+        "resources": [row for row in rows if "uri" in row],
+        "templates": [row for row in rows if "uri_template" in row],
+    }
+
+
+def _show(lists: dict[str, list[dict[str, Any]]]) -> None:
+    from toolweave.cli._render.views import heading, summary, table  # late, as above
+
+    for name, rows in lists.items():
+        templates = sum("uri_template" in row for row in rows)
+        show(heading(name, _count(len(rows) - templates, "resource"), _count(templates, "template")))
+        cells = [
+            (
+                row.get("uri") or row.get("uri_template") or "",
+                row["title"] or row["name"],
+                row["mime_type"] or "",
+                summary(row["description"]),
+            )
+            for row in rows
+        ]
+        if cells:
+            show(table(["uri", "name", "type", "description"], cells))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+async def _read(fleet: OpenServers, uri: str, as_json: bool) -> ExitCode:
+    connection = await _owner(fleet, uri)
+    contents = await connection.read_resource(uri)
+    if as_json:
+        from toolweave.protocol.content import resource_json  # late, as above
+
+        answer_json({"server": connection.name, "contents": [resource_json(block) for block in contents]})
+    else:
+        _print(contents)
+    return ExitCode.OK
+
+
+async def _owner(fleet: OpenServers, uri: str) -> McpConnection:
+    """Return the server that has a resource: the only one, or the only one that lists it."""
+    answered = fleet.connections()
+    if not answered:
+        fleet.show_failures()
+        raise CommandError("no server could be reached", code=fleet.exit_code())
+    if len(answered) == 1:
+        return answered[0]
+    lists = await fleet.ask(_list)
+    having = [name for name, rows in lists.items() if any(row.get("uri") == uri for row in rows)]
+    if len(having) == 1:
+        return fleet.hub.clients[having[0]]
+    which = ", ".join(having or fleet.answered)
+    said = f"{len(having)} servers list it" if having else "no server lists it"
+    raise CommandError(f"resource {uri!r}: {said}", hint=f"say which server to ask with --server: {which}")
+
+
+def _print(contents: Sequence[EmbeddedResource]) -> None:
+    for block in contents:
+        if block.blob is None or wide(sys.stdout):
+            answer(block.render())
+            continue
+        try:
+            answer_bytes(block.decode())
+        except ValueError:
+            raise CommandError(f"resource {block.uri!r}: its base64 is broken", code=ExitCode.TOOL_ERROR) from None
+
+
+COMMAND = Command(resources, examples=_EXAMPLES)

@@ -1,0 +1,251 @@
+"""`toolweave runs`: the runs of a store, and starting runs that outlive the terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+from toolweave.cli._chat.options import AGENT, ChatOptions, StoreOption
+from toolweave.cli._chat.stores import backend_named
+from toolweave.cli._command import Command, CommandGroup, Option, Positional
+from toolweave.cli._exit_codes import CommandError, ExitCode
+from toolweave.cli._options import JsonOption, given_options
+from toolweave.cli._runner import run
+from toolweave.cli._screen import answer, answer_json, note, show
+
+if TYPE_CHECKING:
+    from toolweave.agent._status import RunInfo, RunStatuses
+    from toolweave.state import Store
+
+__all__ = ["COMMAND", "RunFilter", "cancel", "list_runs", "show_run", "spawn"]
+
+_HELP = "List, show, begin and stop runs of agents."
+_EXAMPLES = {
+    "spawn": """
+toolweave runs spawn "Summarise the notes" --config mcp.json
+toolweave runs spawn '/call time_get_current_time {"timezone": "UTC"}' --model command
+toolweave runs spawn "Summarise the notes" --backend redis://localhost:6379/0 --agent researcher
+""",
+    "list": """
+toolweave runs list
+toolweave runs list --status interrupted --json
+toolweave runs list --store redis://localhost:6379/0
+""",
+    "show": """
+toolweave runs show 496e77
+""",
+    "cancel": """
+toolweave runs cancel 496e77
+""",
+}
+
+_SHORT = 8
+_PROMPT = 60
+RunId = Annotated[str, Positional("RUN", help="The run's id, or how it begins.")]
+
+
+class RunFilter(StrEnum):
+    """The runs to list."""
+
+    ALL = "all"
+    ACTIVE = "active"
+    INTERRUPTED = "interrupted"
+
+
+def spawn(
+    options: ChatOptions,
+    message: Annotated[str, Positional("MESSAGE", help="What the model is to do.")],
+    backend: Annotated[
+        str | None,
+        Option("--backend", metavar="URL", help="Give it to the workers there; else to those of TOOLWEAVE_BACKEND."),
+    ] = None,
+    agent: Annotated[
+        str | None, Option("--agent", metavar="NAME", help="With --backend: whose run; else the chat agent's.")
+    ] = None,
+    key: Annotated[
+        str | None,
+        Option("--key", metavar="KEY", help="With --backend: the same key is the same run, begun once."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> ExitCode:
+    """Begin a run that goes on without this terminal.
+
+    Prints its id; `toolweave runs show` tells what came of it. Nobody can be asked about its tool calls: those of tools
+    that may destroy something are not made, unless --confirm says never. It runs in a process of its own; with
+    --backend or TOOLWEAVE_BACKEND in one of the workers there, with that worker's model and servers.
+    """
+    if not message.strip():
+        raise CommandError("the message is empty")
+    url = backend_named(backend) if backend is not None or options.store is None else None
+    if url is not None:
+        _check_submitted(options)
+    elif agent is not None or key is not None:
+        raise CommandError(f"{'--agent' if agent else '--key'} goes with --backend: workers have agents by name")
+    elif options.store is not None and options.store.startswith("memory:"):
+        raise CommandError("--store memory:// is gone with its process: nobody would find the run")
+
+    async def body() -> ExitCode:
+        from toolweave.cli._chat.spawn import spawn as begin
+        from toolweave.cli._chat.spawn import submit
+        from toolweave.cli._chat.startup import (
+            choose_model,  # imports are late: --help imports this module
+            servers_of,
+        )
+
+        if url is not None:
+            run_id = await submit(url, agent or AGENT, message, session=options.resume, key=key)
+        else:
+            await servers_of(options)  # what is wrong here is better told now than found in the store later
+            await choose_model(options.model)
+            run_id = await begin(options, message)
+        if as_json:
+            answer_json({"run_id": run_id})
+        else:
+            answer(run_id)
+            note(f"toolweave runs show {run_id[:_SHORT]} tells what came of it")
+        return ExitCode.OK
+
+    return run(body, verbose=options.verbose)
+
+
+def _check_submitted(options: ChatOptions) -> None:
+    """Reject options that a worker has of its own."""
+    if options.store is not None:
+        raise CommandError("--store and --backend exclude each other: a backend keeps what is done there")
+    given = given_options(options, ChatOptions, but=("resume", "verbose", "store"))
+    if given:
+        raise CommandError(
+            f"{given[0]} does not go to workers: each has its own model and servers",
+            hint="--store FILE begins the run in a process of this machine, with all of these options",
+        )
+
+
+def list_runs(
+    which: Annotated[RunFilter, Option("--status", help="Which runs.")] = RunFilter.ALL,
+    limit: Annotated[int, Option("--limit", "-n", minimum=1, help="At most so many, the newest.")] = 20,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> ExitCode:
+    """List the runs that were begun last."""
+
+    async def body(_: Store, statuses: RunStatuses) -> ExitCode:
+        if which is RunFilter.ALL:
+            found = await statuses.recent(limit)
+        else:
+            some = await (statuses.active() if which is RunFilter.ACTIVE else statuses.interrupted())
+            found = list(reversed(some))[:limit]
+        if as_json:
+            answer_json({"runs": [_run_json(one) for one in found]})
+        elif found:
+            from toolweave.cli._render.views import table  # late, as above
+
+            rows = [
+                (one.run_id[:_SHORT], one.status, one.record.agent, _when(one), _one_line(one.record.prompt))
+                for one in found
+            ]
+            show(table(["run", "status", "agent", "begun", "message"], rows))
+        else:
+            note("there are no such runs")
+        return ExitCode.OK
+
+    return _with_store(store, body)
+
+
+def show_run(run_id: RunId, store: StoreOption = None, as_json: JsonOption = False) -> ExitCode:
+    """Show one run: where it is, what it was asked, what came of it, and the runs that it started."""
+
+    async def body(kept: Store, statuses: RunStatuses) -> ExitCode:
+        from toolweave.agent._tree import run_tree  # late, as above
+
+        one = await _found(statuses, run_id)
+        tree = await run_tree(kept, one.run_id)
+        below = [] if tree is None else [(level, child) for level, child in tree.walk() if level]
+        if as_json:
+            answer_json({**_run_json(one), "children": [_run_json(child) for _, child in below]})
+            return ExitCode.OK
+        record = one.record
+        parts = [f"{record.steps} steps", f"{record.usage.input_tokens + record.usage.output_tokens} tokens"]
+        reason = f" ({record.stop_reason})" if record.stop_reason not in (None, "end") else ""
+        note(f"{one.run_id}  {one.status}{reason}  {_when(one)}  {', '.join(parts)}")
+        note(f"> {record.prompt}")
+        for level, child in below:
+            note(f"{'  ' * level}{child.run_id[:_SHORT]}  {child.status}  {_one_line(child.record.prompt)}")
+        if record.error is not None:
+            note(f"error: {record.error}")
+        if record.text:
+            answer(record.text)
+        return ExitCode.OK
+
+    return _with_store(store, body)
+
+
+def cancel(run_id: RunId, store: StoreOption = None, as_json: JsonOption = False) -> ExitCode:
+    """Stop a run and all that it started, wherever they run.
+
+    One that runs elsewhere is told within seconds. Exits with 1 when it has ended already.
+    """
+
+    async def body(_: Store, statuses: RunStatuses) -> ExitCode:
+        one = await _found(statuses, run_id)
+        cancelled = await statuses.cancel(one.run_id)
+        if as_json:
+            answer_json({"run_id": one.run_id, "cancelled": cancelled})
+        else:
+            note(f"{one.run_id} {'is asked to stop' if cancelled else f'has ended already: {one.status}'}")
+        return ExitCode.OK if cancelled else ExitCode.TOOL_ERROR
+
+    return _with_store(store, body)
+
+
+def _with_store(place: str | None, body: Callable[[Store, RunStatuses], Awaitable[ExitCode]]) -> ExitCode:
+    async def opened() -> ExitCode:
+        from toolweave.agent._status import RunStatuses  # late, as above
+        from toolweave.cli._chat.stores import opened_store
+
+        async with opened_store(place) as store:
+            return await body(store, RunStatuses(store))
+
+    return run(opened)
+
+
+async def _found(statuses: RunStatuses, run_id: str) -> RunInfo:
+    """Return the run with this id, or with an id that starts with it."""
+    one = await statuses.get(run_id)
+    if one is not None:
+        return one
+    begun = [one for one in await statuses.recent(10_000) if run_id and one.run_id.startswith(run_id)]
+    if len(begun) == 1:
+        return begun[0]
+    if begun:
+        raise CommandError(f"{len(begun)} runs begin with {run_id!r}", hint="write more of the id")
+    raise CommandError(f"there is no run {run_id!r}", hint="toolweave runs list shows those that there are")
+
+
+def _run_json(one: RunInfo) -> dict[str, Any]:
+    record = asdict(one.record)
+    record.pop("revision", None)
+    return {**record, "status": one.status}
+
+
+def _when(one: RunInfo) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(one.record.created_at))
+
+
+def _one_line(text: str) -> str:
+    from toolweave.cli._render.text import clip  # late, as above
+
+    return clip(" ".join(text.split()), _PROMPT)
+
+
+COMMAND = CommandGroup(
+    _HELP,
+    {
+        "spawn": Command(spawn, examples=_EXAMPLES["spawn"]),
+        "list": Command(list_runs, examples=_EXAMPLES["list"]),
+        "show": Command(show_run, examples=_EXAMPLES["show"]),
+        "cancel": Command(cancel, examples=_EXAMPLES["cancel"]),
+    },
+)

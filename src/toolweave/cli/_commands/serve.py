@@ -1,0 +1,275 @@
+"""`toolweave serve`: functions, toolsets, agents or whole configs as one MCP server, over stdio or HTTP."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from toolweave.cli._command import Command, Option, Positional
+from toolweave.cli._exit_codes import CommandError, ExitCode
+from toolweave.cli._options import JsonOption, VerboseOption
+from toolweave.cli._serve.editor_config import EditorSource
+
+if TYPE_CHECKING:
+    from toolweave.config import LoadedConfig
+    from toolweave.serve import McpServer
+
+__all__ = ["COMMAND", "serve"]
+
+_EXAMPLES = """
+toolweave serve notes.py
+toolweave serve notes.py:server --http 8000
+toolweave serve mypackage.tools:registry --http 0.0.0.0:8000 --token-env TOKEN --allow-host tools.example
+toolweave serve --config mcp.json --server github --server files
+toolweave serve notes.py --reload
+toolweave serve notes.py --install claude
+"""
+
+_LEAST_KEY_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """The options of `toolweave serve`; each attribute is an option."""
+
+    target: Annotated[str | None, Positional("TARGET", help="FILE.py[:OBJECT] or MODULE:OBJECT.")] = None
+    config: Annotated[
+        tuple[Path, ...],
+        Option("--config", "-c", metavar="FILE", help="Serve the servers of this config; may be repeated."),
+    ] = ()
+    server: Annotated[
+        tuple[str, ...], Option("--server", "-s", metavar="NAME", help="Only this server of it; may be repeated.")
+    ] = ()
+    wait: Annotated[
+        float | None,
+        Option(
+            "--wait",
+            metavar="SECONDS",
+            minimum=0,
+            help="How long clients wait at most for slow servers of it; by default, for those that show life.",
+        ),
+    ] = None
+    http: Annotated[str | None, Option("--http", metavar="[HOST:]PORT", help="Serve over HTTP; port 0: any.")] = None
+    path: Annotated[str, Option("--path", metavar="PATH", help="The path of the endpoint, over HTTP.")] = "/mcp"
+    stateless: Annotated[
+        bool, Option("--stateless", help="No sessions for older clients, for replicas behind a balancer.")
+    ] = False
+    token_env: Annotated[
+        str | None,
+        Option("--token-env", metavar="VAR", help="The variable with the bearer token that requests must bring."),
+    ] = None
+    state_keys_env: Annotated[
+        str | None,
+        Option(
+            "--state-keys-env",
+            metavar="VAR",
+            help="The variable with the keys that replicas share, for questions to clients.",
+        ),
+    ] = None
+    allow_host: Annotated[
+        tuple[str, ...],
+        Option("--allow-host", metavar="HOST", help="A name the server is reached by; may be repeated."),
+    ] = ()
+    name: Annotated[str | None, Option("--name", metavar="NAME", help="The server's name.")] = None
+    reload: Annotated[bool, Option("--reload", help="Start anew when the source changes.")] = False
+    install: Annotated[
+        EditorSource | None, Option("--install", help="Let this editor start the server, instead of serving now.")
+    ] = None
+    show: Annotated[bool, Option("--print", help="With --install: show the entry, write nothing.")] = False
+    as_json: JsonOption = False
+    verbose: VerboseOption = False
+
+
+def serve(options: ServeOptions) -> ExitCode:
+    """Serve functions, agents or a whole config as one server.
+
+    Over stdio, unless --http is given. Without OBJECT: the only server in the file or module, else what is called
+    server, mcp or app there, else its @tool functions. With --config: all its servers as one; a server that fails
+    costs the others nothing, one that is slow comes later, and `"tool_prefix": ""` keeps a server's own names.
+    """
+    _check(options)
+    if options.install is not None:
+        return _install(options, options.install)
+    if options.reload:
+        from toolweave.cli._serve.reload import supervise  # imports are late: --help imports this module
+
+        address = None if options.http is None else listening(options.http)
+        return supervise(options.target, options.config, address=address, verbose=options.verbose)
+    from toolweave.cli._log import log_to_screen
+
+    with log_to_screen(verbose=options.verbose, failures=True):
+        server = _server(options)
+        if options.http is None:
+            server.run_stdio()
+        else:
+            _run_http(server, options, options.http)
+    return ExitCode.OK
+
+
+def _check(options: ServeOptions) -> None:
+    """Reject options that contradict each other."""
+    over_http, installs = options.http is not None, options.install is not None
+    several = "one thing to serve is expected, a TARGET or --config: toolweave serve FILE.py, or --config mcp.json"
+    protocol = "over stdio, standard output carries the protocol; --json goes with --http and --install"
+    rules = (
+        ((options.target is None) == (not options.config), several),
+        (bool(options.server) and not options.config, "--server goes with --config"),
+        (options.stateless and not over_http, "--stateless goes with --http"),
+        (options.token_env is not None and not over_http, "--token-env goes with --http"),
+        (options.state_keys_env is not None and not over_http, "--state-keys-env goes with --http"),
+        (bool(options.allow_host) and not over_http, "--allow-host goes with --http"),
+        (installs and over_http, "--install is for stdio: the editor starts the server; --http does not go with it"),
+        (installs and options.reload, "--reload does not go with --install"),
+        (options.show and not installs, "--print goes with --install"),
+        (options.as_json and not over_http and not installs, protocol),
+    )
+    for wrong, message in rules:
+        if wrong:
+            raise CommandError(message)
+
+
+def _server(options: ServeOptions) -> McpServer:
+    from toolweave.cli._serve.build import hub_server, only_protocol_on_stdout, server_of
+    from toolweave.cli._serve.locate import find, parse_place  # late, as above
+
+    keys = None if options.state_keys_env is None else _state_keys(options.state_keys_env)
+    with only_protocol_on_stdout():
+        if options.target is None:
+            return hub_server(_selection(options), name=options.name, wait=options.wait, state_keys=keys)
+        return server_of(find(parse_place(options.target)), name=options.name, state_keys=keys)
+
+
+def _selection(options: ServeOptions) -> LoadedConfig:
+    from toolweave.config import load_config, merge_loaded  # late, as above
+
+    loaded = merge_loaded([load_config(path) for path in options.config])
+    if options.server:
+        return loaded.select(options.server)
+    if not loaded.servers and not loaded.errors:
+        raise CommandError(f"{', '.join(map(str, options.config))}: no server to serve")
+    return loaded
+
+
+def _run_http(server: McpServer, options: ServeOptions, where: str) -> None:
+    from toolweave.cli._screen import note  # late, as above
+
+    host, port = listening(where)
+    settings: dict[str, Any] = {
+        "path": options.path,
+        "stateless": options.stateless,
+        "allowed_hosts": list(options.allow_host),
+    }
+    if options.token_env is not None:
+        settings["auth"] = _auth(options.token_env)
+    elif host not in ("127.0.0.1", "localhost", "::1", "[::1]"):
+        note("warning: whoever reaches this port can call the tools; --token-env VAR asks for a token")
+
+    if options.stateless and options.state_keys_env is None:
+        note(
+            "warning: a replica knows only its own questions to clients, unless all have the same keys: "
+            "--state-keys-env VAR, or request_state_keys in code"
+        )
+
+    def started(base: str) -> None:
+        _tell(server, base + options.path, as_json=options.as_json)
+
+    try:
+        server.run_http(host, port, on_started=started, **settings)
+    except OSError as error:
+        raise CommandError(f"cannot listen on {where}: {error.strerror or error}") from None
+
+
+def listening(where: str) -> tuple[str, int]:
+    """Read `[HOST:]PORT`; the host is this machine's own by default.
+
+    Raises:
+        CommandError: It is something else.
+    """
+    match = re.fullmatch(r"(?:(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\s]*):)?(?P<port>\d{1,5})", where)
+    if match is None or int(match["port"]) > 65_535:
+        raise CommandError(f"--http {where!r}: expected a port or HOST:PORT, such as 8000 or 0.0.0.0:8000")
+    return match["host"] or "127.0.0.1", int(match["port"])
+
+
+def _auth(variable: str) -> Any:
+    from toolweave.serve._http.auth import BearerAuth  # late, as above
+
+    token = os.environ.get(variable)
+    if not token:
+        raise CommandError(f"environment variable {variable!r} is not set; --token-env names the one with the token")
+    return BearerAuth(tokens=[token])
+
+
+def _state_keys(variable: str) -> list[str]:
+    keys = os.environ.get(variable, "").split()
+    if not keys or any(len(key.encode()) < _LEAST_KEY_BYTES for key in keys):
+        raise CommandError(
+            f"environment variable {variable!r} must hold keys of at least {_LEAST_KEY_BYTES} characters, separated by "
+            "spaces, the newest first; --state-keys-env names it"
+        )
+    return keys
+
+
+def _tell(server: McpServer, url: str, *, as_json: bool) -> None:
+    from toolweave.cli._screen import announce, answer  # late, as above
+
+    tools = len(server.tools.snapshot())
+    if as_json:
+        from toolweave.cli._render.text import safe_json
+
+        answer(safe_json({"url": url, "name": server.name, "tools": tools}, indent=None))
+    else:
+        announce(server.name, url, f"{tools} tool{'s' * (tools != 1)}", "Ctrl-C stops it")
+
+
+def _install(options: ServeOptions, editor: EditorSource) -> ExitCode:
+    from toolweave.cli._screen import answer_json, note  # late, as above
+    from toolweave.cli._serve.editor_config import entry_of, file_of, install, section_of
+
+    server = _server(options)
+    name = options.name or server.name
+    entry = entry_of(editor, _arguments(options), _environment(options))
+    if options.show:
+        answer_json({section_of(editor): {name: entry}})
+        note(f"for {file_of(editor)}")
+        return ExitCode.OK
+    done = install(editor, name, entry)
+    if options.as_json:
+        backup = str(done.backup) if done.backup else None
+        answer_json({"path": str(done.path), "name": name, "entry": entry, "changed": done.changed, "backup": backup})
+        return ExitCode.OK
+    kept = f"; as it was before: {done.backup.name}" if done.backup else ""
+    note(f"{name!r} is in {done.path}{kept}" if done.changed else f"{name!r} was in {done.path} already")
+    note("restart the editor to see it" if done.changed else "nothing was changed")
+    return ExitCode.OK
+
+
+def _arguments(options: ServeOptions) -> list[str]:
+    """Return the arguments of the entry; all paths are absolute, as an editor may start it in any directory."""
+    named = ["--name", options.name] if options.name and options.target is None else []
+    if options.target is None:
+        configs = [word for path in options.config for word in ("--config", str(path.resolve()))]
+        return [*configs, *(word for name in options.server for word in ("--server", name)), *named]
+    from toolweave.cli._serve.locate import parse_place  # late, as above
+
+    return [str(parse_place(options.target))]
+
+
+def _environment(options: ServeOptions) -> dict[str, str]:
+    """Return the environment of the entry, with `PYTHONPATH` for a module of this directory."""
+    from importlib.util import find_spec  # late, as above
+
+    from toolweave.cli._serve.locate import parse_place
+
+    place = parse_place(options.target) if options.target is not None else None
+    if place is None or place.file is not None:
+        return {}
+    spec = find_spec(place.module)
+    local = spec is not None and spec.origin is not None and Path(spec.origin).is_relative_to(Path.cwd())
+    return {"PYTHONPATH": str(Path.cwd())} if local else {}
+
+
+COMMAND = Command(serve, examples=_EXAMPLES)

@@ -1,0 +1,98 @@
+"""`toolweave status`: one line for each server: its state, response time and software."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolweave.cli._command import Command
+from toolweave.cli._exit_codes import ExitCode
+from toolweave.cli._options import JsonOption, StrictOption, Target
+from toolweave.cli._runner import run
+from toolweave.cli._screen import answer_json, show
+
+if TYPE_CHECKING:
+    from toolweave.cli._servers import OpenServers
+    from toolweave.connect import McpConnection
+
+__all__ = ["COMMAND", "status"]
+
+_EXAMPLES = """
+toolweave status
+toolweave status --config mcp.json --strict
+toolweave status --json --url https://example.org/mcp
+"""
+
+
+def status(target: Target, as_json: JsonOption = False, strict: StrictOption = False) -> ExitCode:
+    """Show which servers answer, and how fast.
+
+    For each server: its state, protocol revision, response time, restarts and tools.
+    """
+
+    async def body() -> ExitCode:
+        import anyio  # imports are late: --help imports this module
+
+        from toolweave.cli._servers import open_fleet
+        from toolweave.cli._targets import names_in, select
+
+        async with open_fleet(await select(target)) as fleet:
+            pings: dict[str, float | None] = {}
+            async with anyio.create_task_group() as tasks:
+                for connection in fleet.connections():
+                    tasks.start_soon(_ping, connection, pings)
+            rows = {name: _row(fleet, name, pings) for name in names_in(fleet.selection)}
+            if as_json:
+                answer_json({"servers": rows})
+            else:
+                _show(rows)
+                fleet.show_failures()
+            return fleet.exit_code(strict=strict)
+
+    return run(body, verbose=target.verbose)
+
+
+async def _ping(connection: McpConnection, pings: dict[str, float | None]) -> None:
+    from toolweave.errors import ServerError  # late, as above
+
+    started = time.monotonic()
+    try:
+        await connection.ping()
+    except ServerError:
+        pings[connection.name] = None  # it answered before: its state says more than a missed ping
+    else:
+        pings[connection.name] = round(time.monotonic() - started, 6)
+
+
+def _row(fleet: OpenServers, name: str, pings: dict[str, float | None]) -> dict[str, Any]:
+    client = fleet.hub.clients.get(name)
+    row = fleet.server_json(name)
+    return {**row, "ping_seconds": pings.get(name), "restarts": client.restarts if client is not None else 0}
+
+
+def _software(info: Mapping[str, Any]) -> str:
+    return " ".join(str(info.get(key, "")) for key in ("name", "version")).strip()
+
+
+def _show(rows: dict[str, dict[str, Any]]) -> None:
+    from toolweave.cli._render.views import seconds_text, table  # late, as above
+
+    columns = ["server", "state", "protocol", "answers in", "started in", "tools", "restarts", "software"]
+    cells = [
+        (
+            name,
+            row["state"],
+            row["protocol_version"] or "",
+            seconds_text(row["ping_seconds"]),
+            seconds_text(row["seconds"]),
+            str(row["tools"]),
+            str(row["restarts"]),
+            _software(row["server_info"] or {}),
+        )
+        for name, row in rows.items()
+    ]
+    show(table(columns, cells, right=("answers in", "started in", "tools", "restarts")))
+
+
+COMMAND = Command(status, examples=_EXAMPLES)

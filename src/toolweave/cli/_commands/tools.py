@@ -1,0 +1,104 @@
+"""`toolweave tools`: the tools of the servers, and the tokens of their definitions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from toolweave.cli._command import Command, Option
+from toolweave.cli._exit_codes import ExitCode
+from toolweave.cli._options import JsonOption, StrictOption, Target
+from toolweave.cli._runner import run
+from toolweave.cli._screen import answer_json, show
+
+if TYPE_CHECKING:
+    from toolweave.cli._servers import OpenServers
+    from toolweave.tools import ToolSpec
+
+__all__ = ["COMMAND", "approximate_tokens", "tools"]
+
+_EXAMPLES = """
+toolweave tools
+toolweave tools --config mcp.json --json
+toolweave tools --server github --schema
+toolweave tools --url https://example.org/mcp --bearer-env TOKEN
+toolweave tools -- uvx mcp-server-time
+"""
+
+
+def tools(
+    target: Target,
+    as_json: JsonOption = False,
+    strict: StrictOption = False,
+    schema: Annotated[bool, Option("--schema", help="Show each tool's input schema too.")] = False,
+) -> ExitCode:
+    """List the tools of every server.
+
+    With each server, about how many tokens its definitions take in a model's prompt.
+    """
+
+    async def body() -> ExitCode:
+        from toolweave.cli._completion import remember_tools  # imports are late: --help imports this module
+        from toolweave.cli._servers import open_fleet
+        from toolweave.cli._targets import select
+
+        async with open_fleet(await select(target)) as fleet:
+            if as_json:
+                answer_json({"servers": fleet.servers_json(), "tools": [_tool_json(spec) for spec in fleet.specs]})
+            else:
+                _show(fleet, schema)
+                fleet.show_failures()
+            if not target.ad_hoc:
+                remember_tools({name: [spec.name for spec in fleet.specs_of(name)] for name in fleet.answered})
+            return fleet.exit_code(strict=strict)
+
+    return run(body, verbose=target.verbose)
+
+
+def approximate_tokens(specs: Sequence[ToolSpec]) -> int:
+    """Estimate the tokens of these definitions in a prompt: a quarter of their JSON's bytes."""
+    return (
+        sum(len(json.dumps(dict(spec.raw), ensure_ascii=False, separators=(",", ":")).encode()) for spec in specs) // 4
+    )
+
+
+def _tool_json(spec: ToolSpec) -> Mapping[str, Any]:
+    return {
+        "name": spec.name,
+        "server": spec.server,
+        "tool": spec.original_name,
+        "title": spec.title,
+        "description": spec.description,
+        "input_schema": spec.input_schema,
+        "output_schema": spec.output_schema,
+        "annotations": spec.annotations,
+        "icons": spec.raw.get("icons"),
+        "execution": spec.raw.get("execution"),
+        "_meta": spec.raw.get("_meta"),
+    }
+
+
+def _show(fleet: OpenServers, schema: bool) -> None:
+    from rich.text import Text  # late, as above
+
+    from toolweave.cli._render.text import safe_json, safe_text
+    from toolweave.cli._render.views import heading, seconds_text, size_text, summary, table
+
+    for name in fleet.answered:
+        specs = fleet.specs_of(name)
+        server = fleet.server_json(name)
+        cost = size_text(approximate_tokens(specs)) if specs else ""
+        count = f"{len(specs)} tool{'s' * (len(specs) != 1)}"
+        show(heading(name, server["protocol_version"] or "", count, cost, seconds_text(server["seconds"])))
+        if schema:
+            for spec in specs:
+                show(Text(safe_text(spec.name), style="bold"), Text(safe_json(dict(spec.input_schema))))
+        elif specs:
+            show(table(["tool", "description"], [(spec.name, summary(spec.description)) for spec in specs]))
+    if len(fleet.answered) > 1:
+        cost = size_text(approximate_tokens(fleet.specs))
+        show(heading("total", f"{len(fleet.answered)} servers", f"{len(fleet.specs)} tools", cost))
+
+
+COMMAND = Command(tools, examples=_EXAMPLES)

@@ -1,0 +1,135 @@
+"""`toolweave worker`: a process that executes submitted runs and tasks, on one machine or on many."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+from toolweave.cli._chat.options import AgentOptions, ChatOptions
+from toolweave.cli._chat.stores import BACKEND, backend_named, opened_backend
+from toolweave.cli._command import Command, Option, Positional
+from toolweave.cli._exit_codes import CommandError, ExitCode
+from toolweave.cli._options import given_options
+from toolweave.cli._runner import run
+
+if TYPE_CHECKING:
+    from toolweave.cli._worker.discover import WorkerTargets
+
+__all__ = ["COMMAND", "WorkerOptions", "worker"]
+
+_EXAMPLES = """
+toolweave worker app.py --backend redis://localhost:6379/0
+toolweave worker mypackage.agents:researcher mypackage.server:server --concurrency 4
+toolweave worker --config mcp.json --model anthropic:claude-sonnet-4-5
+TOOLWEAVE_BACKEND=rediss://redis.example/0 toolweave worker app.py --json
+"""
+
+
+class Unknown(StrEnum):
+    """Policy for calls with an unknown outcome: a worker cannot ask anybody."""
+
+    ERROR = "error"
+    RERUN = "rerun"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions(AgentOptions):
+    """The options of `toolweave worker`; each attribute is an option."""
+
+    backend: Annotated[
+        str | None,
+        Option("--backend", metavar="URL", help="redis://..., rediss:// or unix://; else TOOLWEAVE_BACKEND."),
+    ] = None
+    concurrency: Annotated[
+        int, Option("--concurrency", minimum=1, help="How many jobs of each agent and server run at a time.")
+    ] = 10
+    on_unknown: Annotated[
+        Unknown | None,
+        Option("--on-unknown", help="What is done about calls in which a worker died; else what the agent says."),
+    ] = None
+    most_deaths: Annotated[int, Option("--most-deaths", minimum=1, help="How many workers may die of a run.")] = 3
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Tell only what went wrong.")] = False
+    as_json: Annotated[bool, Option("--json", help="Tell what happens as JSON, one object a line.")] = False
+
+
+def worker(
+    options: WorkerOptions,
+    targets: Annotated[tuple[str, ...], Positional("TARGET", help="FILE.py[:OBJECT] or MODULE:OBJECT.")] = (),
+) -> ExitCode:
+    """Do the runs and tasks that were submitted.
+
+    Those of the agents and servers that are named; without OBJECT, of all in the file or module. Without TARGET,
+    those of the agent of `toolweave runs spawn`, made of --config, --model and the like. Start as many workers as you
+    like, on as many machines: each run is done once, and goes on elsewhere when its worker dies. Nobody can be asked
+    about tool calls here.
+
+    The first SIGTERM or Ctrl-C hands over what runs and exits with 0; a second one ends at once.
+    """
+    url = backend_named(options.backend)
+    if url is None:
+        raise CommandError("no backend is named", hint=f"--backend redis://HOST:6379/0, or set {BACKEND}")
+    _check(options, targets)
+    os.environ[BACKEND] = url  # what the code below makes of the environment is this one
+    found = None
+    if targets:
+        from toolweave.cli._worker.discover import find_all  # imports are late: --help imports this module
+
+        found = find_all(targets)
+    return run(lambda: _work(options, url, found), verbose=options.verbose)
+
+
+def _check(options: WorkerOptions, targets: Sequence[str]) -> None:
+    """Reject options that contradict each other."""
+    if options.quiet and options.as_json:
+        raise CommandError("--quiet and --json exclude each other")
+    if not targets:
+        return
+    given = given_options(options, AgentOptions, but=("verbose",))
+    if given:
+        raise CommandError(f"{given[0]} is for the worker without a TARGET; an agent has its own model and servers")
+
+
+async def _work(options: WorkerOptions, url: str, found: WorkerTargets | None) -> ExitCode:
+    from toolweave.agent import RunStatuses, work_runs  # late, as above
+    from toolweave.cli._chat.startup import opened
+    from toolweave.cli._worker.discover import open_all
+    from toolweave.cli._worker.log import ReportingBackend, WorkerReporter
+    from toolweave.cli._worker.signals import ended_by_signals
+
+    telling: WorkerReporter | None = None
+
+    def stopping() -> None:
+        if telling is not None:
+            telling.stopping()
+
+    with ended_by_signals(stopping):
+        async with AsyncExitStack() as stack:
+            backend = await stack.enter_async_context(opened_backend(url))
+            telling = WorkerReporter(statuses=RunStatuses(backend.store), as_json=options.as_json, quiet=options.quiet)
+            told = ReportingBackend(backend, telling)
+            if found is None:
+                chat = opened(_of_the_chat(options), attended=False, backend=told)
+                agents, tasks = [(await stack.enter_async_context(chat)).agent], None
+            else:
+                agents, tasks = found.agents, await open_all(found, told, stack)
+            await work_runs(
+                agents,
+                told,
+                also=tasks,
+                concurrency=options.concurrency,
+                on_unknown=None if options.on_unknown is None else options.on_unknown.value,
+                most_deaths=options.most_deaths,
+            )
+    return ExitCode.OK
+
+
+def _of_the_chat(options: WorkerOptions) -> ChatOptions:
+    """Return the options of the chat agent."""
+    return ChatOptions(**{one.name: getattr(options, one.name) for one in fields(AgentOptions)})
+
+
+COMMAND = Command(worker, examples=_EXAMPLES)

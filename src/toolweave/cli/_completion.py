@@ -1,0 +1,188 @@
+"""Shell completion: commands, options and their values, servers of the config, tools as last listed.
+
+Starts no server and never fails: a shell that waits or prints an error is worse than no completion.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from toolweave.cli._command import Command, CommandGroup, CommandParameter, Option, Positional
+from toolweave.cli._commands import COMMANDS, OPTIONS, load_command
+from toolweave.cli._help import HELP_NAMES
+from toolweave.cli._parse import tokens
+from toolweave.cli._streams import write
+
+__all__ = ["complete", "remember_tools", "server_names", "tool_names"]
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+"""Names that are completed: a shell inserts them into a command line, so they must be plain words."""
+_MOST = 5_000
+_LINES: Mapping[str, Callable[[str, str], str]] = {
+    "bash": lambda word, _: word,
+    "zsh": lambda word, said: word.replace(":", "\\:") + ":" + (said or word),
+    "fish": lambda word, said: f"{word}\t{said}",
+    "powershell": lambda word, said: f"{word}:::{said or word}",
+}
+"""Format of a completion with its help text, by shell."""
+
+Offer = tuple[str, str]
+"""A completion and its help text."""
+
+
+def complete(instruction: str) -> int:
+    """Print the completions for an instruction such as `complete_bash`; the exit code is 0 in any case.
+
+    `COMP_WORDS` holds the command line as it was typed, `COMP_CWORD` the number of the word to complete; without it,
+    that is the last word of the line.
+    """
+    line = _LINES.get(instruction.partition("_")[2])
+    if line is None:
+        return 0
+    try:
+        found = [line(word, said) for word, said in _offers(*_typed())]
+    except Exception:  # boundary: completion stays silent
+        return 0
+    if found:
+        write(sys.stdout, "\n".join(found) + "\n")
+    return 0
+
+
+def _typed() -> tuple[list[str], str]:
+    """Return the words before the one to complete, without the command's own name, and that one."""
+    text = os.environ.get("COMP_WORDS", "")
+    words = _words(text)
+    number = os.environ.get("COMP_CWORD", "")
+    at = int(number) if number.isdecimal() else len(words) - (not text[-1:].isspace())
+    incomplete = words[at] if at < len(words) else ""
+    # bash takes `--name=value` apart at the sign
+    return [word for word in words[1:at] if word != "="], "" if incomplete == "=" else incomplete
+
+
+def _words(text: str) -> list[str]:
+    import shlex  # only a shell's line needs it
+
+    split = shlex.shlex(text, posix=True)
+    split.whitespace_split = True
+    split.commenters = ""
+    words: list[str] = []
+    try:
+        for word in split:
+            words.append(word)  # noqa: PERF402 - what was read before an open quote stays
+    except ValueError:  # a quote that is still open
+        words.append(split.token)
+    return words
+
+
+def _offers(words: Sequence[str], incomplete: str) -> Iterator[Offer]:
+    """Yield the completions of the incomplete word."""
+    if not words:
+        offered = _OWN_OPTIONS if incomplete.startswith("-") else COMMANDS.items()
+        yield from _beginning(offered, incomplete)
+        return
+    name, *rest = words
+    command = load_command(name) if name in COMMANDS else None
+    if isinstance(command, CommandGroup):
+        if not rest:
+            yield from _beginning(command.summaries.items(), incomplete)
+            return
+        command = command.commands.get(rest.pop(0))
+    if command is not None and "--" not in rest:  # what follows that is another command
+        yield from _offers_of(command, rest, incomplete)
+
+
+def _offers_of(command: Command, words: list[str], incomplete: str) -> Iterator[Offer]:
+    """Yield the completions of the incomplete word, after these words of the command."""
+    named = {name: one for one, option in command.options if not option.hidden for name in option.names}
+    option, equals, value = incomplete.partition("=")
+    if incomplete.startswith("-") and not equals:
+        shown = [(name, option.help) for _, option in command.options if not option.hidden for name in option.names]
+        yield from _beginning([*shown, *_HELP_OPTION], incomplete)
+        return
+    if equals and incomplete.startswith("-"):
+        words, incomplete = [*words, option], value
+    last = named.get(words[-1]) if words else None
+    if last is not None and not last.is_flag:
+        yield from _values(last, incomplete)
+        return
+    free = sum(1 for name, _ in tokens(words, named) if not name)
+    for one, _ in command.positionals:
+        if one.many or not free:
+            yield from _values(one, incomplete)
+            return
+        free -= 1
+
+
+def _values(one: CommandParameter, incomplete: str) -> Iterator[Offer]:
+    offered = one.choices
+    if isinstance(one.declared, Option | Positional) and one.declared.complete is not None:
+        offered = one.declared.complete(incomplete)
+    yield from _beginning(((value, "") for value in offered), incomplete)
+
+
+def _beginning(offered: Iterable[Offer], incomplete: str) -> Iterator[Offer]:
+    return ((word, said) for word, said in offered if word.startswith(incomplete))
+
+
+_HELP_OPTION = ((HELP_NAMES[-1], "Show this message and exit."),)
+_OWN_OPTIONS = (*((names.rpartition(" ")[2], said) for names, said in OPTIONS), *_HELP_OPTION)
+
+
+def server_names(incomplete: str) -> list[str]:
+    """Return the names of configured servers that start with `incomplete`."""
+    try:
+        from toolweave.config import default_config  # reads files: only when a shell asks
+
+        loaded = default_config()
+    except Exception:  # boundary: completion stays silent
+        return []
+    names = [*loaded.servers, *loaded.errors]
+    return [name for name in names if name.startswith(incomplete) and _PLAIN.fullmatch(name)]
+
+
+def tool_names(incomplete: str) -> list[str]:
+    """Return the remembered tool names that start with `incomplete`."""
+    return [name for names in _remembered().values() for name in names if name.startswith(incomplete)]
+
+
+def remember_tools(tools: Mapping[str, Sequence[str]]) -> None:
+    """Keep the tool names of these servers for completion, in the user's cache folder."""
+    import json  # as late as the cache is written
+    import tempfile
+
+    kept = {server: [name for name in names if _PLAIN.fullmatch(name)][:_MOST] for server, names in tools.items()}
+    path = _path()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump({**_remembered(), **kept}, file)
+        Path(name).replace(path)
+    except OSError:
+        return  # no cache, no completion
+
+
+def _remembered() -> dict[str, list[str]]:
+    import json  # as late as the cache is read
+
+    try:
+        value: Any = json.loads(_path().read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    entries: Mapping[str, Any] = cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+    return {
+        server: [name for name in cast("list[Any]", names) if isinstance(name, str) and _PLAIN.fullmatch(name)]
+        for server, names in entries.items()
+        if isinstance(names, list)
+    }
+
+
+def _path() -> Path:
+    from platformdirs import user_cache_path  # only when a shell asks or tools were listed
+
+    return user_cache_path("toolweave", appauthor=False) / "completion.json"

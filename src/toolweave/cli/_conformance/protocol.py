@@ -1,0 +1,154 @@
+"""Judgements of pagination, capabilities, progress and resources: boxes 14 to 17. Values only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any, cast
+
+from toolweave.cli._conformance.findings import (
+    Evidence,
+    Judgement,
+    ServerAnswer,
+    fail,
+    members,
+    not_applicable,
+    ok,
+    warn,
+)
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
+
+__all__ = ["capabilities", "pagination", "progress", "resources"]
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S*")
+_FLAGS: Mapping[str, tuple[str, ...]] = {
+    "tools": ("listChanged",),
+    "prompts": ("listChanged",),
+    "resources": ("listChanged", "subscribe"),
+    "logging": (),
+    "completions": (),
+}
+_OWNERS = {methods.TOOLS_LIST: "tools", methods.RESOURCES_LIST: "resources", methods.PROMPTS_LIST: "prompts"}
+
+
+def pagination(evidence: Evidence) -> Judgement:
+    """Box 14: pages follow one another to an end, and a cursor that was never given is refused."""
+    if not evidence.pages:
+        return not_applicable("it offers no tools")
+    failed = [str(answer) for answer in evidence.pages if answer.result is None]
+    if failed:
+        return fail(failed)
+    if _cursors(evidence.pages[-1]):
+        return fail(f"after {len(evidence.pages)} pages of tools the last one names a next page still, or one again")
+    counted = f"{len(evidence.tools)} tools on {len(evidence.pages)} page{'s' * (len(evidence.pages) > 1)}"
+    bad = evidence.bad_cursor
+    if bad is None or bad.code == INVALID_PARAMS:
+        return ok(counted)
+    if bad.result is not None and len(evidence.pages) == 1:
+        return warn(f"{counted}; a cursor that it never gave is ignored, error {INVALID_PARAMS} is expected")
+    return fail(f"{counted}; {bad}; error {INVALID_PARAMS} is expected")
+
+
+def capabilities(evidence: Evidence) -> Judgement:
+    """Box 15: declared capabilities work, working ones are declared, and flags are booleans."""
+    wrong = list(_odd_members(evidence.capabilities))
+    odd: list[str] = []
+    for method, answer in evidence.lists.items():
+        declared = _OWNERS[method] in evidence.capabilities
+        if declared and answer.result is None:
+            wrong.append(f"{_OWNERS[method]} are declared, but {answer}")
+        elif not declared and answer.result is not None and _has_items(answer):
+            wrong.append(f"{_OWNERS[method]} are not declared, but {method} lists some")
+        elif not declared and answer.code != METHOD_NOT_FOUND:
+            odd.append(f"{_OWNERS[method]} are not declared; {answer}, error {METHOD_NOT_FOUND} is expected")
+    subscribed = evidence.subscribed
+    if subscribed is not None and subscribed.result is None:
+        wrong.append(f"resources.subscribe is declared, but {subscribed}")
+    if wrong:
+        return fail(wrong)
+    if odd:
+        return warn(odd)
+    return ok(f"declared and true: {', '.join(evidence.capabilities) or 'nothing'}")
+
+
+def progress(evidence: Evidence) -> Judgement:
+    """Box 16: progress grows with every report."""
+    reported = [answer for answer in evidence.calls if answer.progress]
+    if not reported:
+        return not_applicable("no call that was made reported progress")
+    wrong = [
+        f"{answer.what}: progress went from {a.progress:g} to {b.progress:g}"
+        for answer in reported
+        for a, b in pairwise(answer.progress)
+        if b.progress <= a.progress
+    ]
+    return fail(wrong) if wrong else ok(f"{sum(len(answer.progress) for answer in reported)} reports, each higher")
+
+
+def resources(evidence: Evidence) -> Judgement:
+    """Box 17: resources have URIs, the first can be read by its own, and an unknown one is refused."""
+    listed = evidence.lists.get(methods.RESOURCES_LIST)
+    if "resources" not in evidence.capabilities or listed is None or listed.result is None:
+        return not_applicable("it offers no resources")
+    entries = _items(listed, "resources")
+    wrong = [f"resource {place} {problem}" for place, problem in _odd_entries(entries)]
+    contents = evidence.contents
+    if contents is not None:
+        wrong += [f"{contents.what}: {problem}" for problem in _odd_contents(contents)]
+    unknown = evidence.unknown_resource
+    if unknown is not None and unknown.result is not None:
+        wrong.append(f"{unknown.what}: answered as if it were there")
+    if wrong:
+        return fail(wrong)
+    read = "one was read" if contents is not None else "none was there to read"
+    return ok(f"{len(entries)} listed, {read}, an unknown one was refused")
+
+
+def _odd_members(declared: Mapping[str, Any]) -> Iterator[str]:
+    for name, flags in _FLAGS.items():
+        if name not in declared:
+            continue
+        if not isinstance(declared[name], Mapping):
+            yield f"capability {name} is no object"
+            continue
+        for flag, value in members(declared[name]).items():
+            if flag in flags and not isinstance(value, bool):
+                yield f"capability {name}.{flag} is no boolean"
+            elif flag not in flags and name == "logging":
+                yield f"capability logging has no member {flag!r}"
+
+
+def _odd_entries(entries: list[Any]) -> Iterator[tuple[int, str]]:
+    for place, entry in enumerate(entries, 1):
+        uri, name = members(entry).get("uri"), members(entry).get("name")
+        if not isinstance(uri, str) or not _URI.fullmatch(uri):
+            yield place, f"has no absolute URI: {str(uri)[:80]!r}"
+        elif not isinstance(name, str) or not name:
+            yield place, f"({uri}) has no name"
+
+
+def _odd_contents(answer: ServerAnswer) -> Iterator[str]:
+    if answer.result is None:
+        yield f"it is listed and cannot be read: {answer.message}"
+        return
+    contents = _items(answer, "contents")
+    if not contents:
+        yield "the answer has no contents"
+    for part in map(members, contents):
+        if not isinstance(part.get("uri"), str) or not ({"text", "blob"} & part.keys()):
+            yield "contents need a uri, and text or blob"
+
+
+def _items(answer: ServerAnswer, name: str) -> list[Any]:
+    items = members(answer.result).get(name)
+    return cast("list[Any]", items) if isinstance(items, list) else []
+
+
+def _has_items(answer: ServerAnswer) -> bool:
+    return any(_items(answer, name) for name in members(answer.result))
+
+
+def _cursors(answer: ServerAnswer) -> bool:
+    return members(answer.result).get("nextCursor") is not None

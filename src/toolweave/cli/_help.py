@@ -1,0 +1,100 @@
+"""The help of the whole command, of each command and of each group, for the width of the terminal. Prints nothing."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the help of the whole command needs none of them
+    from toolweave.cli._command import Command, CommandParameter, Option, Positional
+
+__all__ = ["HELP_NAMES", "command_help", "group_help"]
+
+_WIDEST = 110
+_NARROWEST = 50
+_INDENT = 2
+_LONGEST_NAME = 30
+"""The text of a longer name in a list begins below it."""
+HELP_NAMES = ("-h", "--help")
+_HELP = (", ".join(HELP_NAMES), "Show this message and exit.")
+
+
+def command_help(command: Command, path: str) -> str:
+    """Return the help of a command; `path` is how it is called, such as `toolweave runs list`."""
+    usage, arguments = [path, "[OPTIONS]"], list[tuple[str, str]]()
+    for one, declared in command.positionals:
+        usage.append((declared.metavar if one.required else f"[{declared.metavar}]") + "..." * one.many)
+        arguments.append((declared.metavar, _text(one, declared)))
+    if command.remainder is not None:
+        usage.append(f"[-- {command.remainder.metavar}]")
+    options = [(_names(one, option), _text(one, option)) for one, option in command.options if not option.hidden]
+    lists = {"Arguments": arguments, "Options": [*options, _HELP]}
+    examples = ["", "  Examples:", *(f"    {line}" for line in command.examples)]
+    return "\n".join([*_page(" ".join(usage), command.help, lists), *examples])
+
+
+def group_help(path: str, text: str, commands: Mapping[str, str], options: Sequence[tuple[str, str]] = ()) -> str:
+    """Return the help of a group, with the first help line of each of its commands."""
+    lists = {"Options": [*options, _HELP], "Commands": list(commands.items())}
+    return "\n".join(_page(f"{path} [OPTIONS] COMMAND [ARGS]...", text, lists))
+
+
+def _page(usage: str, text: str, lists: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[str]:
+    width = _width()
+    yield from textwrap.wrap(f"Usage: {usage}", width, subsequent_indent=" " * len("Usage: "), break_on_hyphens=False)
+    for paragraph in text.strip().split("\n\n"):
+        yield ""
+        yield from _filled(paragraph, width, _INDENT)
+    for title, rows in lists.items():
+        if rows:
+            yield from ("", f"{title}:")
+            yield from _list(rows, width)
+
+
+def _list(rows: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
+    """Yield names with their texts beside them, all beginning in one column."""
+    rows = list(rows)
+    column = min(max(len(name) for name, _ in rows), _LONGEST_NAME) + 2 * _INDENT
+    for name, text in rows:
+        first, *more = _filled(text, width, column) or [""]
+        begun = f"{' ' * _INDENT}{name}"
+        if len(begun) + _INDENT > column and text:
+            yield begun
+            yield first
+        else:
+            yield (begun.ljust(column) + first[column:]).rstrip()
+        yield from more
+
+
+def _filled(text: str, width: int, indent: int) -> list[str]:
+    margin = " " * indent
+    return textwrap.wrap(
+        text, width, initial_indent=margin, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _names(one: CommandParameter, option: Option) -> str:
+    """Return how an option is typed, its short name first."""
+    shown = option.metavar or (f"[{'|'.join(one.choices)}]" if one.choices else "NUMBER")
+    value = "" if one.is_flag else f" {shown}"
+    return ", ".join(sorted(option.names, key=len)) + value
+
+
+def _text(one: CommandParameter, declared: Option | Positional) -> str:
+    """Return the help of an option or an argument: its text, its default and its bound."""
+    told = [] if one.is_flag or one.required or not one.default else [f"default: {one.default}"]
+    minimum: float | None = getattr(declared, "minimum", None)
+    told += [f"at least {minimum:g}"] if minimum is not None else []
+    return f"{declared.help}  [{'; '.join(told)}]" if told else declared.help
+
+
+def _width() -> int:
+    """Return the width of the terminal, within bounds; `shutil` has it too, but takes long to import."""
+    given = os.environ.get("COLUMNS", "")
+    try:
+        columns = int(given) if given.isdecimal() else os.get_terminal_size().columns
+    except OSError:
+        columns = 80
+    return max(min(columns, _WIDEST) - _INDENT, _NARROWEST)

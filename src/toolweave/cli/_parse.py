@@ -1,0 +1,154 @@
+"""Parsing of a command line into the values of a command's parameters. Executes and prints nothing.
+
+Options and arguments come in any order: `--name value`, `--name=value`, `-n value`, `-nvalue`, and flags of one letter
+together. A value may begin with a dash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from toolweave.cli._command import Command, CommandParameter, Option, Positional, Remainder
+from toolweave.cli._exit_codes import CommandError
+from toolweave.cli._help import HELP_NAMES
+
+__all__ = ["did_you_mean", "parse", "tokens"]
+
+
+def parse(command: Command, words: Sequence[str]) -> dict[str, Any] | None:
+    """Return the values of all parameters by name, None when help is asked for.
+
+    Raises:
+        CommandError: An option is unknown or lacks its value, a value is not of its type, an argument is missing, or
+            there is one too many.
+    """
+    before, after = _split(words)
+    by_name = {name: one for one, option in command.options for name in option.names}
+    given: dict[str, list[str]] = {}
+    free: list[str] = []
+    for name, word in tokens(before, by_name):
+        if name in HELP_NAMES:
+            return None
+        if name:
+            given.setdefault(by_name[name].name, []).append(word)
+        else:
+            free.append(word)
+    _place(command, free, given)
+    if after is not None and command.remainder is None:
+        raise CommandError("no command is expected after --")
+    return {one.name: _value(one, given.get(one.name), after or ()) for one in command.parameters}
+
+
+def _split(words: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...] | None]:
+    """Return the words before the first `--`, and those after it; None where there is none.
+
+    Raises:
+        CommandError: Nothing follows it.
+    """
+    if "--" not in words:
+        return words, None
+    at = words.index("--")
+    if at == len(words) - 1:
+        raise CommandError("after -- the command of a stdio server is expected")
+    return words[:at], tuple(words[at + 1 :])
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """Return a hint with those of the known words that look like this one, None when none does."""
+    import difflib  # only a slip needs it
+
+    close = difflib.get_close_matches(word, sorted(known), n=2, cutoff=0.75)
+    return f"did you mean {' or '.join(close)}?" if close else None
+
+
+def tokens(words: Sequence[str], by_name: Mapping[str, CommandParameter]) -> Iterator[tuple[str, str]]:
+    """Yield each option by the name that was typed, with its value, and every other word with an empty name."""
+    left = iter(words)
+    for word in left:
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            if not _takes_value(name, by_name):
+                if equals:
+                    raise CommandError(f"{name} takes no value")
+                yield name, ""
+            else:
+                yield name, value if equals else _next(left, name)
+        elif word.startswith("-") and word != "-":
+            yield from _letters(word, left, by_name)
+        else:
+            yield "", word
+
+
+def _letters(word: str, left: Iterator[str], by_name: Mapping[str, CommandParameter]) -> Iterator[tuple[str, str]]:
+    """Yield options of one letter that stand together; the first that takes a value takes the rest."""
+    for place, letter in enumerate(word[1:], 2):
+        name = f"-{letter}"
+        if _takes_value(name, by_name):
+            yield name, word[place:] or _next(left, name)
+            return
+        yield name, ""
+
+
+def _takes_value(name: str, by_name: Mapping[str, CommandParameter]) -> bool:
+    if name in HELP_NAMES:
+        return False
+    if name not in by_name:
+        raise CommandError(f"there is no option {name}", hint=did_you_mean(name, by_name))
+    return not by_name[name].is_flag
+
+
+def _next(left: Iterator[str], name: str) -> str:
+    word = next(left, None)
+    if word is None:
+        raise CommandError(f"{name} needs a value")
+    return word
+
+
+def _place(command: Command, free: Sequence[str], given: dict[str, list[str]]) -> None:
+    """Assign the words that belong to no option to the arguments, in their order."""
+    left = list(free)
+    for one, declared in command.positionals:
+        count = len(left) if one.many else 1
+        taken, left = left[:count], left[count:]
+        if taken:
+            given[one.name] = taken
+        elif one.required:
+            raise CommandError(f"Missing argument {declared.metavar}")
+    if left:
+        raise CommandError(f"unexpected argument {left[0]!r}")
+
+
+def _value(one: CommandParameter, words: Sequence[str] | None, after: tuple[str, ...]) -> Any:
+    """Return the value of a parameter; of an option that was given several times and takes one, the last counts."""
+    match one.declared:
+        case Remainder():
+            return after
+        case Option(names=(label, *_)) if words is not None:
+            pass
+        case Positional(metavar=label) if words is not None:
+            pass
+        case _:
+            return one.default
+    values = tuple(_converted(one, word, label) for word in words)
+    return values if one.many else values[-1]
+
+
+def _converted(one: CommandParameter, word: str, label: str) -> Any:
+    if one.is_flag:
+        return True
+    if one.choices and word not in one.choices:
+        raise CommandError(f"{label}: expected {_either(one.choices)}, got {word!r}")
+    try:
+        value = one.kind(word)
+    except ValueError:
+        raise CommandError(f"{label}: expected a {'whole ' * (one.kind is int)}number, got {word!r}") from None
+    least = one.declared.minimum if isinstance(one.declared, Option) else None
+    if least is not None and not value >= least:
+        raise CommandError(f"{label}: expected at least {least:g}, got {word}")
+    return value
+
+
+def _either(choices: Collection[str]) -> str:
+    *most, last = choices
+    return f"{', '.join(most)} or {last}" if most else last

@@ -1,0 +1,82 @@
+"""Prompts for a person: reads typed lines without a thread, so that Ctrl-C and servers are still handled.
+
+A text that needs consent is shown whole. If it is longer than a screen, its beginning and end are shown with the number
+of lines between, and `v` shows all of it, page by page, before the question is repeated.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import unicodedata
+from collections.abc import Iterator
+
+from toolweave.cli._render.text import safe_text
+from toolweave.cli._screen import note
+
+__all__ = ["ask_about", "ask_line"]
+
+_AROUND = 6
+"""Lines of a screen that are left for the question and for the output before it."""
+_FEWEST, _MOST = 12, 60
+"""Minimum and maximum lines of a page, whatever the size of the screen."""
+
+
+async def ask_line(question: str) -> str | None:
+    """Ask a question on standard error and return the typed line, or None at the end of the input."""
+    import anyio  # --help imports this module
+
+    print(safe_text(question), end="", file=sys.stderr, flush=True)
+    await anyio.wait_readable(sys.stdin.fileno())
+    data = os.read(sys.stdin.fileno(), 65536)
+    return data.decode(errors="replace").rstrip("\r\n") if data else None
+
+
+async def ask_about(text: str, question: str, choices: str) -> str:
+    """Show a text and ask a question about it; return the answer in lower case, `""` at the end of the input.
+
+    Args:
+        text: The text, of any number of lines; omitted lines are counted.
+        question: The question, in one line.
+        choices: The possible answers, such as `[y]es, [n]o`.
+    """
+    columns, rows = shutil.get_terminal_size()
+    page = min(max(rows - _AROUND, _FEWEST), _MOST)
+    lines = [part for line in safe_text(text, multiline=True).split("\n") for part in _wrapped(line, columns)]
+    whole = len(lines) <= page
+    note("\n".join(lines if whole else _ends(lines, page)))
+    while True:
+        more = "" if whole else ", [v]iew all of it"
+        answer = (await ask_line(f"{question} {choices}{more}: ") or "").strip().lower()
+        if whole or answer not in ("v", "view"):
+            return answer
+        await _show_pages(lines, page)
+
+
+def _ends(lines: list[str], page: int) -> list[str]:
+    """Return the beginning and the end of a text, and between them the number of omitted lines."""
+    first, last = lines[: page * 2 // 3], lines[-(page // 3) :]
+    hidden = lines[len(first) : len(lines) - len(last)]
+    left_out = f"--- {len(hidden)} lines, {sum(map(len, hidden)):,} characters, are NOT shown here: v shows them ---"
+    return [*first, left_out, *last]
+
+
+async def _show_pages(lines: list[str], page: int) -> None:
+    for start in range(0, len(lines), page):
+        note("\n".join(lines[start : start + page]))
+        left = len(lines) - start - page
+        if left > 0 and await ask_line(f"--- {left} more lines; Enter goes on, q ends: ") != "":
+            return
+
+
+def _wrapped(line: str, columns: int) -> Iterator[str]:
+    """Wrap a line as the terminal does, so that the counted lines are those on the screen."""
+    start = width = 0
+    for place, char in enumerate(line):
+        cells = 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        if width + cells > columns:
+            yield line[start:place]
+            start, width = place, 0
+        width += cells
+    yield line[start:]

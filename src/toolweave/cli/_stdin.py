@@ -1,0 +1,115 @@
+"""Reading from standard input: answers of a person, and piped data."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import anyio
+
+from toolweave.cli._arguments import allowed_types, choices_of, coerce, property_schema
+from toolweave.cli._exit_codes import CommandError, ExitCode
+from toolweave.cli._render.text import clip, safe_text
+from toolweave.cli._screen import complain, note, wide
+
+__all__ = ["ask_for", "can_ask", "read_all", "read_piped"]
+
+FIRST_BYTE_SECONDS = 2.0
+"""Seconds to wait for the first byte on a pipe when input was not requested explicitly."""
+_TRIES = 5
+
+
+def can_ask() -> bool:
+    """Whether a person can be asked: standard input and standard error are terminals."""
+    return wide(sys.stdin) and wide(sys.stderr)
+
+
+async def ask_for(names: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Ask for each of these parameters and return the answers, of the types the schema asks for.
+
+    Raises:
+        CommandError: The input ended, or an answer was wrong too often (exit code 1).
+    """
+    answers: dict[str, Any] = {}
+    for name in names:
+        answers[name] = await _ask(name, property_schema(schema, name, schema), schema)
+    return answers
+
+
+async def _ask(name: str, parameter: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
+    description = parameter.get("description")
+    if isinstance(description, str) and description:
+        note(f"  {clip(safe_text(description), 100)}")
+    kinds = "/".join(sorted(allowed_types(parameter, root)))
+    choices = ", ".join(map(str, choices_of(parameter, root)))
+    default = f" [{json.dumps(parameter['default'])}]" if "default" in parameter else ""
+    prompt = f"{name}{f' ({choices or kinds})' if choices or kinds else ''}{default}: "
+    for _ in range(_TRIES):
+        print(safe_text(prompt), end="", file=sys.stderr, flush=True)
+        word = await _read_line()
+        if not word and default:
+            return parameter["default"]
+        try:
+            return coerce(word, parameter, root=root, key=name)
+        except CommandError as error:
+            complain(error)
+    raise CommandError(f"no usable value for argument {name!r} after {_TRIES} tries", code=ExitCode.TOOL_ERROR)
+
+
+async def _read_line() -> str:
+    # waiting on the descriptor instead of in a thread: a thread that reads cannot be interrupted
+    await anyio.wait_readable(sys.stdin.fileno())
+    data = os.read(sys.stdin.fileno(), 65536)
+    if not data:
+        raise CommandError("the input ended before every required argument was given", code=ExitCode.TOOL_ERROR)
+    return data.decode(errors="replace").rstrip("\r\n")
+
+
+def read_all() -> str:
+    """Return standard input up to its end, without a time limit, for explicit requests.
+
+    Raises:
+        CommandError: It is not UTF-8 text.
+    """
+    return _decoded(sys.stdin.buffer.read())
+
+
+async def read_piped() -> str | None:
+    """Return the piped input, or None when there is none.
+
+    Waits only `FIRST_BYTE_SECONDS` for the first byte: standard input is often a pipe that nobody writes to.
+
+    Raises:
+        CommandError: It is not UTF-8 text.
+    """
+    try:
+        descriptor = sys.stdin.fileno()
+        kind = os.fstat(descriptor).st_mode
+    except (OSError, ValueError, AttributeError):
+        return None  # closed, or none at all
+    if stat.S_ISREG(kind):
+        return _decoded(sys.stdin.buffer.read()) or None
+    if not stat.S_ISFIFO(kind):
+        return None
+    chunks: list[bytes] = []
+    with anyio.move_on_after(FIRST_BYTE_SECONDS) as bound:
+        while True:
+            await anyio.wait_readable(descriptor)
+            chunk = os.read(descriptor, 65536)
+            if not chunk:
+                break
+            chunks.append(chunk)
+            bound.deadline = math.inf
+    return _decoded(b"".join(chunks)) or None
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig").strip()
+    except UnicodeDecodeError:
+        raise CommandError("standard input is not UTF-8 text") from None

@@ -1,0 +1,105 @@
+"""Server entries for the shared options: from config files, the default locations, or the command line itself."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+from toolweave.cli._exit_codes import CommandError
+from toolweave.cli._options import Target
+from toolweave.cli._trust import require_trust
+from toolweave.config import LoadedConfig, Timeouts, default_config, load_config, merge_loaded, server_config
+from toolweave.tools._names import aliases, expose
+
+__all__ = ["names_in", "select", "servers_named_by"]
+
+
+async def select(target: Target) -> LoadedConfig:
+    """Return the servers of a command as a config of just them; used by every command that starts servers.
+
+    Servers of a file that was discovered in the project start only if that file is trusted: see `require_trust`.
+
+    Raises:
+        CommandError: There is no config, no server in it, the options contradict each other, or a file is not trusted.
+        ConfigError: A file cannot be read, there is no such server, or the one made on the spot cannot be right.
+    """
+    if target.ad_hoc:
+        return _timed(_from_command_line(target), target.timeout)
+    if target.header or target.bearer_env:
+        raise CommandError("--header and --bearer-env go with --url; in a config use `headers` and `auth`")
+    loaded = merge_loaded([load_config(path) for path in target.config]) if target.config else default_config()
+    if target.server:
+        loaded = loaded.select(target.server)
+    elif not names_in(loaded):
+        raise _nothing_to_start(target, loaded)
+    if not target.config and not target.trust:
+        await require_trust(loaded)
+    return _timed(loaded, target.timeout)
+
+
+def names_in(loaded: LoadedConfig) -> list[str]:
+    """Return the names of all servers of a config that are to start, wrong entries last."""
+    return [*loaded.servers, *loaded.errors]
+
+
+def servers_named_by(tool: str, loaded: LoadedConfig) -> list[str]:
+    """Return the servers whose prefix a tool's name starts with; none for a bare name."""
+    prefixes: dict[str, tuple[str, ...]] = {name: (*aliases(name, ""), expose(name, "")) for name in names_in(loaded)}
+    for name, config in loaded.servers.items():
+        if config.tool_prefix:
+            prefixes[name] = (*prefixes[name], config.tool_prefix)
+    return [name for name, starts in prefixes.items() if tool.startswith(starts)]
+
+
+def _nothing_to_start(target: Target, loaded: LoadedConfig) -> CommandError:
+    if loaded.paths or target.config:
+        kept = "".join(f"\n{name}: {loaded.why_disabled(name)}" for name in loaded.disabled)
+        where = ", ".join(str(path) for path in loaded.paths)
+        return CommandError(f"{where}: no server to start{kept}", hint="toolweave init writes a first mcp.json")
+    return CommandError(
+        "no config was found: looked here and above, up to the repository's root, for mcp.json, .mcp.json, "
+        "[tool.toolweave] in pyproject.toml and your editors' project files, and for your editors' own files",
+        hint="toolweave init writes a first mcp.json; or use --config FILE, --url URL, or -- COMMAND ARGS...",
+    )
+
+
+def _from_command_line(target: Target) -> LoadedConfig:
+    if target.config:
+        raise CommandError("--config and a server given on the spot exclude each other")
+    if target.url and target.command:
+        raise CommandError("--url and -- COMMAND exclude each other")
+    if target.command and (target.header or target.bearer_env):
+        raise CommandError("--header and --bearer-env go with --url")
+    if len(target.server) > 1:
+        raise CommandError("a server given on the spot has one name; give --server once")
+    entry: Any = list(target.command)
+    if target.url:  # as a mapping: a text could also be a command
+        entry = {"url": target.url, "headers": dict(_header(line) for line in target.header)}
+    name = target.server[0] if target.server else None
+    config = server_config(entry, name=name, auth=_token(target.bearer_env))
+    return LoadedConfig(servers={config.name: config})
+
+
+def _header(line: str) -> tuple[str, str]:
+    name, colon, value = line.partition(":")
+    if not colon or not name.strip():
+        raise CommandError(f"header {name!r}: expected 'Name: value'")
+    return name.strip(), value.strip()
+
+
+def _token(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    token = os.environ.get(variable)
+    if not token:
+        raise CommandError(f"environment variable {variable!r} is not set; --bearer-env names the one with the token")
+    return token
+
+
+def _timed(loaded: LoadedConfig, seconds: float | None) -> LoadedConfig:
+    if seconds is None:
+        return loaded
+    bounds = Timeouts.of(seconds)
+    servers = {name: config.replace(timeout=bounds) for name, config in loaded.servers.items()}
+    return replace(loaded, servers=servers)

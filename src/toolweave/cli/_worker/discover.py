@@ -1,0 +1,126 @@
+"""Import and opening of the agents and servers of a worker, as for `toolweave serve`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from toolweave.cli._chat.stores import BACKEND
+from toolweave.cli._exit_codes import CommandError
+from toolweave.cli._screen import note
+from toolweave.cli._serve.locate import ObjectPath, find, load, parse_place
+
+if TYPE_CHECKING:
+    from toolweave.agent import BaseAgent
+    from toolweave.jobs import Handler, WorkBackend
+    from toolweave.serve import McpServer
+    from toolweave.state import Store
+
+__all__ = ["WorkerTargets", "find_all", "open_all"]
+
+_PROBES = "worker-probes"
+_PROBE_SECONDS = 60.0
+_WHERE = f"backend=Backend.from_environment(), which is what --backend and {BACKEND} name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerTargets:
+    """The imported agents and servers, each once.
+
+    Attributes:
+        agents: Agents whose runs are executed.
+        servers: Servers whose tasks are executed.
+    """
+
+    agents: tuple[BaseAgent, ...] = ()
+    servers: tuple[McpServer, ...] = ()
+
+
+def find_all(targets: Sequence[str]) -> WorkerTargets:
+    """Import all targets and return their agents and servers.
+
+    Raises:
+        CommandError: A target cannot be imported or is no agent and no server, or two have one name.
+    """
+    from toolweave.agent import BaseAgent  # --help imports this module
+    from toolweave.serve import McpServer
+
+    found = {id(one): one for target in targets for one in _objects(parse_place(target))}
+    agents = tuple(one for one in found.values() if isinstance(one, BaseAgent))
+    servers = tuple(one for one in found.values() if isinstance(one, McpServer))
+    _check_names("agents", agents)
+    _check_names("servers", servers)
+    return WorkerTargets(agents=agents, servers=servers)
+
+
+def _objects(place: ObjectPath) -> list[Any]:
+    """Return the agents and servers of one target: the named object, or all of the module."""
+    from toolweave.agent import BaseAgent  # as above
+    from toolweave.serve import McpServer
+
+    if place.path:
+        found = find(place)
+        named = [found.server] if found.server is not None else [*found.agents, *found.tools]
+    else:
+        named = [value for value in vars(load(place)).values() if isinstance(value, (BaseAgent, McpServer))]
+    if not named or not all(isinstance(one, (BaseAgent, McpServer)) for one in named):
+        raise CommandError(f"{place}: a worker works for agents and servers, and this is neither", hint=_WHAT)
+    return named
+
+
+def _check_names(kind: str, found: Iterable[BaseAgent | McpServer]) -> None:
+    names = [one.name for one in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise CommandError(f"two {kind} are named {twice!r}", hint="work is given by name: give each a name of its own")
+
+
+_WHAT = "name an Agent or a server: FILE.py:object or MODULE:OBJECT; FILE.py alone stands for all that are in it"
+
+
+async def open_all(found: WorkerTargets, backend: WorkBackend, stack: AsyncExitStack) -> dict[str, Handler]:
+    """Open these agents and servers until the stack is closed; return the handlers of the servers' tasks, by topic.
+
+    Raises:
+        CommandError: One of them uses another store, or none of them has any jobs.
+        StoreError: A backend cannot be reached.
+    """
+    for agent in found.agents:
+        if agent.durable is not None:
+            if agent.durable.queue is None:
+                raise CommandError(f"agent {agent.name!r} has a store and no queue of work", hint=_WHERE)
+            await _enter(agent.durable.store, stack)
+            await _enter(agent.durable.queue, stack)
+            await _check_place(f"agent {agent.name!r}", agent.durable.store, backend)
+        await stack.enter_async_context(agent)
+    handlers: dict[str, Handler] = {}
+    for server in found.servers:
+        tasks = server.handlers()
+        if server.backend is None or not tasks:
+            note(f"warning: server {server.name!r} has no work for workers: it needs tasks= and backend=")
+            continue
+        await stack.enter_async_context(server.backend)
+        await _check_place(f"server {server.name!r}", server.backend.store, backend)
+        await stack.enter_async_context(server.running())
+        handlers |= tasks
+    if not found.agents and not handlers:
+        raise CommandError("there is nothing to work on", hint="a server needs tasks= and backend= for that")
+    return handlers
+
+
+async def _enter(kept: Any, stack: AsyncExitStack) -> None:  # a store or a queue; not each has to be opened
+    if isinstance(kept, AbstractAsyncContextManager):
+        await stack.enter_async_context(kept)  # pyright: ignore[reportUnknownArgumentType]
+
+
+async def _check_place(what: str, store: Store, backend: WorkBackend) -> None:
+    """Raise if two stores differ: the worker would look for jobs in the wrong one."""
+    probe = uuid.uuid4().hex
+    await backend.store.put(_PROBES, probe, True, ttl=_PROBE_SECONDS)
+    seen = await store.get(_PROBES, probe) is not None
+    await backend.store.delete(_PROBES, probe)
+    if not seen:
+        raise CommandError(f"{what} keeps its work elsewhere than this worker looks for it", hint=_WHERE)

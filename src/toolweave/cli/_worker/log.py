@@ -1,0 +1,163 @@
+"""Log output of `toolweave worker`: a line for each job that starts and ends, as text or as JSON."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import anyio
+
+from toolweave.cli._render.text import safe_json
+from toolweave.cli._screen import answer, note
+from toolweave.errors import StoreError
+from toolweave.jobs import Reschedule
+
+if TYPE_CHECKING:
+    from toolweave.agent import RunStatuses
+    from toolweave.jobs import Backend, Handler, Job
+    from toolweave.state import Store
+
+__all__ = ["ReportingBackend", "WorkerReporter"]
+
+_RUNS, _TASKS = "runs", "tasks"
+"""Prefixes of topics, before `:` and the name of the agent or server."""
+_SHORT = 8
+
+
+class ReportingBackend:
+    """A backend that reports its jobs, and otherwise delegates to another backend."""
+
+    def __init__(self, backend: Backend, telling: WorkerReporter) -> None:
+        self._backend = backend
+        self._telling = telling
+
+    @property
+    def store(self) -> Store:
+        """The store of the backend."""
+        return self._backend.store
+
+    @property
+    def queue(self) -> Self:
+        """The queue of the backend."""
+        return self
+
+    async def submit(self, job: Job) -> bool:
+        """Submit a job; see `WorkQueue`."""
+        return await self._backend.queue.submit(job)
+
+    async def waiting(self, topic: str, keys: Sequence[str]) -> Sequence[str]:
+        """Return those of these keys whose jobs are queued; see `WorkQueue`."""
+        return await self._backend.queue.waiting(topic, keys)
+
+    async def work(
+        self, handlers: Mapping[str, Handler], *, concurrency: int = 10, started: Callable[[], None] | None = None
+    ) -> None:
+        """Execute jobs and report each; see `WorkQueue`."""
+
+        def begun() -> None:
+            self._telling.started(self._backend.where, handlers, concurrency)
+            if started is not None:
+                started()
+
+        await self._backend.queue.work(self._telling.told(handlers), concurrency=concurrency, started=begun)
+
+    async def __aenter__(self) -> Self:
+        await self._backend.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._backend.__aexit__(exc_type, exc, traceback)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerReporter:
+    """Reporter of a worker's events.
+
+    Attributes:
+        as_json: One JSON object a line on standard output, instead of text on standard error.
+        quiet: Report nothing.
+        statuses: The runs' statuses, for their outcomes.
+    """
+
+    statuses: RunStatuses
+    as_json: bool = False
+    quiet: bool = False
+
+    def started(self, where: str, topics: Iterable[str], concurrency: int) -> None:
+        """Report that the worker accepts jobs."""
+        named = sorted(topics)
+        if self.as_json:
+            self._line("started", backend=where, topics=named, concurrency=concurrency)
+        elif not self.quiet:
+            from toolweave.cli._screen import announce  # rich, which not every command needs
+
+            announce("worker", where, f"{concurrency} at a time", "Ctrl-C stops it")
+            for topic in named:
+                note(f"  {_words(topic)}")
+
+    def stopping(self) -> None:
+        """Report that the worker accepts no more jobs."""
+        if self.as_json:
+            self._line("stopping")
+        elif not self.quiet:
+            note("stopping: what runs is handed over; a second signal ends at once")
+
+    def told(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
+        """Return the handlers, wrapped to report the start and end of each job."""
+        return {topic: self._told(handler) for topic, handler in handlers.items()}
+
+    def _told(self, handler: Handler) -> Handler:
+        async def handle(job: Job) -> None:
+            self._tell(job, "begun")
+            try:
+                await handler(job)
+            except anyio.get_cancelled_exc_class():
+                self._tell(job, "handed over")
+                raise
+            except Reschedule:  # another worker has it, or had it a moment ago
+                self._tell(job, "put off")
+                raise
+            except Exception as error:
+                self._tell(job, "failed", error=f"{type(error).__name__}: {error}")
+                raise
+            self._tell(job, await self._outcome(job))
+
+        return handle
+
+    async def _outcome(self, job: Job) -> str:
+        """Return the outcome of a job: a run's status, if it can be read."""
+        if job.topic.startswith(f"{_RUNS}:"):
+            try:
+                run = await self.statuses.get(job.key)
+            except StoreError:
+                run = None
+            if run is not None:
+                return run.status
+        return "ended"
+
+    def _tell(self, job: Job, what: str, **more: Any) -> None:
+        if self.as_json:
+            self._line(what, topic=job.topic, key=job.key, delivery=job.delivery, **more)
+        elif not self.quiet:
+            again = f" (delivery {job.delivery})" if job.delivery > 1 and what == "begun" else ""
+            why = f": {more['error']}" if more else ""
+            note(f"{time.strftime('%H:%M:%S')}  {_one(job)}  {what}{again}{why}")
+
+    def _line(self, event: str, **members: Any) -> None:
+        answer(safe_json({"event": event, "time": round(time.time(), 3), **members}, indent=None))
+
+
+def _words(topic: str) -> str:
+    kind, _, name = topic.partition(":")
+    return {_RUNS: f"runs of agent {name!r}", _TASKS: f"tasks of server {name!r}"}.get(kind, topic)
+
+
+def _one(job: Job) -> str:
+    kind, _, name = job.topic.partition(":")
+    what = {_RUNS: "run", _TASKS: "task"}.get(kind, kind)
+    return f"{what} {job.key[:_SHORT]} of {name!r}"

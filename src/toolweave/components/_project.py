@@ -1,0 +1,277 @@
+"""A project and its components: reads the files, plans changes, and applies them.
+
+The only module of the package that knows both the plans and the file system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolweave.components._apply import FileChange, apply_changes
+from toolweave.components._catalog_reader import Component, component, component_names
+from toolweave.components._lockfile import LOCK, CopiedComponent, LockFile
+from toolweave.components._manifest import MANIFEST, Manifest
+from toolweave.components._paths import inside, is_portable
+from toolweave.components._plan import SIDE, FileStep, OnConflict, Plan, plan_add, plan_remove, plan_update, text_of
+from toolweave.errors import ConfigError
+
+__all__ = ["ComponentChange", "FileState", "Project"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentChange:
+    """A planned change of one component of a project.
+
+    Attributes:
+        component: Its name.
+        folder: Its folder, relative to the project.
+        plan: The actions on its files.
+        version: Its version in the lock afterwards; None removes it from the lock.
+    """
+
+    component: str
+    folder: str
+    plan: Plan
+    version: str | None
+
+    @property
+    def refused(self) -> tuple[FileStep, ...]:
+        """The files because of which the plan cannot be applied; `Project.carry_out` takes no such job."""
+        return self.plan.refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileState:
+    """One file of a component: as copied, as in the project, as in the catalog.
+
+    Attributes:
+        path: Relative to the component's folder.
+        original: The copied text, or None for a file that is new in the catalog.
+        mine: The text in the project, with U+FFFD for bytes that are not UTF-8, or None when it is gone.
+        catalog: The catalog's text, or None when it no longer has the file.
+    """
+
+    path: str
+    original: str | None
+    mine: str | None
+    catalog: str | None
+
+    @property
+    def edited(self) -> bool:
+        """Whether it was changed or deleted in the project."""
+        return self.original is not None and self.mine != self.original
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the catalog has a newer text."""
+        return self.catalog not in (self.original, self.mine)
+
+
+class Project:
+    """A folder with components in it.
+
+    Attributes:
+        root: The folder.
+        manifest: Its components and their folders.
+        lock: Their copied texts.
+    """
+
+    def __init__(self, root: Path) -> None:
+        """Read a project.
+
+        Raises:
+            ConfigError: Its manifest or its lock is broken.
+        """
+        self.root = root
+        self._manifest_bytes: bytes | None = self._bytes(MANIFEST)
+        self._lock_bytes: bytes | None = self._bytes(LOCK)
+        self.manifest = Manifest.parse(self._manifest_bytes)
+        self.lock = LockFile.parse(self._lock_bytes)
+
+    @classmethod
+    def at(cls, start: Path) -> Project:
+        """Return the project that a folder is in: the nearest one above with a manifest, else the folder itself.
+
+        The search ends at the root of a repository.
+        """
+        start = start.resolve()
+        for folder in (start, *start.parents):
+            if (folder / MANIFEST).exists():
+                return cls(folder)
+            if (folder / ".git").exists():
+                break
+        return cls(start)
+
+    # what there is
+
+    def files(self, name: str) -> list[FileState]:
+        """Return the state of every file of a component.
+
+        Raises:
+            ConfigError: The project does not have it.
+        """
+        folder = self._folder(name)
+        original, catalog = self._originals(name), self._catalog(name)
+        paths = list(dict.fromkeys((*catalog, *original)))
+        disk = self._disk(folder, paths)
+        return [
+            FileState(
+                path=path,
+                original=original.get(path),
+                mine=_shown(disk[path]) if path in disk else None,
+                catalog=catalog.get(path),
+            )
+            for path in paths
+        ]
+
+    # what can be done
+
+    def add(self, name: str, folder: Path | None = None, *, overwrite: bool = False) -> ComponentChange:
+        """Plan the copy of a component into a folder of the project, by default one of its own in `root`.
+
+        Raises:
+            ConfigError: There is no such component, it is in another folder, or the folder is not the project's or
+                is another component's.
+        """
+        wanted = component(name)
+        there = self.manifest.folders.get(name)
+        chosen = self._relative(folder) if folder is not None else there or wanted.folder
+        if there is not None and there != chosen:
+            hint = f"`toolweave components remove {name}` first, or move the folder and say so in {MANIFEST}"
+            raise ConfigError(f"component {name!r} is in {there!r} already; {hint}")
+        others = [other for other, taken in self.manifest.folders.items() if taken == chosen and other != name]
+        if others:
+            raise ConfigError(f"component {others[0]!r} is in {chosen!r}; give {name!r} a folder of its own")
+        originals = self._originals(name)
+        disk = self._disk(chosen, (*wanted.files, *originals))
+        plan = plan_add(wanted.files, originals, disk, overwrite=overwrite)
+        current = plan.originals == dict(wanted.files)
+        copied = self.lock.components.get(name)
+        version = wanted.version if current or copied is None else copied.version
+        return ComponentChange(component=name, folder=chosen, plan=plan, version=version)
+
+    def update(self, name: str, *, on_conflict: OnConflict = "refuse") -> ComponentChange:
+        """Plan the update of a component to the catalog's version.
+
+        Raises:
+            ConfigError: The project does not have it, or the catalog no longer does.
+        """
+        folder, wanted = self._folder(name), component(name)
+        originals = self._originals(name)
+        paths = dict.fromkeys((*wanted.files, *originals))
+        disk = self._disk(folder, (*paths, *(path + SIDE for path in paths)))
+        label = f"toolweave {wanted.version}"
+        plan = plan_update(wanted.files, originals, disk, on_conflict=on_conflict, label=label)
+        return ComponentChange(component=name, folder=folder, plan=plan, version=wanted.version)
+
+    def remove(self, name: str, *, force: bool = False) -> ComponentChange:
+        """Plan the removal of a component; changed files stay, in the lock too, unless `force`.
+
+        Raises:
+            ConfigError: The project does not have it.
+        """
+        folder, copied = self._folder(name), self.lock.components.get(name)
+        if copied is None and name in component_names():  # without a lock, what is as in the catalog is nobody's edit
+            copied = CopiedComponent(version=component(name).version, files=component(name).files)
+        originals = dict(copied.files) if copied is not None else {}
+        plan = plan_remove(originals, self._disk(folder, originals), force=force)
+        version = copied.version if copied is not None and plan.originals else None
+        return ComponentChange(component=name, folder=folder, plan=plan, version=version)
+
+    def carry_out(self, *jobs: ComponentChange) -> None:
+        """Apply planned changes, all of them or none, and update manifest and lock.
+
+        Raises:
+            ConfigError: A job is refused, a file changed meanwhile, or a path leads out of its folder.
+            OSError: The file system refuses; everything is as before.
+        """
+        manifest, lock = self.manifest, self.lock
+        changes: list[FileChange] = []
+        for job in jobs:
+            if job.refused:
+                raise ConfigError(f"component {job.component!r}: {job.refused[0].path}: {job.refused[0].why}")
+            changes += self._changes(job)
+            copied = None if job.version is None else CopiedComponent(version=job.version, files=job.plan.originals)
+            manifest = manifest.with_folder(job.component, job.folder if copied else None)
+            lock = lock.with_component(job.component, copied)
+        manifest_bytes, lock_bytes = manifest.dump(), lock.dump()
+        apply_changes(
+            [
+                *changes,
+                FileChange(path=self.root / MANIFEST, before=self._manifest_bytes, after=manifest_bytes),
+                FileChange(path=self.root / LOCK, before=self._lock_bytes, after=lock_bytes),
+            ]
+        )
+        _tidy([change.path for change in changes if change.after is None], keep=self.root)
+        self.manifest, self._manifest_bytes = manifest, manifest_bytes
+        self.lock, self._lock_bytes = lock, lock_bytes
+
+    # inside
+
+    def _changes(self, job: ComponentChange) -> list[FileChange]:
+        folder = inside(self.root, job.folder, what="the folder")
+        what = f"a file of component {job.component!r}"
+        return [
+            FileChange(path=inside(folder, step.path, what=what), before=step.before, after=step.after)
+            for step in job.plan.writes
+        ]
+
+    def _folder(self, name: str) -> str:
+        if name not in self.manifest.folders:
+            have = ", ".join(sorted(self.manifest.folders)) or "none"
+            hint = f"; `toolweave add {name}` copies it" if name in component_names() else ""
+            raise ConfigError(f"component {name!r} is not in this project, which has {have}{hint}")
+        return self.manifest.folders[name]
+
+    def _originals(self, name: str) -> dict[str, str]:
+        copied = self.lock.components.get(name)
+        return dict(copied.files) if copied is not None else {}
+
+    def _catalog(self, name: str) -> dict[str, str]:
+        found: Component | None = component(name) if name in component_names() else None
+        return dict(found.files) if found is not None else {}
+
+    def _relative(self, folder: Path) -> str:
+        try:
+            relative = folder.resolve().relative_to(self.root.resolve()).as_posix()
+        except ValueError:
+            hint = f"run the command in the folder of the other project (the one with {MANIFEST} in it, if it has one)"
+            raise ConfigError(f"{str(folder)!r} is not inside the project {str(self.root)!r}; {hint}") from None
+        if not is_portable(relative):
+            raise ConfigError(f"{str(folder)!r} cannot be the component's folder; name one below {str(self.root)!r}")
+        return relative
+
+    def _disk(self, folder: str, paths: Iterable[str]) -> dict[str, bytes]:
+        root = inside(self.root, folder, what="the folder")
+        found: dict[str, bytes] = {}
+        for path in paths:
+            file = inside(root, path, what="the file")
+            if file.is_file():
+                found[path] = file.read_bytes()
+            elif file.exists():
+                raise ConfigError(f"{str(file)!r} is no file; a component wants to have one there")
+        return found
+
+    def _bytes(self, name: str) -> bytes | None:
+        file = inside(self.root, name, what="the file")
+        return file.read_bytes() if file.exists() else None
+
+
+def _shown(data: bytes) -> str:
+    text = text_of(data)
+    return data.decode(errors="replace") if text is None else text
+
+
+def _tidy(deleted: list[Path], *, keep: Path) -> None:
+    """Delete the bytecode of deleted files, and the folders that are empty then."""
+    for path in deleted:
+        for made in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
+            with suppress(OSError):  # nothing that somebody wrote
+                made.unlink()
+    folders = {place for path in deleted for place in (path.parent / "__pycache__", path.parent)} - {keep}
+    for place in sorted(folders, key=lambda one: len(one.parts), reverse=True):
+        with suppress(OSError):  # something else is in it, or there is none
+            place.rmdir()

@@ -1,0 +1,105 @@
+"""`toolweave.Agent`: the agent that knows MCP servers by their configs.
+
+Adds server configs to the agent of `toolweave.agent`, which holds the loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+from typing import Any, cast
+
+from toolweave.agent._agent import BaseAgent
+from toolweave.agent._agent_tools import Opener, ToolLike
+from toolweave.agent._durable import Durable, OnUnknown
+from toolweave.agent._journal import Journal
+from toolweave.agent._prompt import Sendable
+from toolweave.agent._run import Run
+from toolweave.compose._journal_hooks import JournalWithHooks
+from toolweave.compose._mcp_tools import McpTools
+from toolweave.config import LoadedConfig, load_config
+from toolweave.errors import printable
+from toolweave.models._base import Model
+from toolweave.tools._toolset import Toolset
+
+__all__ = ["Agent", "generate", "stream"]
+
+_log = logging.getLogger("toolweave.compose")
+
+
+class Agent(BaseAgent):
+    """A model that works with tools until it has an answer; it connects to MCP servers by their configs.
+
+    It takes the arguments of `toolweave.agent.BaseAgent`; in `tools` and `mcp_servers` also whatever `connect_mcp`
+    takes: a URL, a command, a config or its file.
+    """
+
+    def add_mcp_servers(self, servers: Any) -> None:
+        """Add MCP servers; they are connected when the agent is first used, all at the same time.
+
+        Args:
+            servers: A config file of any editor, its content, or servers by name, each of a type that `add_mcp` takes.
+                The name prefixes the names of a server's tools, unless its config has a `tool_prefix`. The error of a
+                wrong entry of a file is in `errors`; the other entries are used.
+
+        Raises:
+            ConfigError: The file cannot be read, or an entry that code gives cannot be right; with `on_error="raise"`
+                also when one of a file cannot be.
+            TypeError: A server is nothing that can be connected.
+        """
+        live: dict[str, Any] = {}
+        if isinstance(servers, Mapping):
+            named = cast("Mapping[str, Any]", servers)
+            live = {name: server for name, server in named.items() if _is_live(server)}
+            servers = {name: server for name, server in named.items() if name not in live}
+        loaded = load_config(servers)
+        for warning in loaded.warnings:
+            _log.warning("%s", printable(str(warning)))
+        if loaded.errors and (self._host.strict or not isinstance(servers, (str, PurePath, LoadedConfig))):
+            raise next(iter(loaded.errors.values()))
+        self._host.errors.update(loaded.errors)
+        for name, server in {**loaded.servers, **live}.items():
+            self._add_server(name, server)
+
+    def mcp_toolset(self, server: Any, *, name: str | None = None) -> Toolset | Opener:
+        """Return a server as a toolset, or a factory that opens one; a config becomes a component.
+
+        Raises:
+            ConfigError: The config cannot be right.
+            TypeError: It is no server.
+        """
+        if hasattr(server, "__await__"):
+            raise TypeError(f"server {name!r}: give its config, or the connection that awaiting it returns")
+        return super().mcp_toolset(server, name=name) if _is_live(server) else McpTools(name or "", server)
+
+    def open_journal(
+        self, run_id: str, *, durable: Durable | None = None, on_unknown: OnUnknown | None = None
+    ) -> Journal:
+        """Return the journal of a run, wrapped so that it calls the hooks of the run's components."""
+        return JournalWithHooks(super().open_journal(run_id, durable=durable, on_unknown=on_unknown), self.tools)
+
+    def _add_server(self, name: str, server: Any) -> None:
+        """Add a server under its name, or under the literal prefix of its config."""
+        found = self.mcp_toolset(server, name=name)
+        literal = isinstance(found, McpTools) and found.literal_prefix is not None
+        self.add_mcp(found, prefix=None if literal else name, name=name)
+
+
+def _is_live(server: Any) -> bool:
+    """Whether it is a toolset, or a factory of one, and no config."""
+    return isinstance(server, Toolset) or callable(server) or hasattr(server, "__await__")
+
+
+def generate(
+    model: Model | str, messages: Sendable, *, tools: ToolLike | Iterable[ToolLike] = (), **options: Any
+) -> Run:
+    """Return a run of a model with tools, to be awaited.
+
+    `options` are those of `Agent`: `result = await generate(model, "What is new?", mcp_servers="mcp.json")`.
+    """
+    return Agent(model, tools=tools, **options).send(messages)
+
+
+stream = generate
+"""Alias of `generate`, to be iterated: `async for event in stream(model, "...")`."""

@@ -1,0 +1,97 @@
+"""A registry of agents, each with its own selection of the shared tools. Runs nothing itself."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from toolweave.compose._agent import Agent
+from toolweave.models._base import Model
+from toolweave.tools import ToolSource, ToolSpec, as_toolset
+from toolweave.tools._names import unknown_tool
+from toolweave.tools._wrappers import filtered
+
+__all__ = ["AgentRegistry"]
+
+_log = logging.getLogger("toolweave.compose")
+
+
+class AgentRegistry:
+    """Agents that share tools and, unless they have their own, a model.
+
+        agents = AgentRegistry("anthropic:claude-sonnet-4-5", tools=[get_weather, hub])
+        agents.register("dev-assistant", tool_names=["get_weather", "github:create_issue"])
+        result = await agents.get("dev-assistant").send("Open an issue: it rains.")
+
+    Tool names are resolved whenever a tool appears, also after the agent was registered.
+
+    Args:
+        model: The default model of the agents.
+        tools: The shared tools: a `ToolRegistry`, a hub, functions, or a sequence of these.
+        **options: Further options of all agents; see `Agent`.
+
+    Attributes:
+        tools: The shared tools.
+    """
+
+    def __init__(self, model: Model | str, *, tools: ToolSource = (), **options: Any) -> None:
+        self.tools = as_toolset(tools)
+        self._options: dict[str, Any] = {"model": model, **options}
+        self._agents: dict[str, tuple[Agent, tuple[str, ...]]] = {}
+
+    def __repr__(self) -> str:
+        return f"<AgentRegistry of {', '.join(map(repr, self._agents)) or 'no agents'}>"
+
+    def register(self, name: str, *, tool_names: Iterable[str] = (), **options: Any) -> Agent:
+        """Make an agent and keep it under its name.
+
+        Args:
+            name: The agent's name.
+            tool_names: Its shared tools, by name, `server:tool` or `server/tool`; without any it still answers.
+                What is not offered yet is logged, and there as soon as it is.
+            **options: See `Agent`; `tools` are its own, beside the shared ones.
+
+        Raises:
+            ValueError: There is an agent of this name.
+        """
+        if name in self._agents:
+            raise ValueError(f"agent {name!r} is registered already; choose another name")
+        wanted = (tool_names,) if isinstance(tool_names, str) else tuple(dict.fromkeys(tool_names))
+        agent = Agent(**{**self._options, **options}, name=name)
+        if wanted:
+            names = frozenset(wanted)
+
+            def chosen(spec: ToolSpec) -> bool:
+                return spec.name in names or not names.isdisjoint(spec.aliases)
+
+            agent.tools.add(filtered(self.tools, predicate=chosen))
+        self._agents[name] = agent, wanted
+        offered = self.tools.snapshot().by_name
+        for missing in self.missing(name):
+            _log.warning("agent %r: %s (yet)", name, unknown_tool(missing, offered))
+        return agent
+
+    def get(self, name: str) -> Agent:
+        """Return the agent of this name.
+
+        Raises:
+            KeyError: There is none.
+        """
+        found = self._agents.get(name)
+        if found is None:
+            near = difflib.get_close_matches(name, self._agents, n=1)
+            known = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(self._agents) or 'none'}"
+            raise KeyError(f"no agent {name!r}; {known}")
+        return found[0]
+
+    def list(self) -> tuple[Agent, ...]:
+        """Return the agents in the order they were registered."""
+        return tuple(agent for agent, _ in self._agents.values())
+
+    def missing(self, name: str) -> tuple[str, ...]:
+        """Return the tool names of an agent that are not available now."""
+        self.get(name)
+        snapshot = self.tools.snapshot()
+        return tuple(wanted for wanted in self._agents[name][1] if snapshot.find(wanted) is None)

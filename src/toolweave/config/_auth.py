@@ -1,0 +1,177 @@
+"""The authorization of requests to one HTTP server, as a value. Sends nothing and stores nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, cast, get_args
+
+from toolweave.config._secret import Secret, reveal, wrap
+from toolweave.config._validation import check_headers, check_text, kind_of
+from toolweave.errors import ConfigError
+
+__all__ = ["Auth", "AuthType"]
+
+AuthType = Literal["bearer", "api_key", "custom"]
+"""The kinds of authorization."""
+
+_DEFAULT_HEADER = {"bearer": "Authorization", "api_key": "X-API-Key", "custom": ""}
+_NO_PROVIDER: tuple[type, ...] = (bool, int, float, bytes, list, tuple)
+_SIGN_IN = frozenset(("oauth", "oauth2", "oauth_2", "oauth2.0", "oauth2.1", "oidc", "openid", "openid_connect", "sso"))
+_METHODS = frozenset(
+    ("api_key", "apikey", "auto", "basic", "bearer", "custom", "false", "header", "none", "null", "true")
+)
+_NO_SIGN_IN = (
+    "signing in with OAuth is not there yet; give a token ('auth': {'type': 'bearer', 'token': ...}), or from code a "
+    "callable or an httpx authorization object that gets one"
+)
+_KEYS = {
+    "type": "type",
+    "token": "token",
+    "key": "token",
+    "apiKey": "token",
+    "api_key": "token",
+    "value": "token",
+    "header": "header",
+    "headerName": "header",
+    "header_name": "header",
+    "headers": "headers",
+    "provider": "provider",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Auth:
+    """The authorization of requests to an HTTP server.
+
+    Raises:
+        ConfigError: An unknown type, no credential for it, or a header that cannot be sent.
+
+    Attributes:
+        type: `bearer` sends `Authorization: Bearer TOKEN`, `api_key` sends the bare token in
+            `header`, `custom` sends `headers` or what `provider` returns.
+        token: The credential of `bearer` and `api_key`.
+        header: The header that carries the token: `Authorization` for `bearer`, `X-API-Key` for `api_key`.
+        headers: The headers of `custom`.
+        provider: A callable, plain or async, called before each request; it returns a token or
+            a mapping of headers. Or a `toolweave.connect.AuthHook`, which is told of each refusal too, or an `httpx`
+            authorization object. Only from code.
+        options: Other keys of the entry, as they came.
+    """
+
+    type: AuthType = "bearer"
+    token: Secret | None = None
+    header: str = ""
+    headers: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
+    provider: Any = None  # a callable or a foreign authorization object
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        if self.type not in get_args(AuthType):
+            if str(self.type) in _SIGN_IN:
+                raise ConfigError(_NO_SIGN_IN, field="auth.type")
+            known = ", ".join(get_args(AuthType))
+            raise ConfigError(f"'auth.type' is {self.type!r}; known: {known}", field="auth.type")
+        header = self.header or _DEFAULT_HEADER[self.type]
+        if header:
+            check_headers({header: ""}, "auth.header")
+        if self.token is not None:
+            token = check_text(self.token, "auth.token", controls=False)
+            _refuse_method(token)
+            object.__setattr__(self, "token", wrap(token))
+        object.__setattr__(self, "header", header)
+        object.__setattr__(self, "headers", MappingProxyType(check_headers(self.headers, "auth.headers")))
+        object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
+        if self.provider is None and not (self.headers if self.type == "custom" else self.token):
+            missing = "headers" if self.type == "custom" else "token"
+            raise ConfigError(f"'auth' of type {self.type!r} needs '{missing}'", field=f"auth.{missing}")
+
+    @classmethod
+    def of(cls, value: Any) -> Auth | None:  # Any: whatever a user wrote
+        """Make an `Auth` from any accepted form; None stays None.
+
+        A string or `Secret` is a bearer token, a mapping is an entry's `auth` object, and any
+        other object is a provider.
+
+        Raises:
+            ConfigError: As the class.
+        """
+        if value is None or isinstance(value, Auth):
+            return value
+        if isinstance(value, (str, Secret)):
+            return cls(token=wrap(value))
+        if isinstance(value, Mapping):
+            return cls(**_arguments(cast("Mapping[Any, Any]", value)))
+        if isinstance(value, _NO_PROVIDER):
+            raise ConfigError(f"'auth' must be an object with 'type', not {kind_of(value)}", field="auth")
+        return cls(type="custom", provider=value)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the entry's `auth` object with the credentials still wrapped."""
+        out: dict[str, Any] = {"type": self.type}
+        if self.token is not None:
+            out["token"] = self.token
+        if self.header != _DEFAULT_HEADER[self.type]:
+            out["header"] = self.header
+        if self.headers:
+            out["headers"] = dict(self.headers)
+        if self.provider is not None:
+            out["provider"] = self.provider
+        return {**self.options, **out}
+
+    def secrets(self) -> tuple[str, ...]:
+        """Return every credential in it, for masking."""
+        values = [*self.headers.values(), *([self.token] if self.token else [])]
+        return tuple(value.reveal() for value in values if value)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.token, self.header))
+
+    def __repr__(self) -> str:
+        parts = [f"type={self.type!r}"]
+        if self.token is not None:
+            parts.append(f"token={self.token!r}")
+        if self.header:
+            parts.append(f"header={self.header!r}")
+        if self.headers:
+            parts.append(f"headers={dict(self.headers)!r}")
+        if self.provider is not None:
+            parts.append(f"provider={type(self.provider).__name__}")
+        return f"Auth({', '.join(parts)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self.to_mapping(),)
+
+
+def _refuse_method(token: str | Secret) -> None:
+    """Refuse the name of an authorization method in place of a token: it would be sent as the token."""
+    word = reveal(token).strip().lower().replace("-", "_")
+    if word in _SIGN_IN:
+        raise ConfigError(_NO_SIGN_IN, field="auth")
+    if word in _METHODS:
+        raise ConfigError(
+            f"'auth' is the word {reveal(token)!r}, which would be sent as a token; give the token itself, or "
+            "{'type': 'bearer', 'token': ...}",
+            field="auth",
+        )
+
+
+def _rebuild(entry: Mapping[str, Any]) -> Auth:
+    return Auth(**_arguments(entry))
+
+
+def _arguments(entry: Mapping[Any, Any]) -> dict[str, Any]:
+    known: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    for key, value in entry.items():
+        target = _KEYS.get(key)
+        if target is None:
+            options[str(key)] = value
+        elif value is not None:
+            known.setdefault(target, value)
+    if not isinstance(known.get("type", "bearer"), str):
+        raise ConfigError("'auth.type' must be a string", field="auth.type")
+    known["type"] = str(known.get("type", "bearer")).replace("-", "_").lower()
+    known["type"] = {"apikey": "api_key"}.get(known["type"], known["type"])
+    return {**known, "options": options}

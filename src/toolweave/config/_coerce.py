@@ -1,0 +1,178 @@
+"""Conversion of everything that `connect_mcp` accepts for one server to a `ServerConfig`. Starts nothing."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any, cast
+
+from toolweave.config._auth import Auth
+from toolweave.config._dialect_rules import Dialect
+from toolweave.config._entries import SSE_DEPRECATED, looks_like_entry, read_entry
+from toolweave.config._expand import Scope
+from toolweave.config._locate import SECTIONS, find_servers
+from toolweave.config._model import WEBSOCKET_DEPRECATED, ServerConfig, Source, warn_deprecated
+from toolweave.config._naming import name_from_command, name_from_url
+from toolweave.config._timeouts import Timeouts
+from toolweave.config._validation import kind_of
+from toolweave.errors import ConfigError
+
+__all__ = ["named", "parse_command", "parse_server", "server_config"]
+
+_LOG = logging.getLogger(__name__)
+_NO_SERVER: tuple[type, ...] = (bool, int, float, bytes, set, frozenset)
+_INTERPRETERS = {".py": sys.executable or "python3", ".js": "node", ".mjs": "node", ".cjs": "node"}
+
+
+def parse_server(
+    name: str,
+    entry: Mapping[str, Any],
+    *,
+    dialect: Dialect = "generic",
+    env: Mapping[str, str] | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    source: Source | None = None,
+) -> ServerConfig:
+    """Read one server's entry in any of its shapes.
+
+    Args:
+        name: The server's name; empty takes the entry's own.
+        entry: The entry as it stands in a file.
+        dialect: The dialect whose rules apply where dialects contradict each other.
+        env: The variables for `${VAR}`; the process's environment when None.
+        inputs: The values for `${input:ID}`.
+        source: The file and line of the entry, for errors.
+
+    Raises:
+        ConfigError: The entry is wrong or a variable is unset; names server and field.
+
+    Unknown keys are logged and kept in `options`.
+    """
+    scope = Scope(env=os.environ if env is None else env, inputs=inputs or {})
+    reading = read_entry(name, entry, dialect=dialect, scope=scope, source=source)
+    for note in reading.notes:
+        if note == WEBSOCKET_DEPRECATED:
+            warn_deprecated(note)
+        else:
+            _LOG.warning("server %r: %s", named(reading.config).name, note)
+    return reading.config
+
+
+def parse_command(command: str | Sequence[str], *, name: str = "") -> ServerConfig:
+    """Read a command line, given as one string (quoted as in a shell, which is not used) or as a list.
+
+    Raises:
+        ConfigError: It is empty, or its quotes do not match.
+    """
+    try:
+        words = shlex.split(command, posix=os.name != "nt") if isinstance(command, str) else list(command)
+    except ValueError as error:
+        raise ConfigError(f"the command line cannot be split: {error}", server=name or None, field="command") from None
+    if not words:
+        raise ConfigError("the command line is empty", server=name or None, field="command")
+    return named(ServerConfig(name=name, transport="stdio", command=words[0], args=words[1:]))
+
+
+def server_config(
+    value: Any,  # every shape a user may mean a server by
+    *,
+    name: str | None = None,
+    headers: Any = None,  # a mapping or a callable
+    auth: Any = None,  # an Auth, a token, a mapping or a provider
+    timeout: Timeouts | Mapping[str, Any] | float | None = None,
+    env: Mapping[str, str] | None = None,
+) -> ServerConfig:
+    """Convert anything that describes a server to its config.
+
+    Args:
+        value: A `ServerConfig`, an entry, a URL, a command line, an argv list, the path of a
+            `.py` or `.js` file, or an in-process server or SDK transport.
+        name: The name; else the config's own, else one derived from the URL or command.
+        headers: Headers added to those of the config, or a callable that replaces them.
+        auth: Replaces the config's own.
+        timeout: Replaces the config's own; a number bounds every wait but the closing.
+        env: Variables for the process, added to those of the config.
+
+    Raises:
+        ConfigError: As `ServerConfig`.
+    """
+    config = _read(value, name or "")
+    changes: dict[str, Any] = {"name": name} if name else {}
+    if headers is not None:
+        own: Mapping[str, Any] = {} if callable(config.headers) else config.headers
+        changes["headers"] = {**own, **cast("Mapping[str, Any]", headers)} if isinstance(headers, Mapping) else headers
+    if env is not None:
+        changes["env"] = {**config.env, **env}
+    try:
+        if auth is not None:
+            changes["auth"] = Auth.of(auth)
+        if timeout is not None:
+            changes["timeout"] = Timeouts.of(timeout)
+    except ConfigError as error:
+        raise config.error(error.message, field=error.field) from None
+    return named(config.replace(**changes) if changes else config)
+
+
+def named(config: ServerConfig) -> ServerConfig:
+    """Return the config with a name: its own, or one derived from its URL, command or server object."""
+    if config.name:
+        return config
+    if config.transport == "stdio":
+        return config.replace(name=name_from_command(config.command, config.args))
+    if config.url:
+        return config.replace(name=name_from_url(config.url))
+    own = getattr(config.server, "name", None)
+    return config.replace(name=own if isinstance(own, str) and own else config.transport)
+
+
+def _read(value: Any, name: str) -> ServerConfig:
+    if isinstance(value, ServerConfig):
+        if value.transport == "sse":
+            _LOG.warning("server %r: %s", name or named(value).name, SSE_DEPRECATED)
+        return value
+    if isinstance(value, Mapping):
+        return _from_mapping(cast("Mapping[str, Any]", value), name)
+    if isinstance(value, str):
+        return _from_text(value.strip(), name)
+    if isinstance(value, PurePath):
+        return _script(str(value), name)
+    if isinstance(value, (list, tuple)):
+        return parse_command(cast("Sequence[str]", value), name=name)
+    if value is None or isinstance(value, _NO_SERVER):
+        what = "a server is a config, a URL, a command or a server object"
+        raise ConfigError(f"{what}, not {kind_of(value)}", server=name or None)
+    return ServerConfig(name=name, transport="inprocess", server=value)
+
+
+def _from_mapping(entry: Mapping[str, Any], name: str) -> ServerConfig:
+    if looks_like_entry(entry):
+        return parse_server(name, entry)
+    found = find_servers(entry)
+    if not any(path[0] in entry for path in SECTIONS) or not found.items:
+        return parse_server(name, entry)  # says what is missing
+    if len(found.items) == 1:
+        return parse_server(name or found.items[0].name, found.items[0].value, dialect=found.items[0].dialect)
+    names = ", ".join(item.name for item in found.items)
+    raise ConfigError(f"this config has several servers ({names}); connect_mcp takes one, connect_mcp_servers all")
+
+
+def _from_text(text: str, name: str) -> ServerConfig:
+    scheme = text.partition("://")[0].lower()
+    if scheme in ("http", "https", "ws", "wss"):
+        return ServerConfig(name=name, transport="http", url=text)
+    path = Path(text)
+    if path.suffix.lower() in _INTERPRETERS and (path.is_file() or not any(char.isspace() for char in text)):
+        return _script(text, name)
+    if path.suffix.lower() in (".json", ".jsonc", ".yaml", ".yml", ".toml") and path.is_file():
+        raise ConfigError(f"{text!r} is a config file; connect_mcp takes one server, connect_mcp_servers the file")
+    return parse_command(text, name=name)
+
+
+def _script(text: str, name: str) -> ServerConfig:
+    interpreter = _INTERPRETERS.get(Path(text).suffix.lower())
+    command, args = (interpreter, [text]) if interpreter else (text, [])
+    return ServerConfig(name=name, transport="stdio", command=command, args=args)

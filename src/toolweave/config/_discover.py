@@ -1,0 +1,185 @@
+"""Discovery of the config files of projects and editors, on each platform. Reads them through `load`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from toolweave.config._expand import Scope, home_directory
+from toolweave.config._load import load_file
+from toolweave.config._loaded import PROJECT, LoadedConfig, merge_loaded
+from toolweave.errors import ConfigError
+
+__all__ = ["ConfigFile", "default_config", "discover_config_files", "editor_config_files"]
+
+
+_ROOTS = (".git", ".hg", ".jj")
+_PROJECT_FILES = (
+    *("mcp.json", ".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json", ".gemini/settings.json", ".codex/config.toml"),
+    *("opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".zed/settings.json", ".roo/mcp.json"),
+    *(".kilocode/mcp.json", ".kiro/settings/mcp.json", ".amazonq/mcp.json", "crush.json", ".crush.json"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigFile:
+    """A config file.
+
+    Attributes:
+        path: The file.
+        kind: `project`, or the editor it belongs to, such as `claude-desktop` or `vscode`.
+    """
+
+    path: Path
+    kind: str
+
+
+def discover_config_files(
+    cwd: Path | str | None = None, *, home: Path | str | None = None, platform: str | None = None
+) -> list[ConfigFile]:
+    """Find the config files of the project and of the user's editors, the project's first.
+
+    The project is the current folder and those above it up to the one that holds `.git` (or `.hg`, `.jj`), the nearest
+    first; without such a folder it is the current one alone. A file that is both is the user's. Nothing is read but
+    `pyproject.toml`, and nothing started.
+
+    Args:
+        cwd: The project's directory; the current one when None.
+        home: The user's home directory.
+        platform: As `sys.platform`: `linux`, `darwin`, `win32`.
+    """
+    folder = Path.cwd() if cwd is None else Path(cwd).absolute()
+    users = editor_config_files(home=home, platform=platform)
+    own = {file.path: file for file in users}
+    project = [path for place in _project_folders(folder, _home(home)) for path in _project_files(place)]
+    candidates = [*(own.get(path) or ConfigFile(path=path, kind=PROJECT) for path in project), *users]
+    found: dict[Path, ConfigFile] = {}
+    for file in candidates:
+        if file.path.is_file():
+            found.setdefault(file.path, file)
+    return sorted(found.values(), key=lambda file: file.kind != PROJECT)
+
+
+def editor_config_files(*, home: Path | str | None = None, platform: str | None = None) -> list[ConfigFile]:
+    """Return the config files of the user's editors, whether they exist or not.
+
+    Args:
+        home: The user's home directory.
+        platform: As `sys.platform`: `linux`, `darwin`, `win32`.
+    """
+    places = _user_files(_home(home), platform or sys.platform, own_home=home is None)
+    return [ConfigFile(path=path, kind=kind) for kind, path in places]
+
+
+def default_config(
+    cwd: Path | str | None = None,
+    *,
+    home: Path | str | None = None,
+    platform: str | None = None,
+    env: Mapping[str, str] | None = None,
+    inputs: Mapping[str, Any] | None = None,
+) -> LoadedConfig:
+    """Load the default config, used when none is named.
+
+    The project's files (`mcp.json`, `.mcp.json`, `[tool.toolweave]` and those that editors keep in a
+    project, such as `.vscode/mcp.json`) together, the first definition of a name winning. Only when they hold no
+    server at all: the first of the user's editor files that does.
+
+    Nobody named these files, and those of the project may have come with a checkout: their `kind` in `files` is
+    `project`, and `TrustedFiles().untrusted(loaded)` says which of them nobody allowed yet. Ask before you start them;
+    `connect_mcp_servers` starts what it is given.
+
+    Raises:
+        ConfigError: A file of the project cannot be read. A broken file of an editor is passed
+            over with a warning.
+    """
+    folder = Path.cwd() if cwd is None else Path(cwd).absolute()
+    scope = Scope(env=os.environ if env is None else env, inputs=inputs or {})
+    files = discover_config_files(folder, home=home, platform=platform)
+    project = merge_loaded(_of_project(file.path, scope, folder) for file in files if file.kind == PROJECT)
+    if _has_servers(project):
+        return project
+    return _first_of_user([file for file in files if file.kind != PROJECT], scope, folder, project)
+
+
+def _of_project(path: Path, scope: Scope, folder: Path) -> LoadedConfig:
+    """Read a file of the project; one from a folder above starts its servers there, as its editor does."""
+    above = next(place for place in (folder, *folder.parents) if path.is_relative_to(place))
+    loaded = load_file(path, scope, workspace=above, optional=True)
+    return loaded.found_as(PROJECT, within=None if above == folder else above)
+
+
+def _first_of_user(files: Iterable[ConfigFile], scope: Scope, folder: Path, project: LoadedConfig) -> LoadedConfig:
+    warnings = list(project.warnings)
+    for file in files:
+        try:
+            loaded = load_file(file.path, scope, workspace=folder, optional=True)
+        except ConfigError as error:
+            warnings.append(str(error))
+            continue
+        if _has_servers(loaded):
+            return merge_loaded([LoadedConfig(warnings=warnings), loaded.found_as(file.kind)])
+    return replace(project, warnings=warnings)
+
+
+def _has_servers(loaded: LoadedConfig) -> bool:
+    return bool(loaded.servers or loaded.errors or loaded.disabled)
+
+
+def _home(home: Path | str | None) -> Path:
+    return home_directory() if home is None else Path(home)
+
+
+def _project_folders(folder: Path, home: Path) -> list[Path]:
+    """Return the folder and those above it, up to the root of its repository, without a home directory above it."""
+    places = [folder, *takewhile(lambda place: place != home, folder.parents)] if folder != home else [folder]
+    root = next((n for n, place in enumerate(places) if any((place / mark).exists() for mark in _ROOTS)), 0)
+    return places[: root + 1]
+
+
+def _project_files(folder: Path) -> Iterator[Path]:
+    for name in _PROJECT_FILES:
+        yield folder / name
+    project = folder / "pyproject.toml"
+    try:
+        text = project.read_text(encoding="utf-8")
+    except (OSError, ValueError):  # no project of Python's, or one that other tools will complain about
+        return
+    if "tool.toolweave" in text:
+        yield project
+
+
+def _user_files(home: Path, platform: str, *, own_home: bool) -> Iterator[tuple[str, Path]]:
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") if own_home else home / ".config"
+    if platform == "darwin":
+        apps = home / "Library" / "Application Support"
+    elif platform == "win32":
+        apps = Path(os.environ.get("APPDATA") or home / "AppData/Roaming") if own_home else home / "AppData/Roaming"
+    else:
+        apps = config
+    code = apps / "Code" / "User"
+    yield "claude-desktop", apps / "Claude" / "claude_desktop_config.json"
+    yield "claude-code", home / ".claude.json"
+    yield "cursor", home / ".cursor" / "mcp.json"
+    yield "vscode", code / "mcp.json"
+    yield "vscode", code / "settings.json"
+    yield "windsurf", home / ".codeium" / "windsurf" / "mcp_config.json"
+    yield "gemini", home / ".gemini" / "settings.json"
+    yield "codex", home / ".codex" / "config.toml"
+    yield "cline", code / "globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"
+    yield "zed", (apps / "Zed" if platform == "win32" else config / "zed") / "settings.json"
+    yield "opencode", config / "opencode" / "opencode.json"
+    yield "opencode", config / "opencode" / "opencode.jsonc"
+    yield "roo", code / "globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json"
+    yield "kiro", home / ".kiro" / "settings" / "mcp.json"
+    yield "lm-studio", home / ".lmstudio" / "mcp.json"
+    yield "amazon-q", home / ".aws" / "amazonq" / "mcp.json"
+    yield "copilot-cli", home / ".copilot" / "mcp-config.json"
+    yield "goose", (apps / "Block" / "goose" if platform == "win32" else config / "goose") / "config.yaml"
+    yield "continue", home / ".continue" / "config.yaml"
+    yield "crush", config / "crush" / "crush.json"

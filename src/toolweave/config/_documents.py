@@ -1,0 +1,301 @@
+"""A config file's text as a value, with the line of every key. Knows JSON, YAML and TOML, and no servers."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from toolweave.config._jsonc import KeyPath, key_offsets, parse_json
+from toolweave.config._secret import MASK, looks_secret
+from toolweave.errors import ConfigError
+
+if TYPE_CHECKING:
+    import yaml
+
+__all__ = ["ConfigDocument", "parse_document", "read_document"]
+
+MAX_BYTES = 10_000_000
+MAX_YAML_BYTES = 1_000_000  # its parser is a hundred times slower
+MAX_YAML_NODES = 200_000  # counted with every alias spelled out
+_MAX_SCAN = 2_000_000  # beyond, errors go without lines
+_EXCERPT_REACH = 10_000  # further than any value to be masked reaches into what is shown
+_SHOWN_VALUES = ("command", "name", "type", "transport", "cwd")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigDocument:
+    """One parsed file.
+
+    Attributes:
+        value: The parsed content.
+        path: The file's name for messages.
+        lines: The 1-based lines of each key path; a repeated key has several.
+    """
+
+    value: Any  # any JSON value, and dates from TOML and YAML
+    path: str
+    lines: Mapping[KeyPath, list[int]] = field(default_factory=dict[KeyPath, "list[int]"])
+
+    def line(self, path: KeyPath) -> int | None:
+        """Return the line of the last occurrence of a key, or None."""
+        found = self.lines.get(path)
+        return found[-1] if found else None
+
+    def repeated(self, path: KeyPath) -> list[int]:
+        """Return the lines of a key that occurs more than once, else nothing."""
+        found = self.lines.get(path, [])
+        return found if len(found) > 1 else []
+
+
+def read_document(path: Path) -> ConfigDocument:
+    """Read and parse a file by its suffix, or by its content when the suffix says nothing.
+
+    Raises:
+        ConfigError: It cannot be read, is too large, or does not parse; with the line shown.
+    """
+    shown = str(path)
+    try:
+        data = path.read_bytes() if path.stat().st_size <= MAX_BYTES else None
+    except FileNotFoundError:
+        raise ConfigError("there is no such file", path=shown) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"the file cannot be read: {reason}", path=shown) from None
+    if data is None:
+        raise ConfigError(f"the file is larger than {MAX_BYTES // 1_000_000} MB", path=shown)
+    return parse_document(_decoded(data, shown), path=shown)
+
+
+def parse_document(text: str, *, path: str) -> ConfigDocument:
+    """Parse a text as the file of that name.
+
+    Raises:
+        ConfigError: As `read_document`.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix == ".toml":
+        return _parse(text, path, "TOML", _toml)
+    if suffix in (".yaml", ".yml"):
+        return _parse(text, path, "YAML", _yaml)
+    if suffix in (".json", ".jsonc", ".json5", ".code-workspace"):
+        return _parse(text, path, "JSON", _json)
+    if _LIKE_TOML.match(text):
+        return _parse(text, path, "TOML", _toml)
+    if text.lstrip()[:1] in ("", "{", "[", "/"):
+        return _parse(text, path, "JSON", _json)
+    return _parse(text, path, "YAML", _yaml)
+
+
+def _parse(text: str, path: str, kind: str, parse: Callable[[str, str], ConfigDocument]) -> ConfigDocument:
+    try:
+        return parse(text, path)
+    except _Malformed as error:
+        where = f" at column {error.column}" if error.column else ""
+        shown = _excerpt(text, error.line, error.column)
+        message = f"this is no valid {kind}: {error.reason}{where}{shown}"
+        raise ConfigError(message, path=path, line=error.line) from None
+    except RecursionError:
+        raise ConfigError(f"this {kind} is nested too deeply", path=path) from None
+
+
+class _Malformed(Exception):
+    def __init__(self, reason: str, line: int | None = None, column: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.line = line
+        self.column = column
+
+
+def _decoded(data: bytes, path: str) -> str:
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    try:
+        return data.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"the text is not valid {encoding[:6].upper().rstrip('-')}", path=path, line=line) from None
+
+
+def _json(text: str, path: str) -> ConfigDocument:
+    if not text.strip():
+        return ConfigDocument(value={}, path=path)
+    try:
+        value = parse_json(text)
+    except json.JSONDecodeError as error:
+        raise _Malformed(error.msg.removesuffix(" at"), error.lineno, error.colno) from None
+    except ValueError as error:  # an integer with thousands of digits
+        raise _Malformed(str(error)) from None
+    if len(text) > _MAX_SCAN:
+        return ConfigDocument(value=value, path=path)
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
+    lines = {key: [bisect_right(starts, offset) for offset in found] for key, found in key_offsets(text).items()}
+    return ConfigDocument(value=value, path=path, lines=lines)
+
+
+def _toml(text: str, path: str) -> ConfigDocument:
+    import tomllib  # most configs are JSON
+
+    try:
+        value = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r"(.*?) ?\(at (?:line (\d+), column (\d+)|end of document)\)", str(error), re.DOTALL)
+        if place is None or place[2] is None:
+            raise _Malformed(place[1] if place else str(error), text.count("\n") + 1) from None
+        raise _Malformed(place[1], int(place[2]), int(place[3])) from None
+    except ValueError as error:  # a date such as 2025-13-01, a number with too many digits
+        raise _Malformed(str(error)) from None
+    return ConfigDocument(value=value, path=path, lines=_toml_lines(text))
+
+
+_LIKE_TOML = re.compile(r"""\s*(?:\#[^\n]*\n\s*)*(\[\[?[A-Za-z"'][^\]\n,{:]*\]\]?\s*(\#.*)?(\n|$)|[\w."'-]+\s*=)""")
+
+
+_TOML_KEY = re.compile(r"""\s*(?:"([^"\\]*)"|'([^']*)'|([\w-]+))\s*(\.)?""")
+
+
+def _toml_lines(text: str) -> dict[KeyPath, list[int]]:
+    lines: dict[KeyPath, list[int]] = {}
+    table: KeyPath = ()
+    counts: dict[KeyPath, int] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        header = re.match(r"\s*(\[\[?)", line)
+        if header:
+            table = _dotted(line, header.end())
+            if header[1] == "[[":
+                counts[table] = counts.get(table, -1) + 1
+                table = (*table, counts[table])
+            keys = table
+        elif re.match(r"""\s*["'\w][^=#]*=""", line):
+            keys = (*table, *_dotted(line, 0))
+        else:
+            continue
+        for length in range(1, len(keys) + 1):
+            lines.setdefault(keys[:length], [number])
+    return lines
+
+
+def _dotted(line: str, start: int) -> KeyPath:
+    keys: list[str] = []
+    while match := _TOML_KEY.match(line, start):
+        keys.append(next(part for part in match.groups()[:3] if part is not None))
+        start = match.end()
+        if not match[4]:
+            break
+    return tuple(keys)
+
+
+def _yaml(text: str, path: str) -> ConfigDocument:
+    import yaml  # slow to import, and most configs are JSON
+
+    if len(text) > MAX_YAML_BYTES:
+        raise ConfigError(f"the YAML is larger than {MAX_YAML_BYTES // 1_000_000} MB", path=path)
+    try:
+        node = cast("yaml.Node | None", yaml.compose(text, Loader=yaml.SafeLoader))  # pyright: ignore[reportUnknownMemberType]
+        lines: dict[KeyPath, list[int]] = {}
+        if node is not None:
+            _count_nodes(node, {})
+            _yaml_lines(node, (), lines)
+        value: Any = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
+        raise _Malformed(error.problem or error.context or "unreadable", line, column) from None
+    except yaml.reader.ReaderError as error:
+        raise _Malformed("a character is not allowed", text.count("\n", 0, error.position) + 1) from None
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError):  # its constructors check little
+        raise _Malformed("a value does not fit its type, such as a date in month 13") from None
+    return ConfigDocument(value={} if value is None else value, path=path, lines=lines)
+
+
+def _count_nodes(node: yaml.Node, seen: dict[int, int]) -> int:
+    """Count the nodes as if every alias were written out; few lines can stand for billions."""
+    import yaml  # the caller has it
+
+    known = seen.get(id(node))
+    if known == 0:
+        raise _Malformed("an alias refers to what it is part of", node.start_mark.line + 1)
+    if known is not None:
+        return known
+    seen[id(node)] = 0
+    children: list[yaml.Node] = []
+    if isinstance(node, yaml.MappingNode):
+        children = [part for pair in node.value for part in pair]
+    elif isinstance(node, yaml.SequenceNode):
+        children = list(node.value)
+    total = 1 + sum(_count_nodes(child, seen) for child in children)
+    if total > MAX_YAML_NODES:
+        raise _Malformed("its aliases stand for too much", node.start_mark.line + 1)
+    seen[id(node)] = total
+    return total
+
+
+def _yaml_lines(node: yaml.Node, path: KeyPath, lines: dict[KeyPath, list[int]]) -> None:
+    import yaml  # the caller has it
+
+    if len(path) > 6:
+        return
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            inner = (*path, str(key.value))
+            lines.setdefault(inner, []).append(key.start_mark.line + 1)
+            _yaml_lines(value, inner, lines)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            lines.setdefault((*path, index), []).append(value.start_mark.line + 1)
+            _yaml_lines(value, (*path, index), lines)
+
+
+def _excerpt(text: str, line: int | None, column: int | None) -> str:
+    """Show the line with a caret under the column, without the values that may be secrets."""
+    rows = text.split("\n")
+    if line is None or not 0 < line <= len(rows) or not rows[line - 1].strip():
+        return ""
+    place = (column or 1) - 1
+    cut = max(0, place - _EXCERPT_REACH)
+    row = rows[line - 1][cut : place + _EXCERPT_REACH]
+    row, place = _without_values("".join(char if char.isprintable() else " " for char in row), place - cut)
+    start = max(0, place - 80)
+    caret = f"\n      | {' ' * (place - start)}^" if column else ""
+    return f"\n{line:5} | {row[start : place + 60]}{caret}"
+
+
+_HIDDEN = re.compile(
+    r"""(?P<key>[\w.$-]{1,80})(?P<sep>["']?\s*[:=]\s*|["']\s*,\s*)"""
+    r"""(?P<value>"(?:[^"\\]|\\.)*"?|'[^']*'?|[^\s"',{}\[\]][^"',{}\[\]]*)"""
+    r"""|(?P<long>[\w+/.=-]{16,})"""
+)
+
+
+def _without_values(row: str, place: int) -> tuple[str, int]:
+    """Mask the values in a line; also return the new position of the column `place`."""
+    out: list[str] = []
+    end = 0
+    moved = place
+    for match in _HIDDEN.finditer(row):
+        hidden = _hidden_word(match["long"]) if match["long"] else _hidden_pair(match)
+        if hidden is None:
+            continue
+        out += (row[end : match.start()], hidden)
+        if match.end() <= place:
+            moved += len(hidden) - len(match[0])
+        elif match.start() < place:
+            moved = min(moved, sum(map(len, out)) - len(MASK))
+        end = match.end()
+    return "".join([*out, row[end:]]), max(0, moved)
+
+
+def _hidden_pair(match: re.Match[str]) -> str | None:
+    key, sep, value = match["key"], match["sep"], match["value"]
+    quoted = value[0] in "\"'"
+    named = ":" in sep or "=" in sep
+    if not looks_secret(key) and (not named or not quoted or key in _SHOWN_VALUES):
+        return None
+    return f'{key}{sep}"{MASK}"' if quoted else f"{key}{sep}{MASK}"
+
+
+def _hidden_word(word: str) -> str | None:
+    return MASK if re.search(r"\d", word) and re.search("[A-Za-z]", word) else None

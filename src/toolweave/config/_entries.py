@@ -1,0 +1,502 @@
+"""A parser of one server's entry, in any dialect, into the arguments of a `ServerConfig`.
+
+Knows the keys of the editors and of the frameworks and no files. Keys are
+read in camelCase, snake_case and kebab-case alike. `rules_of` has the rules that differ between dialects.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any, cast
+
+from toolweave.config._dialect_rules import Dialect, rules_of
+from toolweave.config._envfile import read_env_file
+from toolweave.config._expand import Expander, Scope
+from toolweave.config._model import WEBSOCKET_DEPRECATED, ServerConfig, Source, canonical_transport
+from toolweave.config._secret import Secret
+from toolweave.config._timeouts import Timeouts
+from toolweave.config._validation import check_object, check_text, check_texts, kind_of
+from toolweave.errors import ConfigError
+
+__all__ = [
+    "Dialect",
+    "ParsedEntry",
+    "canonical_key",
+    "is_disabled",
+    "looks_like_entry",
+    "merge_layers",
+    "read_arguments",
+    "read_entry",
+]
+
+SSE_DEPRECATED = "transport 'sse' is deprecated by the protocol; 'http' falls back to it where a server needs it"
+
+_FIELDS = (
+    *("name", "transport", "command", "args", "env", "cwd", "url", "headers", "auth", "disabled", "timeout"),
+    *("include", "exclude", "tool_prefix", "restart", "legacy_sse", "protocol", "validate_input", "validate_output"),
+    *("max_concurrency", "max_connections", "max_message_bytes", "on_conflict", "engine", "options", "server"),
+)
+_SYNONYMS = {
+    "server_name": "name",
+    "type": "transport",
+    "transport_type": "transport",
+    "server_url": "url",
+    "environment": "env",
+    "http_headers": "headers",
+    "working_directory": "cwd",
+    "enabled_tools": "include",
+    "include_tools": "include",
+    "allowed_tools": "include",
+    "tools": "include",
+    "disabled_tools": "exclude",
+    "exclude_tools": "exclude",
+    "excluded_tools": "exclude",
+    "is_active": "enabled",
+    "cmd": "command",
+    "envs": "env",
+    "uri": "url",
+    "env_keys": "env_vars",
+    "available_tools": "include",
+}
+_TIMEOUT_KEYS = {  # the bound they set, and their unit in seconds
+    "startup_timeout_ms": ("connect", 0.001),
+    "startup_timeout_sec": ("connect", 1),
+    "tool_timeout_sec": ("call", 1),
+    "connection_timeout": ("connect", 0.001),
+}
+_OPENCODE_TIMEOUTS = {  # in milliseconds
+    "startup": ("connect",),
+    "request": ("list", "call", "read"),
+    "catalog": ("list",),
+    "execution": ("call",),
+}
+_SIGN_IN = frozenset(
+    {
+        *("oauth", "oauth_resource", "oauth_scopes", "oauth_client_id", "scopes", "scope", "auth_provider_type"),
+        *("client_id", "client_secret", "redirect_uri"),
+    }
+)
+"""Sign-in settings of editors, passed over: a server may be reached without them, or by a token from elsewhere."""
+_NOT_DONE = {
+    "headers_helper": "is a command that is not run: give 'headers' or 'auth'",
+}
+_SPECIAL = (
+    *("enabled", "http_url", "bearer_token_env_var", "env_http_headers", "env_vars", "env_file"),
+    *_TIMEOUT_KEYS,
+)
+_IGNORED = frozenset(
+    {
+        *("always_allow", "auto_approve", "trust", "description", "icon", "icons", "gallery", "version", "title"),
+        *("note", "notes", "comment", "source", "dev", "required", "tags", "metadata", "default_tools_approval_mode"),
+        *("supports_parallel_tool_calls", "sandbox_enabled", "sandbox", "$schema", "bundled", "display_name"),
+        *("favicon_url", "watch_paths", "remote_configured"),
+    }
+)
+_TRANSPORTS = {"local": "stdio", "remote": "http"}
+_MILLISECONDS_FROM = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedEntry:
+    """A parsed entry: the config, and remarks for its writer."""
+
+    config: ServerConfig
+    notes: list[str]
+
+
+@dataclass(slots=True)
+class _FlatEntry:
+    """A partly parsed entry: the known keys by field, the other keys, and remarks."""
+
+    known: dict[str, Any] = field(default_factory=dict[str, Any])
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    notes: list[str] = field(default_factory=list[str])
+
+
+def read_entry(
+    name: str, entry: Mapping[str, Any], *, dialect: Dialect, scope: Scope, source: Source | None = None
+) -> ParsedEntry:
+    """Read one entry, expand its variables and check it.
+
+    Raises:
+        ConfigError: With the server's name and location.
+    """
+    try:
+        arguments, notes = read_arguments(entry, dialect=dialect, scope=scope)
+        arguments["name"] = name or arguments.get("name", "")
+        config = ServerConfig(**arguments, source=source)
+    except ConfigError as error:
+        path, line = (source.path, source.line) if source else (None, None)
+        raise ConfigError(error.message, server=name or None, field=error.field, path=path, line=line) from None
+    if config.auth and config.transport == "stdio":
+        notes.append("'auth' has no effect on a stdio server; give the credential in 'env'")
+    if config.transport == "sse" and dialect != "gemini":
+        notes.append(SSE_DEPRECATED)
+    return ParsedEntry(config, notes)
+
+
+def read_arguments(
+    entry: Mapping[str, Any], *, dialect: Dialect = "generic", scope: Scope
+) -> tuple[dict[str, Any], list[str]]:
+    """Read the fields that an entry sets, complete or not, and the remarks about it.
+
+    Raises:
+        ConfigError: Without the server's name and location.
+    """
+    expander = Expander(scope)
+    if dialect == "continue":
+        entry = _of_continue(entry)
+    flat = merge_layers(entry)
+    dialect = "gemini" if "http_url" in flat.known else dialect
+    values = {key: _expanded(expander, value, key, dialect, flat.notes) for key, value in flat.known.items()}
+    arguments = _arguments(values, expander, dialect, flat.notes)
+    if flat.options or "options" in arguments:
+        given = check_object(arguments.get("options", {}), "options")
+        arguments["options"] = {**expander.value(flat.options, "options"), **given}
+    arguments["sensitive"] = tuple(expander.sensitive)
+    return arguments, flat.notes
+
+
+def looks_like_entry(value: Any) -> bool:  # Any: whatever a user wrote
+    """Return whether a value is one server's entry rather than a collection of them."""
+    if not isinstance(value, Mapping):
+        return False
+    entry = cast("Mapping[Any, Any]", value)
+    for key in ("command", "url", "httpUrl", "http_url", "serverUrl", "server_url"):
+        if isinstance(entry.get(key), (str, list)):
+            return True
+    transport = entry.get("transport")
+    return (
+        "server" in entry
+        or isinstance(transport, str)
+        or (isinstance(transport, Mapping) and "type" in transport)
+        or ("connection" in entry and ("serverName" in entry or "server_name" in entry))
+    )
+
+
+def is_disabled(entry: Mapping[str, Any], scope: Scope) -> bool:
+    """Return whether an entry is switched off, without reading the rest of it.
+
+    Raises:
+        ConfigError: The switch itself is wrong.
+    """
+    known = merge_layers(entry).known
+    expander = Expander(scope)
+    if "disabled" in known:
+        return _flag(expander.value(known["disabled"], "disabled"), "disabled")
+    return "enabled" in known and not _flag(expander.value(known["enabled"], "enabled"), "enabled")
+
+
+def canonical_key(key: Any) -> str:  # Any: a YAML key may be a number
+    """Return the field or dialect word that a key means, in snake_case."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(key)).replace("-", "_").lower()
+    return _SYNONYMS.get(words, words)
+
+
+def merge_layers(entry: Mapping[str, Any]) -> _FlatEntry:
+    """Merge the layers of an entry: `connection`, a `transport` object, the entry itself."""
+    flat = _FlatEntry()
+    _layer(flat, entry)
+    return flat
+
+
+def _layer(flat: _FlatEntry, layer: Mapping[Any, Any], *, within: str = "") -> None:
+    for key, value in layer.items():
+        word = canonical_key(key)
+        if value is None or word in _IGNORED or str(key).startswith(("x-", "_", "//")):
+            continue
+        inner = _inner_layer(word, value, within)
+        if inner is not None:
+            _layer(flat, inner, within=word)
+        elif word == "include" and isinstance(value, Mapping):  # Codex: approval per tool
+            continue
+        elif word in _SIGN_IN or _is_sign_in(word, value):
+            _keep_sign_in(flat, str(key), value)
+        elif word in _FIELDS or word in _SPECIAL:
+            _put(flat, word, value, str(key))
+        else:
+            _keep_unknown(flat, word, str(key), value, within)
+
+
+def _inner_layer(word: str, value: Any, within: str) -> Mapping[Any, Any] | None:
+    """Return a nested layer, whose keys mean the same as beside it; None for any other value."""
+    if word == "connection":
+        return check_object(value, "connection")
+    if not isinstance(value, Mapping):
+        return None
+    if word == "command":  # Zed
+        command = cast("Mapping[Any, Any]", value)
+        return {("command" if key == "path" else key): item for key, item in command.items()}
+    if word == "transport" or (word == "config" and not within):  # Goose has `config`
+        return cast("Mapping[Any, Any]", value)
+    return None
+
+
+def _keep_unknown(flat: _FlatEntry, word: str, key: str, value: Any, within: str) -> None:
+    flat.options[key] = value
+    if word in _NOT_DONE:
+        flat.notes.append(f"{key!r} {_NOT_DONE[word]}")
+    elif within != "connection":
+        flat.notes.append(f"unknown key {key!r}{_did_you_mean(word)}; kept in 'options'")
+
+
+def _is_sign_in(word: str, value: Any) -> bool:
+    """Return whether `auth` asks for a sign-in and gives no credential: Cursor's CLIENT_ID, FastMCP's "oauth"."""
+    if word != "auth":
+        return False
+    if isinstance(value, Mapping):
+        named = {str(key).lower() for key in cast("Mapping[Any, Any]", value)}
+        return bool(named & {"client_id", "clientid"}) and not named & {"token", "provider"}
+    return value == "oauth"
+
+
+def _keep_sign_in(flat: _FlatEntry, key: str, value: Any) -> None:
+    flat.options[key] = value
+    if value not in (False, [], {}):
+        flat.notes.append(f"{key!r}: sign-in is not supported yet; give a token by 'auth' or 'headers'")
+
+
+def _put(flat: _FlatEntry, word: str, value: Any, key: str) -> None:
+    before = flat.known.get(word)
+    if word == "headers" and isinstance(before, Mapping) and isinstance(value, Mapping):
+        flat.known[word] = {**cast("Mapping[str, Any]", before), **cast("Mapping[str, Any]", value)}
+    elif before is None or key == word:
+        flat.known[word] = value
+
+
+def _did_you_mean(word: str) -> str:
+    import difflib  # only a slip needs it
+
+    close = difflib.get_close_matches(word, [*_FIELDS, *_SYNONYMS, *_SPECIAL], n=1, cutoff=0.8)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _expanded(expander: Expander, value: Any, key: str, dialect: Dialect, notes: list[str]) -> Any:
+    if key in ("server", "name"):
+        return value
+    rules = rules_of(dialect)
+    if rules.rewrite is not None:
+        value = _mapped(value, rules.rewrite)
+    if rules.dollar is not None:
+
+        def rewrite(text: str) -> str:
+            return _with_braces(text, key, expander, notes, strict=rules.dollar == "error")
+
+        value = _mapped(value, rewrite)
+    return expander.value(value, key)
+
+
+_DOLLAR = re.compile(r"(?<![\$\\])\$([A-Za-z_]\w*)")
+
+
+def _with_braces(text: str, key: str, expander: Expander, notes: list[str], *, strict: bool) -> str:
+    """Rewrite `$VAR` as `${VAR}`; an unset one stays, unless the dialect is `strict`."""
+
+    def one(match: re.Match[str]) -> str:
+        if strict or expander.is_set(match[1]):
+            return f"${{{match[1]}}}"
+        notes.append(f"{key!r} has {match[0]}, but the environment variable {match[1]} is not set: it stays as it is")
+        return match[0]
+
+    if strict and "$(" in text:
+        notes.append(f"{key!r} has a shell command in $(...), which is not run: it stays as it is")
+    return _DOLLAR.sub(one, text)
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: _mapped(item, change) for key, item in cast("Mapping[str, Any]", value).items()}
+    return [_mapped(item, change) for item in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def _of_continue(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Move Continue's `requestOptions` and `apiKey` to the generic keys."""
+    out = dict(entry)
+    key = out.pop("apiKey", None)
+    if isinstance(key, str) and key and "auth" not in out:
+        out["auth"] = {"type": "bearer", "token": key}
+    options = out.pop("requestOptions", None)
+    if isinstance(options, Mapping):
+        rest = dict(cast("Mapping[str, Any]", options))
+        headers = rest.pop("headers", None)
+        if isinstance(headers, Mapping) and isinstance(out.get("headers", {}), Mapping):
+            out["headers"] = {**cast("Mapping[str, Any]", headers), **cast("Mapping[str, Any]", out.get("headers", {}))}
+        out |= {f"requestOptions.{name}": item for name, item in rest.items()}
+    return out
+
+
+def _arguments(values: dict[str, Any], expander: Expander, dialect: Dialect, notes: list[str]) -> dict[str, Any]:
+    out = {key: _READERS.get(key, _as_is)(value, key) for key, value in values.items() if key in _FIELDS}
+    if isinstance(out.get("command"), list):
+        command, *first = cast("list[str]", out["command"]) or [""]
+        out.update(command=command, args=[*first, *cast("list[str]", out.get("args", []))])
+    if "http_url" in values:
+        out.update(url=values["http_url"], transport="http")
+    elif dialect == "gemini" and "url" in out and "transport" not in out:
+        out["transport"] = "sse"
+    if "enabled" in values and "disabled" not in out:
+        out["disabled"] = not _flag(values["enabled"], "enabled")
+    if "transport" in out:
+        out["transport"] = _transport(out["transport"], notes)
+    if any(key in values for key in ("timeout", *_TIMEOUT_KEYS)):
+        out["timeout"] = _timeouts(values, dialect, notes)
+    _read_environment(out, values, expander, notes)
+    return out
+
+
+def _transport(value: Any, notes: list[str]) -> str:
+    name = check_text(value, "transport")
+    if name == "websocket":
+        notes.append(WEBSOCKET_DEPRECATED)
+        return "http"
+    return _TRANSPORTS.get(name, canonical_transport(name) if name else "")
+
+
+def _read_environment(out: dict[str, Any], values: Mapping[str, Any], expander: Expander, notes: list[str]) -> None:
+    """Resolve the settings that name variables of our own environment."""
+    if "bearer_token_env_var" in values and "auth" not in out:
+        name = check_text(values["bearer_token_env_var"], "bearer_token_env_var")
+        out["auth"] = {"type": "bearer", "token": Secret(expander.variable(name, "bearer_token_env_var"))}
+    if "env_http_headers" in values:
+        pairs = check_object(_pairs(values["env_http_headers"], "env_http_headers"), "env_http_headers").items()
+        found = {key: expander.variable(check_text(name, key), f"env_http_headers.{key}") for key, name in pairs}
+        out["headers"] = {**found, **check_object(out.get("headers", {}), "headers")}
+    env: dict[str, str] = {}
+    if "env_file" in values:
+        env.update(read_env_file(expander.path(check_text(values["env_file"], "env_file"))))
+    for name in check_texts(_names_of_variables(values.get("env_vars", []), notes), "env_vars"):
+        value = expander.inherited(name)
+        env.update({} if value is None else {name: value})
+    if env:
+        out["env"] = {**env, **check_object(out.get("env", {}), "env")}
+
+
+def _names_of_variables(value: Any, notes: list[str]) -> Any:
+    """Read the variables that are passed on: names, or Codex's `{name, source}`, whose source may be elsewhere."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    names: list[Any] = []
+    for item in cast("list[Any]", value):
+        if not isinstance(item, Mapping):
+            names.append(item)
+            continue
+        one = cast("Mapping[Any, Any]", item)
+        if one.get("source", "local") == "local":
+            names.append(one.get("name"))
+        else:
+            notes.append(f"'env_vars' takes {one.get('name')!r} from {one['source']!r}, which is not here: left out")
+    return names
+
+
+def _timeouts(values: Mapping[str, Any], dialect: Dialect, notes: list[str]) -> Timeouts:
+    value = values.get("timeout")
+    if isinstance(value, Timeouts):
+        timeouts = value
+    elif isinstance(value, Mapping):
+        timeouts = Timeouts.of(_timeout_object(cast("Mapping[Any, Any]", value), dialect))
+    else:
+        timeouts = _bare_timeout(_number(value, "timeout"), dialect, notes)
+    for key, (bound, unit) in _TIMEOUT_KEYS.items():
+        if key in values:
+            seconds = Timeouts.of(_number(values[key], key)).call * unit
+            timeouts = timeouts.updated(**{bound: seconds})
+    return timeouts
+
+
+def _timeout_object(value: Mapping[Any, Any], dialect: Dialect) -> dict[str, Any]:
+    given = {canonical_key(key): _number(item, f"timeout.{key}") for key, item in value.items()}
+    if dialect != "opencode" and not (given and given.keys() <= _OPENCODE_TIMEOUTS.keys()):
+        return given
+    out = {key: item for key, item in given.items() if key not in _OPENCODE_TIMEOUTS}
+    for key, bounds in _OPENCODE_TIMEOUTS.items():  # the narrower ones last, so that they win
+        if key in given:
+            out.update(dict.fromkeys(bounds, Timeouts.of(given[key]).call / 1000))
+    return out
+
+
+def _bare_timeout(value: Any, dialect: Dialect, notes: list[str]) -> Timeouts:
+    bounds = Timeouts.of(value)  # refuses what is no positive number
+    if value is None:
+        return bounds
+    rules = rules_of(dialect)
+    if rules.timeout is not None:
+        return Timeouts().updated(**dict.fromkeys(rules.timeout, bounds.call * rules.unit))
+    if bounds.call >= _MILLISECONDS_FROM:
+        notes.append(f"'timeout' {value:g} is read as milliseconds; write seconds, or {{'call': {value:g}}}")
+        return Timeouts.of(bounds.call / 1000)
+    return bounds
+
+
+def _as_is(value: Any, key: str) -> Any:
+    return value
+
+
+def _text(value: Any, key: str) -> Any:
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _number(value: Any, key: str) -> Any:
+    """Read a number that a variable may have made a string."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(value) if "." in value else int(value)
+    except ValueError:
+        raise ConfigError(f"{key!r} must be a number, not a string", field=key) from None
+
+
+def _flag(value: Any, key: str) -> bool:
+    """Read a boolean that a variable may have made a string."""
+    if isinstance(value, bool):
+        return value
+    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False, "": False}
+    if not isinstance(value, str) or value.lower() not in words:
+        raise ConfigError(f"{key!r} must be true or false, not {kind_of(value)}", field=key)
+    return words[value.lower()]
+
+
+def _texts(value: Any, key: str) -> Any:
+    """Read a list of strings in which numbers stand for themselves."""
+    if not isinstance(value, (list, tuple)):
+        raise ConfigError(f"{key!r} must be a list of strings, not {kind_of(value)}", field=key)
+    items = cast("list[Any]", value)
+    return [str(item) if isinstance(item, (int, float)) and not isinstance(item, bool) else item for item in items]
+
+
+def _names(value: Any, key: str) -> Any:
+    names = [value] if isinstance(value, str) else _texts(value, key)
+    return [] if names == ["*"] else names
+
+
+def _pairs(value: Any, key: str) -> Any:
+    """Read an object of strings in which numbers and booleans stand for themselves and null for nothing."""
+    if not isinstance(value, Mapping):
+        return value
+    out: dict[Any, Any] = {}
+    for name, item in cast("Mapping[Any, Any]", value).items():
+        if isinstance(item, bool):
+            out[name] = str(item).lower()
+        elif item is not None:
+            out[name] = str(item) if isinstance(item, (int, float)) else _text(item, key)
+    return out
+
+
+_READERS: dict[str, Callable[[Any, str], Any]] = {
+    "command": lambda value, key: _texts(value, key) if isinstance(value, list) else value,
+    "args": _texts,
+    "env": _pairs,
+    "headers": _pairs,
+    "disabled": _flag,
+    "include": _names,
+    "exclude": _names,
+    "protocol": _text,
+    "validate_input": _flag,
+    "max_concurrency": _number,
+    "max_connections": _number,
+    "max_message_bytes": _number,
+}

@@ -1,0 +1,233 @@
+"""Expansion of `${VAR}` and related variables in the strings of one entry.
+
+Knows no field and no file format. An inserted value is not expanded again, so nothing in the environment
+can pull in something else.
+
+==============================  =====================================================================
+`${VAR}` `${env:VAR}`           the environment variable; unset is an error
+`${VAR:-text}`                  the variable, or the text when it is unset or empty; may be nested
+`${input:ID}`                   the value given for the input, or of the variable `ID`, or its default
+`${workspaceFolder}`            the project's directory; also `${workspaceFolderBasename}`
+`${userHome}` `~` `~/...`       the home directory; the tilde only at the start
+`${pathSeparator}` `${/}`       `/`, or a backslash on Windows
+`${file:PATH}`                  the text of a file, without the line break at its end (Windsurf, opencode)
+`${secret:VAR}`                 the environment variable, which is never shown (Continue)
+==============================  =====================================================================
+
+Anything else, such as `$$` or `${x%%y}`, is left unchanged: it may be meant for a program. So is `$VAR`, except in
+the dialects in which it is a variable.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from toolweave.config._secret import Secret, looks_secret, reveal
+from toolweave.errors import ConfigError
+
+__all__ = ["Expander", "Scope", "home_directory"]
+
+_VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?:(:-)(.*))?", re.DOTALL)
+_EDITOR_ONLY = re.compile(r"(command|config):[\w.-]+")
+_MAX_DEPTH = 20
+_MAX_FILE_BYTES = 1_000_000
+
+
+def home_directory() -> Path:
+    """Return the home directory, or `~` itself where the account has none."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("~")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The values of the variables in one file.
+
+    Attributes:
+        env: The environment variables.
+        inputs: Values for `${input:ID}` given by the caller.
+        definitions: The file's own `inputs`, by id: `default`, `description`, `password`.
+        workspace: The project's directory.
+        directory: The config file's directory, the base of `${file:PATH}`.
+    """
+
+    env: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    definitions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, "Mapping[str, Any]"], repr=False)
+    workspace: str = ""
+    directory: str = ""
+
+    @property
+    def home(self) -> str:
+        """The home directory, or `~` itself when there is none."""
+        return self.env.get("HOME") or self.env.get("USERPROFILE") or str(home_directory())
+
+    @property
+    def folder(self) -> str:
+        """The project's directory, the current one when none is known."""
+        return self.workspace or str(Path.cwd())
+
+
+class Expander:
+    """An expander of one entry's strings that collects the values that must not be shown.
+
+    Attributes:
+        sensitive: The values of secret-looking variables and inputs.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self.sensitive: list[Secret] = []
+
+    def value(self, value: Any, field: str) -> Any:  # Any: any JSON value in and out
+        """Return the value with every string in it expanded; keys stay.
+
+        Raises:
+            ConfigError: A variable without default is unset, or an input has no value.
+        """
+        if isinstance(value, str):
+            return self.text(value, field)
+        if isinstance(value, Mapping):
+            items = cast("Mapping[Any, Any]", value).items()
+            return {key: self.value(item, f"{field}.{key}") for key, item in items}
+        if isinstance(value, (list, tuple)):
+            return [self.value(item, f"{field}[{index}]") for index, item in enumerate(cast("list[Any]", value))]
+        return value
+
+    def text(self, text: str, field: str, depth: int = 0) -> str:
+        """Return the string expanded.
+
+        Raises:
+            ConfigError: As `value`.
+        """
+        if text == "~" or text.startswith(("~/", "~\\")):
+            return self._scope.home + self._braces(text[1:], field, depth)
+        return self._braces(text, field, depth)
+
+    def variable(self, name: str, field: str) -> str:
+        """Return the environment variable that a field names, such as `bearer_token_env_var`.
+
+        Raises:
+            ConfigError: It is unset.
+        """
+        value = self.inherited(name)
+        if value is None:
+            raise ConfigError(
+                f"environment variable {name} is not set; {field!r} needs it: set it, or write ${{{name}:-default}}",
+                field=field,
+            )
+        return value
+
+    def inherited(self, name: str) -> str | None:
+        """Return an environment variable, or None when it is unset."""
+        value = self._scope.env.get(name)
+        return None if value is None else self._noted(name, value)
+
+    def is_set(self, name: str) -> bool:
+        """Whether there is an environment variable of this name."""
+        return name in self._scope.env
+
+    def path(self, text: str) -> Path:
+        """Resolve a path of the entry against the project's directory."""
+        return Path(self._scope.folder) / text
+
+    def _braces(self, text: str, field: str, depth: int) -> str:
+        out: list[str] = []
+        start = 0
+        while (opening := text.find("${", start)) >= 0:
+            closing = _closing(text, opening + 2)
+            if closing < 0:
+                break
+            found = self._resolved(text[opening + 2 : closing], field, depth)
+            out += (text[start:opening], text[opening : closing + 1] if found is None else found)
+            start = closing + 1
+        return "".join([*out, text[start:]])
+
+    def _resolved(self, body: str, field: str, depth: int) -> str | None:
+        known = self._known(body)
+        if known is not None:
+            return known
+        kind, colon, rest = body.partition(":")
+        if colon and kind in ("input", "file", "secret"):
+            return {"input": self._input, "file": self._file, "secret": self._secret}[kind](rest.strip(), field)
+        if _EDITOR_ONLY.fullmatch(body):
+            raise ConfigError(f"{field!r} uses ${{{body}}}, which only an editor can resolve", field=field)
+        match = _VARIABLE.fullmatch(body)
+        if match is None:
+            return None
+        name, has_default, default = match.groups()
+        if not has_default or self._scope.env.get(name):
+            return self.variable(name, field)
+        if depth >= _MAX_DEPTH:
+            raise ConfigError(f"{field!r} nests defaults more than {_MAX_DEPTH} deep", field=field)
+        return self.text(default, field, depth + 1)
+
+    def _known(self, body: str) -> str | None:
+        if body in ("pathSeparator", "/"):
+            return os.sep
+        if body in ("workspaceFolder", "workspaceRoot"):
+            return self._scope.folder
+        if body == "workspaceFolderBasename":
+            return Path(self._scope.folder).name
+        return self._scope.home if body == "userHome" else None
+
+    def _input(self, name: str, field: str) -> str:
+        definition = self._scope.definitions.get(name, {})
+        variable = re.sub(r"\W", "_", name)
+        candidates = (
+            self._scope.inputs.get(name),
+            self._scope.env.get(variable),
+            self._scope.env.get(variable.upper()),
+            definition.get("default"),
+        )
+        value = next((candidate for candidate in candidates if candidate is not None), None)
+        if value is None:
+            about = f" ({definition['description']})" if isinstance(definition.get("description"), str) else ""
+            raise ConfigError(
+                f"{field!r} needs the input {name!r}{about}: give it as inputs={{{name!r}: ...}},"
+                f" or set the environment variable {variable.upper()}",
+                field=field,
+            )
+        text = reveal(value) if isinstance(value, (str, Secret)) else str(value)
+        return self._noted("password" if definition.get("password") or isinstance(value, Secret) else name, text)
+
+    def _secret(self, name: str, field: str) -> str:
+        return self._noted("secret", self.variable(re.sub(r"\W", "_", name), field))
+
+    def _file(self, name: str, field: str) -> str:
+        """Return the text of a file; it is treated as a secret, which such files usually hold."""
+        home = Path(self._scope.home)
+        path = home / name[2:] if name.startswith("~/") else Path(self._scope.directory or self._scope.folder) / name
+        try:
+            data = path.read_bytes() if path.is_file() and path.stat().st_size <= _MAX_FILE_BYTES else None
+            text = None if data is None else data.decode("utf-8-sig")
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            raise ConfigError(
+                f"{field!r} needs the file {str(path)!r}, which cannot be read: {reason}", field=field
+            ) from None
+        if text is None:
+            raise ConfigError(f"{field!r} needs the file {str(path)!r}, which is no file of at most 1 MB", field=field)
+        return self._noted("secret", text.rstrip("\r\n"))
+
+    def _noted(self, name: str, value: str) -> str:
+        if value and looks_secret(name):
+            self.sensitive.append(Secret(value))
+        return value
+
+
+def _closing(text: str, start: int) -> int:
+    """Return the index of the brace that closes an expression whose body starts at `start`, or -1."""
+    depth = 1
+    for match in re.compile(r"\$\{|\}").finditer(text, start):
+        depth += 1 if match[0] == "${" else -1
+        if not depth:
+            return match.start()
+    return -1

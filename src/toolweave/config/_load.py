@@ -1,0 +1,263 @@
+"""The loading of config files: valid servers as configs, wrong ones as errors with location and reason.
+
+One bad entry never takes the file down. Reads files; connects to nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path, PurePath
+from typing import Any, cast
+
+from toolweave.config._coerce import named, server_config
+from toolweave.config._dialect_rules import Dialect, dialect_of, no_server
+from toolweave.config._disabled import disabled_elsewhere
+from toolweave.config._documents import ConfigDocument, read_document
+from toolweave.config._entries import is_disabled, read_entry
+from toolweave.config._expand import Scope, home_directory
+from toolweave.config._loaded import ConfigEntry, EntryStatus, LoadedConfig, LoadedFile
+from toolweave.config._locate import FoundEntry, FoundServers, find_servers
+from toolweave.config._model import ServerConfig, Source
+from toolweave.config._validation import kind_of
+from toolweave.errors import ConfigError
+
+__all__ = ["content_digest", "load_config", "load_file"]
+
+_LOG = logging.getLogger(__name__)
+_DOT_FOLDERS = (
+    *(".vscode", ".cursor", ".gemini", ".codex", ".zed", ".roo", ".kiro", ".amazonq", ".mcp", ".config"),
+    *(".kilocode", ".continue", ".opencode"),
+)
+
+
+def load_config(
+    config: Any,  # a path, a mapping, a list, or a LoadedConfig
+    *,
+    env: Mapping[str, str] | None = None,
+    inputs: Mapping[str, Any] | None = None,
+) -> LoadedConfig:
+    """Read a config file, or the same content given as a value.
+
+    Accepts JSON (comments and trailing commas allowed), YAML and TOML with servers under
+    `mcpServers`, `mcp_servers`, `servers` (with `inputs`), `context_servers`, `mcp`, `services.mcp`,
+    `tool.toolweave`; a list of entries; one entry; entries by name. From code, an entry may be
+    anything that `server_config` takes.
+
+    Args:
+        config: The file's path, or its content.
+        env: The variables for `${VAR}`; the process's environment when None.
+        inputs: The values for `${input:ID}`.
+
+    Raises:
+        ConfigError: The file cannot be read or parsed, or has no section for servers. The error of
+            a single server is in `errors` instead.
+
+    A name defined twice in a file: the last entry counts, with a warning.
+    """
+    if isinstance(config, LoadedConfig):
+        return config
+    scope = Scope(env=os.environ if env is None else env, inputs=inputs or {})
+    if isinstance(config, (str, PurePath)):
+        path = Path(config)
+        return load_file(home_directory().joinpath(*path.parts[1:]) if path.parts[:1] == ("~",) else path, scope)
+    return load_document(ConfigDocument(value=config, path=""), scope, dialect="generic", from_code=True)
+
+
+def load_file(path: Path, scope: Scope, *, workspace: Path | None = None, optional: bool = False) -> LoadedConfig:
+    """Read one file; `optional` accepts a file without a section for servers.
+
+    Raises:
+        ConfigError: As `load_config`.
+    """
+    document = read_document(path)
+    folder = workspace or _project_of(path)
+    scope = replace(scope, workspace=str(folder), directory=str(path.absolute().parent))
+    switched_off = disabled_elsewhere(path, folder, Path(scope.home))
+    return load_document(document, scope, dialect=dialect_of(path), optional=optional, switched_off=switched_off)
+
+
+@dataclass(frozen=True, slots=True)
+class _InactiveEntry:
+    """A valid entry that does not start, and the reason."""
+
+    status: EntryStatus
+    reason: str
+
+
+_OFF = _InactiveEntry("disabled", "it is switched off in the config")
+
+
+class _ConfigLoader:
+    """The loader of one document's entries into a `LoadedConfig`."""
+
+    def __init__(self, document: ConfigDocument, scope: Scope, *, from_code: bool) -> None:
+        self._document = document
+        self._scope = scope
+        self._from_code = from_code
+        self._notes: list[str] = []
+        self.servers: dict[str, ServerConfig] = {}
+        self.errors: dict[str, ConfigError] = {}
+        self.warnings: list[str] = []
+        self.disabled: dict[str, None] = {}
+        self.entries: list[ConfigEntry] = []
+
+    def add(self, item: FoundEntry, refused: str | None = None) -> None:
+        """Read one entry; it replaces an earlier one of its name.
+
+        Args:
+            item: The entry.
+            refused: The reason why a list of its editor excludes it, or None.
+        """
+        self._notes = []
+        if item.name in {*self.servers, *self.errors, *self.disabled}:
+            self._warn(item, "is defined twice; the last entry counts")
+            self._forget(item.name)
+        elif lines := self._document.repeated(item.path):
+            self._warn(item, f"is defined twice, in lines {', '.join(map(str, lines))}; the last entry counts")
+        try:
+            read = _InactiveEntry("excluded", refused) if refused else self._read(item)
+        except ConfigError as error:
+            named_here = error if error.server else self._error(item, error.message, field=error.field)
+            self.errors[item.name] = named_here
+            self._enter(item, item.name, "wrong", named_here.message)
+            return
+        if isinstance(read, ServerConfig) and read.disabled:
+            read = _OFF
+        if isinstance(read, _InactiveEntry):
+            self.disabled[item.name] = None
+            self._enter(item, item.name, read.status, read.reason)
+            return
+        if item.nameless:
+            read = read.replace(name=self._free(read.name))
+        self.servers[read.name] = read
+        self._enter(item, read.name, "ready", config=read)
+
+    def _forget(self, name: str) -> None:
+        for place in (self.servers, self.errors, self.disabled):
+            place.pop(name, None)
+        self.entries = [
+            replace(entry, status="shadowed", reason="a later entry of the file has this name")
+            if entry.name == name
+            else entry
+            for entry in self.entries
+        ]
+
+    def _enter(
+        self, item: FoundEntry, name: str, status: EntryStatus, reason: str = "", *, config: ServerConfig | None = None
+    ) -> None:
+        entry = ConfigEntry(
+            name=name,
+            path=Path(self._document.path) if self._document.path else None,
+            line=self._document.line(item.path),
+            dialect=item.dialect,
+            status=status,
+            reason=reason,
+            notes=tuple(self._notes),
+            raw=item.value,
+            config=config,
+        )
+        self.entries.append(entry)
+
+    def _free(self, name: str) -> str:
+        """Return the derived name, numbered when it is taken."""
+        taken = {*self.servers, *self.errors, *self.disabled}
+        return next(free for n in count(1) if (free := name if n == 1 else f"{name}-{n}") not in taken)
+
+    def _read(self, item: FoundEntry) -> ServerConfig | _InactiveEntry:
+        value = item.value
+        if self._from_code and not isinstance(value, Mapping):
+            return server_config(value, name=None if item.nameless else item.name)
+        if not isinstance(value, Mapping):
+            raise self._error(item, f"the entry must be an object, not {kind_of(value)}")
+        entry = cast("Mapping[str, Any]", value)
+        if is_disabled(entry, self._scope):
+            return _OFF
+        if why := no_server(entry, item.dialect):
+            return _InactiveEntry("skipped", why)
+        if item.nameless and item.path:
+            raise self._error(item, "the entry has no 'name'; every server of a list needs one", field="name")
+        name = "" if item.nameless else item.name
+        reading = read_entry(name, entry, dialect=item.dialect, scope=self._scope, source=self._source(item))
+        config = named(reading.config)
+        for note in reading.notes:
+            self._warn(replace(item, name=config.name), note)
+        if config.caution and not config.disabled:
+            self._warn(replace(item, name=config.name), config.caution)
+        return config
+
+    def _source(self, item: FoundEntry) -> Source | None:
+        return Source(path=self._document.path, line=self._document.line(item.path)) if self._document.path else None
+
+    def _error(self, item: FoundEntry, message: str, *, field: str | None = None) -> ConfigError:
+        path, line = self._document.path or None, self._document.line(item.path)
+        return ConfigError(message, server=item.name, field=field, path=path, line=line)
+
+    def _warn(self, item: FoundEntry, message: str) -> None:
+        self._notes.append(message)
+        source = self._source(item)
+        text = f"{source}: " if source else ""
+        text += f"server {item.name!r}: {message}"
+        self.warnings.append(text)
+        _LOG.warning("%s", text)
+
+
+def load_document(
+    document: ConfigDocument,
+    scope: Scope,
+    *,
+    dialect: Dialect,
+    from_code: bool = False,
+    optional: bool = False,
+    switched_off: Mapping[str, str] | None = None,
+) -> LoadedConfig:
+    path = document.path or None
+    try:
+        found = find_servers(document.value, dialect=dialect, project=scope.workspace, from_code=from_code)
+    except ConfigError as error:
+        line = document.line(tuple((error.field or "").split(".")))
+        raise ConfigError(error.message, field=error.field, path=path, line=line) from None
+    if not found.recognised and not optional:
+        raise ConfigError(
+            "this config has no place for servers; expected 'mcpServers' or 'servers' with an entry per server",
+            path=path,
+        )
+    loading = _ConfigLoader(document, replace(scope, definitions=found.inputs), from_code=from_code)
+    elsewhere = switched_off or {}
+    for item in found.items:
+        loading.add(item, found.excluded(item.name) or elsewhere.get(item.name))
+    return LoadedConfig(
+        servers=loading.servers,
+        errors=loading.errors,
+        warnings=loading.warnings,
+        disabled=[*loading.disabled],
+        files=[_file_of(document, found, dialect)] if document.path else [],
+        entries=loading.entries,
+    )
+
+
+def content_digest(config: Mapping[str, Any]) -> str:
+    """Return the digest that a file with this content has when it is loaded."""
+    return _digest(find_servers(config))
+
+
+def _file_of(document: ConfigDocument, found: FoundServers, dialect: Dialect) -> LoadedFile:
+    return LoadedFile(path=Path(document.path), dialect=dialect, digest=_digest(found), inputs=found.inputs)
+
+
+def _digest(found: FoundServers) -> str:
+    """Return the SHA-256 of a document's entries and inputs, as Python's `repr` writes them."""
+    said = ([(item.path, item.value) for item in found.items], found.inputs)
+    return hashlib.sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _project_of(path: Path) -> Path:
+    """Return the directory for `${workspaceFolder}` in a file: the project's, or the current one for a user's file."""
+    folder = path.absolute().parent
+    if folder.name not in _DOT_FOLDERS:
+        return folder
+    return Path.cwd() if folder.parent == home_directory() else folder.parent

@@ -1,0 +1,181 @@
+"""Loaded config files as values: servers, wrong entries, and the file and line of each.
+
+Reads nothing: `load.py` makes these values, `discover.py` finds the files that nobody named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+from toolweave.config._dialect_rules import Dialect
+from toolweave.config._model import ServerConfig
+from toolweave.errors import ConfigError
+
+__all__ = ["PROJECT", "ConfigEntry", "EntryStatus", "LoadedConfig", "LoadedFile", "merge_loaded"]
+
+PROJECT = "project"
+"""The kind of a file that was found in the project's folder, and that may have come with a checkout."""
+
+EntryStatus = Literal["ready", "wrong", "disabled", "excluded", "skipped", "shadowed"]
+"""The outcome of loading an entry: `excluded` by a list of its editor, `skipped` as it is no MCP server of its own,
+`shadowed` by an entry of the same name that takes precedence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedFile:
+    """A config file that was read.
+
+    Attributes:
+        path: The file.
+        kind: `named` by the caller, `project` for one that was found in the project, or the editor it belongs to.
+        dialect: The dialect it is read in.
+        digest: The SHA-256 of all that it says about servers, in hexadecimal.
+        inputs: The definitions that `${input:ID}` in it refers to.
+    """
+
+    path: Path
+    kind: str = "named"
+    dialect: Dialect = "generic"
+    digest: str = ""
+    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ConfigEntry:
+    """One entry of a config file and its outcome. Its representation shows no value of the file.
+
+    Attributes:
+        name: The server's name.
+        path: The file, None for an entry from code.
+        line: Its 1-based line in the file, or None.
+        dialect: The dialect it was read in.
+        status: The outcome of loading it.
+        reason: The reason why it does not start; empty when it does.
+        notes: Settings that were ignored, or read in another way than they may have been meant.
+        raw: The entry as the file has it.
+        config: The resulting config; None for an entry that is wrong or does not start.
+    """
+
+    name: str
+    path: Path | None
+    line: int | None
+    dialect: Dialect
+    status: EntryStatus
+    reason: str = ""
+    notes: Sequence[str] = ()
+    raw: Any = None  # whatever a user wrote
+    config: ServerConfig | None = None
+
+    def __repr__(self) -> str:
+        return f"ConfigEntry(name={self.name!r}, path={str(self.path)!r}, status={self.status!r})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedConfig:
+    """The servers of one or several config files.
+
+    Attributes:
+        servers: The servers to connect, by name, in the files' order.
+        errors: The servers whose entry is wrong, by name; they are not in `servers`.
+        warnings: Remarks for the writer of the file: unknown keys, deprecated words, names defined twice.
+        disabled: The names of the entries that do not start: those that are switched off, that a list of their owner's
+            excludes, or that are no MCP server of their own. They are not in `servers`; `entries` has the reason.
+        files: The files that were read.
+        entries: Every entry of every file, in their order, with its outcome.
+    """
+
+    servers: Mapping[str, ServerConfig] = field(default_factory=dict[str, ServerConfig])
+    errors: Mapping[str, ConfigError] = field(default_factory=dict[str, ConfigError])
+    warnings: Sequence[str] = ()
+    disabled: Sequence[str] = ()
+    files: Sequence[LoadedFile] = ()
+    entries: Sequence[ConfigEntry] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "servers", MappingProxyType(dict(self.servers)))
+        object.__setattr__(self, "errors", MappingProxyType(dict(self.errors)))
+        for name in ("warnings", "disabled", "files", "entries"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The paths of the files that were read."""
+        return tuple(file.path for file in self.files)
+
+    def select(self, names: Iterable[str]) -> LoadedConfig:
+        """Return only the named servers, those with errors included.
+
+        Raises:
+            ConfigError: A name is unknown, or its entry does not start.
+        """
+        wanted = list(dict.fromkeys(names))
+        for name in wanted:
+            if name in self.disabled:
+                raise ConfigError(f"it does not start: {self.why_disabled(name)}", server=name, field="disabled")
+            if name not in self.servers and name not in self.errors:
+                known = ", ".join([*self.servers, *self.errors]) or "none"
+                raise ConfigError(f"the config has no such server; it has: {known}", server=name)
+        return replace(
+            self,
+            servers={name: self.servers[name] for name in wanted if name in self.servers},
+            errors={name: self.errors[name] for name in wanted if name in self.errors},
+            disabled=(),
+        )
+
+    def why_disabled(self, name: str) -> str:
+        """Return why an entry does not start, in a few words."""
+        reasons = (entry.reason for entry in self.entries if entry.name == name and entry.reason)
+        return next(reasons, "it is switched off in the config")
+
+    def found_as(self, kind: str, *, within: Path | None = None) -> LoadedConfig:
+        """Return a copy whose files are marked as found, with this `kind`.
+
+        `within` is the directory that stdio servers start in, instead of the current one.
+        """
+        servers = self.servers
+        if within is not None:
+            servers = {name: _started_within(config, within) for name, config in servers.items()}
+        files = [replace(file, kind=kind) for file in self.files]
+        entries = [replace(entry, config=servers.get(entry.name, entry.config)) for entry in self.entries]
+        return replace(self, servers=servers, files=files, entries=entries)
+
+
+def merge_loaded(loaded: Iterable[LoadedConfig]) -> LoadedConfig:
+    """Put several configs together: the first to define a name wins, be it right, wrong or switched off."""
+    servers: dict[str, ServerConfig] = {}
+    errors: dict[str, ConfigError] = {}
+    warnings: list[str] = []
+    disabled: dict[str, None] = {}
+    files: dict[Path, LoadedFile] = {}
+    entries: list[ConfigEntry] = []
+    for one in loaded:
+        taken = {*servers, *errors, *disabled}
+        servers.update({name: config for name, config in one.servers.items() if name not in taken})
+        errors.update({name: error for name, error in one.errors.items() if name not in taken})
+        disabled.update(dict.fromkeys(name for name in one.disabled if name not in taken))
+        warnings += one.warnings
+        for file in one.files:
+            files.setdefault(file.path, file)
+        entries += [_shadowed(entry) if entry.name in taken else entry for entry in one.entries]
+    return LoadedConfig(
+        servers=servers,
+        errors=errors,
+        warnings=warnings,
+        disabled=[*disabled],
+        files=[*files.values()],
+        entries=entries,
+    )
+
+
+def _shadowed(entry: ConfigEntry) -> ConfigEntry:
+    return replace(entry, status="shadowed", reason="another file, which comes first, defines this name")
+
+
+def _started_within(config: ServerConfig, folder: Path) -> ServerConfig:
+    if config.transport != "stdio":
+        return config
+    return config.replace(cwd=str(folder / (config.cwd or "")))

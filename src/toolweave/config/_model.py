@@ -1,0 +1,508 @@
+"""One MCP server's settings as one frozen value. Reads no file, builds nothing, connects to nothing."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import re
+import shlex
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from pathlib import PurePath
+from types import MappingProxyType
+from typing import Any, Literal, cast
+from urllib.parse import urlsplit
+
+from toolweave.config._auth import Auth
+from toolweave.config._naming import installs_first
+from toolweave.config._secret import (
+    MASK,
+    Secret,
+    looks_secret,
+    mask_args,
+    mask_url,
+    mask_values,
+    reveal,
+    secrets_in,
+    split_user_info,
+    wrap,
+)
+from toolweave.config._timeouts import Timeouts
+from toolweave.config._validation import (
+    check_choice,
+    check_env,
+    check_flag,
+    check_headers,
+    check_object,
+    check_text,
+    check_texts,
+    check_url,
+    is_loopback,
+    kind_of,
+)
+from toolweave.errors import ConfigError
+
+__all__ = [
+    "BUILT_IN_TRANSPORTS",
+    "WEBSOCKET_DEPRECATED",
+    "HeadersSource",
+    "ServerConfig",
+    "Source",
+    "canonical_transport",
+    "known_transports",
+    "register_transport_name",
+    "warn_deprecated",
+]
+
+BUILT_IN_TRANSPORTS = ("stdio", "http", "sse", "inprocess")
+WEBSOCKET_DEPRECATED = "transport 'websocket' is an old name of 'http' (Streamable HTTP); write 'http'"
+_SYNONYMS = {"streamable_http": "http", "streamablehttp": "http", "streaminghttp": "http", "in_process": "inprocess"}
+_REMOTE = ("http", "sse")
+_registered: set[str] = set()
+
+HeadersSource = Callable[[], Any]
+"""A callable, plain or async, that returns the headers of one request as a mapping."""
+
+_CONNECT_SECONDS = 150.0  # a server that is at work on its start for two minutes is not rare
+_CONNECT_SILENCE_SECONDS, _INSTALL_SILENCE_SECONDS = 30.0, 120.0
+_HIDDEN_FROM = 4  # a shorter value found in a foreign text is more likely a coincidence than a leak
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The file and line where a server was configured.
+
+    Attributes:
+        path: The file.
+        line: The 1-based line of the server's entry, or None.
+    """
+
+    path: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.path if self.line is None else f"{self.path}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ServerConfig:
+    """Everything needed to reach one MCP server.
+
+    Lists become tuples and mappings read-only; values of `env` and `headers` are wrapped as
+    `Secret`. User info in `url` becomes an `Authorization: Basic` header. Two configs are equal
+    when their settings are, wherever they were read. The representation shows no secret.
+
+    Raises:
+        ConfigError: A required field is missing or a value cannot be right. It is a
+            `ValueError` and names the server and the field.
+
+    Attributes:
+        name: The server's key; also the default prefix of its tools.
+        transport: `stdio`, `http` (Streamable HTTP), `sse`, `inprocess` or a registered name.
+            Empty: `http` when there is a `url`, `stdio` for a `command`, `inprocess` for a `server`.
+        command: The program to start (stdio).
+        args: Its arguments, passed unchanged; there is no shell.
+        env: Variables merged over a safe part of our own environment.
+        cwd: The working directory of the process; None inherits ours.
+        url: The endpoint (http, sse).
+        headers: Headers of every HTTP request, or a callable that returns them before each request.
+        auth: The authorization of HTTP requests.
+        disabled: Keep the entry but do not connect.
+        timeout: Bounds in seconds; see `Timeouts`.
+        include: The only tools to offer, by original name; empty is all. Wins over `exclude`.
+        exclude: Tools not to offer, by original name.
+        tool_prefix: The literal prefix of each tool's name; None is the server's name and `_`,
+            `""` is no prefix.
+        restart: Reconnect after a failure, or keep the exact cause as the answer of each call.
+        legacy_sse: Fall back to the old HTTP+SSE transport when Streamable HTTP is not there.
+        protocol: `auto`, `legacy` (the newest handshake revision), or one revision such as `2025-06-18`.
+        validate_input: Check arguments against the tool's schema before sending.
+        validate_output: The handling of structured content that is missing or breaks the tool's output schema:
+            `error` makes the result an error that keeps the content, `warn` only logs it.
+        max_concurrency: Calls in flight at once; None is no limit.
+        max_connections: HTTP connections that are open at once for requests; one beyond that waits. None is 100.
+        max_message_bytes: The largest message that is accepted from the server; None is 128 MiB.
+        on_conflict: The handling of a tool name that is taken.
+        engine: `auto` speaks the protocol itself where it can, `sdk` uses the official SDK everywhere.
+        options: Other keys of the entry or its `connection`, for custom transports.
+        server: An in-process server object or a transport of the SDK. Only from code.
+        source: The file and line of the entry.
+        sensitive: Values to mask wherever they appear, such as the value of `${API_KEY}` in `args`.
+    """
+
+    name: str = ""
+    transport: str = ""
+    command: str = ""
+    args: Sequence[str] = ()
+    env: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"])
+    cwd: str | None = None
+    url: str = ""
+    headers: Mapping[str, str | Secret] | HeadersSource = field(default_factory=dict[str, "str | Secret"])
+    auth: Auth | None = None
+    disabled: bool = False
+    timeout: Timeouts = field(default_factory=Timeouts)
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    tool_prefix: str | None = None
+    restart: Literal["on_failure", "never"] = "on_failure"
+    legacy_sse: Literal["auto", "never", "only"] = "auto"
+    protocol: str = "auto"
+    validate_input: bool = True
+    validate_output: Literal["warn", "error", "off"] = "error"
+    max_concurrency: int | None = None
+    max_connections: int | None = None
+    max_message_bytes: int | None = None
+    on_conflict: Literal["rename", "skip", "error"] = "rename"
+    engine: Literal["auto", "sdk"] = "auto"
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    server: Any = None  # whatever an in-process server is
+    source: Source | None = field(default=None, compare=False)
+    sensitive: Sequence[Secret] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        try:
+            for key, value in _normalised(self).items():
+                object.__setattr__(self, key, value)
+            _check_reachable(self)
+        except ConfigError as error:
+            raise self.error(error.message, field=error.field) from None
+
+    @property
+    def connect_timeout(self) -> float:
+        """Seconds the handshake may take, whatever the signs of life: `timeout.connect`, else 150."""
+        return _CONNECT_SECONDS if self.timeout.connect is None else self.timeout.connect
+
+    @property
+    def connect_silence(self) -> float:
+        """Seconds of the handshake that may pass without a sign of life.
+
+        `timeout.connect`, else 30, or 120 when the command may install first.
+        """
+        if self.timeout.connect is not None:
+            return self.timeout.connect
+        installs = self.transport == "stdio" and installs_first(self.command, self.args)
+        return _INSTALL_SILENCE_SECONDS if installs else _CONNECT_SILENCE_SECONDS
+
+    @property
+    def probe_timeout(self) -> float:
+        """Seconds until `initialize` is sent beside the probe: `timeout.probe`, else 5, or 15 if it may install."""
+        if self.timeout.probe is not None:
+            return self.timeout.probe
+        return 15.0 if self.transport == "stdio" and installs_first(self.command, self.args) else 5.0
+
+    @property
+    def endpoint(self) -> str:
+        """The command line or URL as it may be shown, secrets masked."""
+        if self.transport == "stdio":
+            return " ".join(_quoted(self._hide(word)) for word in (self.command, *mask_args(self.args)))
+        if self.server is not None:
+            return f"in-process {type(self.server).__name__}"
+        return self._hide(mask_url(self.url)) or self.transport
+
+    @property
+    def caution(self) -> str:
+        """A warning for people about a setting that works but is unsafe; `""` without one."""
+        parts = urlsplit(self.url)
+        carries = self.auth is not None or callable(self.headers) or any(map(looks_secret, self.headers))
+        if parts.scheme != "http" or not carries or is_loopback(parts.hostname):
+            return ""
+        return (
+            f"its credentials go to {parts.hostname!r} over plain http, where everybody on the way can read them; "
+            "use an https URL"
+        )
+
+    def env_values(self) -> dict[str, str]:
+        """Return the environment variables as plain strings, for the process and nothing else."""
+        return {name: reveal(value) for name, value in self.env.items()}
+
+    def header_values(self) -> dict[str, str]:
+        """Return the fixed headers as plain strings; none when `headers` is a callable."""
+        return {} if callable(self.headers) else {name: reveal(value) for name, value in self.headers.items()}
+
+    def redact(self, text: str) -> str:
+        """Return a foreign text (a process's output, an answer) with this server's secrets masked.
+
+        Credentials, header values, secret-looking variables and arguments, and the user info of URLs in these, of at
+        least four characters.
+        """
+        named = [f"{name}={reveal(value)}" for name, value in self.env.items()]
+        values = [*secrets_in(self.args), *secrets_in(named), *secrets_in([self.url])]
+        values += [reveal(value) for value in self.sensitive]
+        for value in self.header_values().values():
+            values += [value, value.partition(" ")[2]]
+        values += self.auth.secrets() if self.auth else ()
+        return mask_values(text, (value for value in values if len(value) >= _HIDDEN_FROM))
+
+    def error(self, message: str, *, field: str | None = None) -> ConfigError:
+        """Make a `ConfigError` about this server, with its name and location and without its secrets."""
+        path, line = (self.source.path, self.source.line) if self.source else (None, None)
+        name = self.name if isinstance(self.name, str) and self.name else None  # pyright: ignore[reportUnnecessaryIsInstance]
+        return ConfigError(self._hide(message), server=name, field=field, path=path, line=line)
+
+    def replace(self, **changes: Any) -> ServerConfig:
+        """Return a config with some fields changed, checked like a new one.
+
+        Raises:
+            ConfigError: As the class.
+        """
+        return replace(self, **changes)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the entry that `parse_server` reads back: what differs from the defaults, secrets still wrapped."""
+        out: dict[str, Any] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name in ("source", "sensitive") or value == _default_of(item):
+                continue
+            if isinstance(value, Timeouts):
+                value = value.to_dict()
+            elif isinstance(value, Auth):
+                value = value.to_mapping()
+            elif isinstance(value, Mapping):
+                value = dict(cast("Mapping[str, Any]", value))
+            out[item.name] = list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
+        return out
+
+    def to_dict(self, *, reveal: bool = False) -> dict[str, Any]:
+        """Return the entry as a JSON object; secrets are `***` unless `reveal` is true.
+
+        Objects that only code can give (a callable, an in-process server) are shown by their type's name.
+        """
+        entry = self.to_mapping()
+        if reveal:
+            return {key: _plain(value, _reveal_all) for key, value in entry.items()}
+        if self.args:
+            entry["args"] = mask_args(self.args)
+        if self.url:
+            entry["url"] = mask_url(self.url)
+        if self.options:
+            entry["options"] = _mask_options(self.options)
+        return {key: _plain(value, self._hide) for key, value in entry.items()}
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.transport, self.command, tuple(self.args), self.url))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{key}={value!r}" for key, value in self.to_dict().items())
+        return f"ServerConfig({shown})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {item.name: getattr(self, item.name) for item in fields(self)}
+        for key in ("env", "headers", "options"):  # a read-only view does not pickle
+            if isinstance(state[key], Mapping):
+                state[key] = dict(state[key])
+        return _rebuild, (state,)
+
+    def _hide(self, text: str | Secret) -> str:
+        if isinstance(text, Secret):
+            return MASK
+        return mask_values(text, (reveal(value) for value in self.sensitive))
+
+
+def _quoted(word: str) -> str:
+    """Quote a word as a shell wants it, the mask counting as plain text."""
+    return shlex.quote(word.replace(MASK, "_mask_")).replace("_mask_", MASK)
+
+
+def _rebuild(state: dict[str, Any]) -> ServerConfig:
+    return ServerConfig(**state)
+
+
+def _default_of(item: Field[Any]) -> Any:  # Any: of the field's type
+    return item.default_factory() if item.default_factory is not MISSING else item.default
+
+
+def _reveal_all(text: str | Secret) -> str:
+    return reveal(text)
+
+
+def _mask_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
+    for key, value in options.items():
+        if isinstance(value, Mapping):
+            shown[key] = _mask_options(cast("Mapping[str, Any]", value))
+        else:
+            shown[key] = MASK if looks_secret(key) and isinstance(value, str) else value
+    return shown
+
+
+def _plain(value: Any, show: Callable[[str | Secret], str]) -> Any:  # Any: a JSON value comes out
+    if isinstance(value, (str, Secret)):
+        return show(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item, show) for key, item in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, show) for item in cast("Sequence[Any]", value)]
+    return value if value is None or isinstance(value, (int, float)) else f"<{type(value).__name__}>"
+
+
+def known_transports() -> frozenset[str]:
+    """Return the names `ServerConfig.transport` accepts: the built-in ones and the registered ones."""
+    return frozenset(BUILT_IN_TRANSPORTS) | _registered
+
+
+def register_transport_name(name: str) -> None:
+    """Let configs use a transport of this name; doing it again is no error.
+
+    Raises:
+        ConfigError: The name is empty or no string.
+    """
+    if not check_text(name, "transport").strip():
+        raise ConfigError("a transport needs a name", field="transport")
+    _registered.add(name)
+
+
+def _normalised(config: ServerConfig) -> dict[str, Any]:
+    """Return every field in its canonical form, `transport` inferred, values checked one by one."""
+    out = {name: rule(getattr(config, name), name) for name, rule in _RULES.items()}
+    out["transport"] = _transport(config, out)
+    if out["url"] and out["transport"] not in _registered:
+        out["url"], out["headers"] = _without_user_info(check_url(out["url"]), out["headers"])
+    return out
+
+
+def _check_reachable(config: ServerConfig) -> None:
+    """Check that the transport has what it needs."""
+    transport = config.transport
+    if transport not in known_transports():
+        known = ", ".join(sorted(known_transports()))
+        raise ConfigError(f"unknown transport {transport!r}; known: {known}", field="transport")
+    if transport == "stdio" and not config.command.strip():
+        raise ConfigError("transport 'stdio' needs 'command', the program to start", field="command")
+    if transport in _REMOTE and not config.url:
+        raise ConfigError(f"transport {transport!r} needs 'url', the address of the MCP endpoint", field="url")
+    if transport == "inprocess" and config.server is None:
+        raise ConfigError("transport 'inprocess' needs 'server', an object from code", field="server")
+
+
+def canonical_transport(name: str) -> str:
+    """Return the one name of a transport that has several, without its deprecations."""
+    plain = name.strip().replace("-", "_")
+    return _SYNONYMS.get(plain.lower(), plain.lower() if plain.lower() in BUILT_IN_TRANSPORTS else name)
+
+
+def warn_deprecated(message: str) -> None:
+    """Issue a `DeprecationWarning` at the nearest caller outside of the package."""
+    level = 1
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("toolweave."):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, DeprecationWarning, stacklevel=level)
+
+
+def _transport(config: ServerConfig, out: Mapping[str, Any]) -> str:
+    name = check_text(config.transport, "transport")
+    if name == "websocket" and name not in _registered:
+        warn_deprecated(WEBSOCKET_DEPRECATED)
+        return "http"
+    if name:
+        return name if name in _registered else canonical_transport(name)
+    given = [field for field in ("command", "url") if out[field]]
+    if len(given) > 1:
+        raise ConfigError("has both 'command' and 'url'; say which with 'transport'", field="transport")
+    if given:
+        return "stdio" if given == ["command"] else "http"
+    if config.server is not None:
+        return "inprocess"
+    raise ConfigError(
+        "has neither 'command' (a program to start) nor 'url' (a server to reach); one is needed", field="command"
+    )
+
+
+def _without_user_info(url: str, headers: Any) -> tuple[str, Any]:  # Any: a mapping or a callable
+    plain, info = split_user_info(url)
+    if info is None:
+        return url, headers
+    if callable(headers) or any(name.lower() == "authorization" for name in headers):
+        raise ConfigError("'url' holds user and password although 'headers' authorize already", field="url")
+    basic = "Basic " + base64.b64encode(info.encode()).decode()
+    return plain, MappingProxyType({**headers, "Authorization": wrap(basic)})
+
+
+def _name(value: Any, field: str) -> str:
+    return check_text(value, field, controls=False)
+
+
+def _path(value: Any, field: str) -> str | None:
+    return value if value is None else check_text(_fspath(value), field) or None
+
+
+def _command(value: Any, field: str) -> str:
+    return check_text(_fspath(value), field)
+
+
+def _fspath(value: Any) -> Any:
+    return str(value) if isinstance(value, PurePath) else value
+
+
+def _args(value: Any, field: str) -> tuple[str, ...]:
+    items = [_fspath(item) for item in cast("list[Any]", value)] if isinstance(value, (list, tuple)) else value
+    return check_texts(items, field)
+
+
+def _env(value: Any, field: str) -> Mapping[str, Secret]:
+    return MappingProxyType(check_env({} if value is None else value, field))
+
+
+def _headers(value: Any, field: str) -> Any:
+    if callable(value):
+        return value
+    return MappingProxyType(check_headers({} if value is None else value, field))
+
+
+def _choice(*choices: str) -> Callable[[Any, str], str]:
+    return lambda value, field: check_choice(value, field, choices)
+
+
+def _prefix(value: Any, field: str) -> str | None:
+    return None if value is None else check_text(value, field, controls=False)
+
+
+def _protocol(value: Any, field: str) -> str:
+    text = check_text(value, field)
+    if text not in ("auto", "legacy") and not re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        raise ConfigError(f"{field!r} must be 'auto', 'legacy' or a revision such as '2025-06-18'", field=field)
+    return text
+
+
+def _limit(value: Any, field: str) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise ConfigError(f"{field!r} must be a whole number, not {kind_of(value)}", field=field)
+    if value is not None and value < 1:
+        raise ConfigError(f"{field!r} must be at least 1", field=field)
+    return value
+
+
+def _options(value: Any, field: str) -> Mapping[str, Any]:
+    return MappingProxyType({str(key): item for key, item in check_object(value, field).items()})
+
+
+_RULES: dict[str, Callable[[Any, str], Any]] = {
+    "name": _name,
+    "command": _command,
+    "args": _args,
+    "env": _env,
+    "cwd": _path,
+    "url": lambda value, field: check_text(value, field).strip(),
+    "headers": _headers,
+    "auth": lambda value, field: Auth.of(value),
+    "disabled": check_flag,
+    "timeout": lambda value, field: Timeouts.of(value),
+    "include": check_texts,
+    "exclude": check_texts,
+    "tool_prefix": _prefix,
+    "restart": _choice("on_failure", "never"),
+    "legacy_sse": _choice("auto", "never", "only"),
+    "protocol": _protocol,
+    "validate_input": check_flag,
+    "validate_output": _choice("warn", "error", "off"),
+    "max_concurrency": _limit,
+    "max_connections": _limit,
+    "max_message_bytes": _limit,
+    "on_conflict": _choice("rename", "skip", "error"),
+    "engine": _choice("auto", "sdk"),
+    "options": _options,
+    "sensitive": lambda value, field: tuple(wrap(item) for item in value),
+}

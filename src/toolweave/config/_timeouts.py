@@ -1,0 +1,103 @@
+"""The bounds of every wait for a server. Knows no clock and waits for nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, cast
+
+from toolweave.config._validation import kind_of
+from toolweave.errors import ConfigError
+
+__all__ = ["Timeouts"]
+
+_MAY_BE_NONE = ("connect", "probe", "call_total")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """The bounds of every wait for one server, in seconds.
+
+    Raises:
+        ConfigError: A bound is not a positive, finite number.
+
+    Attributes:
+        connect: From the start of the process or the first request to the end of the handshake; a process that ends
+            on the discovery probe is started once more, and gets as long again as it took for that.
+            None: 30 without a sign of life (output, CPU time of the process, bytes of an answer), or 120 for a
+            command that may have to install the server first; and 150 in all.
+        probe: For the answer to the discovery probe, before `initialize` is sent beside it; the server's answers
+            decide its revision, not this bound.
+            None: 5, or 15 for a command that may have to install the server first.
+        list: For all the pages of one listing.
+        call: Silence during a call; each progress notification restarts it.
+        call_total: A whole call however much progress it reports, or None for no such bound.
+        close: For the orderly end of a connection, before the process is ended.
+        read: For one answer to any other request: a resource, a prompt, a completion.
+    """
+
+    connect: float | None = None
+    probe: float | None = None
+    list: float = 30.0
+    call: float = 120.0
+    call_total: float | None = None
+    close: float = 5.0
+    read: float = 30.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is None and field.name in _MAY_BE_NONE:
+                continue
+            object.__setattr__(self, field.name, _seconds(value, f"timeout.{field.name}"))
+
+    @classmethod
+    def of(cls, value: Timeouts | Mapping[str, Any] | float | None) -> Timeouts:
+        """Make bounds from any accepted form.
+
+        A number bounds the handshake, each listing, the silence of a call and every other
+        request alike; the probe gets at most a third of it, so that there is time to fall back.
+        A mapping sets the bounds it names, in seconds.
+
+        Raises:
+            ConfigError: The value is of another type, names an unknown bound, or is not positive.
+        """
+        if value is None:
+            return cls()
+        if isinstance(value, Timeouts):
+            return value
+        if isinstance(value, Mapping):
+            return _from_mapping(value)
+        seconds = _seconds(value, "timeout")
+        return cls(
+            connect=seconds, probe=seconds / 3 if seconds < 15 else None, list=seconds, call=seconds, read=seconds
+        )
+
+    def updated(self, **seconds: float | None) -> Timeouts:
+        """Return the bounds with some of them changed."""
+        return replace(self, **seconds)  # pyright: ignore[reportArgumentType]  # __post_init__ checks
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the bounds that differ from the defaults."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+
+
+def _from_mapping(value: Mapping[Any, Any]) -> Timeouts:
+    known = [field.name for field in fields(Timeouts)]
+    for key in value:
+        if key not in known:
+            raise ConfigError(f"'timeout' has no bound {key!r}; known: {', '.join(known)}", field="timeout")
+    return Timeouts(**cast("Mapping[str, Any]", value))
+
+
+def _seconds(value: Any, field: str) -> float:  # Any: whatever a user wrote
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigError(f"{field!r} must be a number of seconds, not {kind_of(value)}", field=field)
+    try:
+        seconds = float(value)
+    except OverflowError:
+        seconds = math.inf
+    if not 0 < seconds < math.inf:
+        raise ConfigError(f"{field!r} must be more than 0 seconds and finite", field=field)
+    return seconds

@@ -1,0 +1,126 @@
+"""The project config files that the user trusts to start their servers, by path and content.
+
+A config file that is found in a folder may have come with a checkout, and its servers are programs that run with the
+user's rights. Check `TrustedFiles` before starting what `default_config` found, as the `toolweave` command does.
+Prompts nobody and starts nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+from toolweave.config._loaded import PROJECT, LoadedConfig, LoadedFile
+
+__all__ = ["TrustedFiles", "write_privately"]
+
+_ANYWHERE = "*"
+_MOST_PER_FILE = 20
+_MOST_FILES = 5_000
+_MAX_BYTES = 10_000_000
+
+
+class TrustedFiles:
+    """The trusted project files, recorded in one file of the user's.
+
+    A file is trusted with the content it has now: each change of its server entries has to be trusted again.
+    Several contents of a file are remembered, so that changing branches does not ask again.
+
+    Args:
+        path: The file of the records; by default `trusted.json` in the user's state folder.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+
+    @property
+    def path(self) -> Path:
+        """The file of the records."""
+        if self._path is None:
+            from platformdirs import user_state_path  # only where it is asked for
+
+            self._path = user_state_path("toolweave", appauthor=False) / "trusted.json"
+        return self._path
+
+    def untrusted(self, loaded: LoadedConfig, names: Iterable[str] | None = None) -> list[LoadedFile]:
+        """Return the project files that are not trusted yet, of those that hold one of these servers.
+
+        Args:
+            loaded: The config that was found.
+            names: The servers that are to start; all of them when None.
+        """
+        wanted = set(loaded.servers if names is None else names)
+        holding = {entry.path for entry in loaded.entries if entry.status == "ready" and entry.name in wanted}
+        found = [file for file in loaded.files if file.kind == PROJECT and file.path in holding]
+        return [file for file in found if not self.trusts(file)]
+
+    def trusts(self, file: LoadedFile) -> bool:
+        """Return whether a file is trusted with the content it had when it was loaded."""
+        known = self._read()
+        return any(file.digest in known.get(key, ()) for key in (_key(file.path), _ANYWHERE))
+
+    def trust(self, file: LoadedFile) -> None:
+        """Trust a file with the content it had when it was loaded.
+
+        Raises:
+            OSError: The record cannot be written.
+        """
+        self._remember(_key(file.path), file.digest)
+
+    def trust_content(self, digest: str) -> None:
+        """Trust a content in any file, such as one that we wrote ourselves.
+
+        Raises:
+            OSError: The record cannot be written.
+        """
+        self._remember(_ANYWHERE, digest)
+
+    def _remember(self, key: str, digest: str) -> None:
+        known = self._read()
+        digests = [digest, *(other for other in known.pop(key, []) if other != digest)][:_MOST_PER_FILE]
+        kept = dict([*known.items()][-_MOST_FILES:])
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_privately(self.path, json.dumps({"files": {**kept, key: digests}}, indent=1).encode())
+
+    def _read(self) -> dict[str, list[str]]:
+        """Return the recorded digests by path; none if the file cannot be read, so that the user is asked again."""
+        try:
+            if self.path.stat().st_size > _MAX_BYTES:
+                return {}
+            value: Any = json.loads(self.path.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return {}
+        files = cast("dict[str, Any]", value).get("files") if isinstance(value, dict) else None
+        entries = cast("dict[str, Any]", files) if isinstance(files, dict) else {}
+        return {
+            path: [digest for digest in cast("list[Any]", digests) if isinstance(digest, str)]
+            for path, digests in entries.items()
+            if isinstance(digests, list)
+        }
+
+
+def write_privately(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Write a file as a whole or not at all, readable by its owner alone unless `mode` says otherwise.
+
+    Raises:
+        OSError: It cannot be written; the previous file is unchanged.
+    """
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(name).chmod(mode)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _key(path: Path) -> str:
+    return str(path.resolve())

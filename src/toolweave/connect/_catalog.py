@@ -1,0 +1,168 @@
+"""The current tools of one connection: snapshots, changes and validators.
+
+Lists through a given session and caches; knows nothing of how the session was opened.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from toolweave.config import ServerConfig
+from toolweave.connect._feed.list_cache import ListChanged, LiveList
+from toolweave.connect._feed.list_reader import ParsedList, Refusal, Request, read_tools
+from toolweave.errors import SchemaError
+from toolweave.schema._pydantic_models import loader_for_schema
+from toolweave.schema._type_loader import TypeLoader
+from toolweave.schema._validate import Validator
+from toolweave.tools._names import selected
+from toolweave.tools._spec import ToolSpec
+from toolweave.tools._toolset import ToolsChanged, ToolSnapshot
+
+__all__ = ["CallTarget", "Catalog"]
+
+_log = logging.getLogger("toolweave.connect")
+
+
+@dataclass(frozen=True, slots=True)
+class CallTarget:
+    """The facts about a tool that a call needs, looked up once for all calls until the next listing.
+
+    Attributes:
+        name: The name to send.
+        spec: None for a tool that is not listed.
+        schema: Its input schema.
+        check: The validator of the arguments, or None.
+        says_how: Whether its definition has an `execution` member.
+    """
+
+    name: str
+    spec: ToolSpec | None = None
+    schema: Mapping[str, Any] | None = None
+    check: Validator | None = None
+    has_execution: bool = False
+
+
+class Catalog:
+    """One server's tools: an immutable snapshot that is replaced as a whole.
+
+    `tell` is called once after every change of the snapshot, whichever caller asked for the listing.
+
+    Attributes:
+        snapshot: The current tools; version 0 before the first listing.
+        live: The list behind it.
+    """
+
+    def __init__(self, config: ServerConfig, tell: Callable[[ToolsChanged], None]) -> None:
+        self.snapshot = ToolSnapshot()
+        self.live: LiveList[ToolSpec] = LiveList(
+            config.name, "tools", identity=lambda spec: spec.name, judge=self._judge, tell=self._swap
+        )
+        self._config = config
+        self._tell = tell
+        self._by_original: dict[str, ToolSpec] = {}
+        self._loads: dict[str, tuple[object, TypeLoader | None]] = {}
+        self._validators: dict[tuple[str, str], tuple[object, Validator | None]] = {}
+        self._call_targets: dict[str, CallTarget] = {}
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the snapshot may be used without asking the server again."""
+        return self.live.fresh
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The entries left out of the last listing, with the reasons."""
+        return self.live.problems
+
+    @property
+    def pages(self) -> int:
+        """The number of requests of the last listing."""
+        return self.live.pages
+
+    def find(self, name: str) -> ToolSpec | None:
+        """Return the tool of this exposed name, alias or original name."""
+        return self.snapshot.find(name) or self._by_original.get(name)
+
+    def call_target(self, name: str) -> CallTarget:
+        """Return the facts about the tool that `find` returns for a name; only the name for an unlisted tool."""
+        known = self._call_targets.get(name)
+        if known is not None:
+            return known
+        spec = self.find(name)
+        if spec is None:
+            return CallTarget(name)
+        check = self.validator(spec, "input") if self._config.validate_input else None
+        made = CallTarget(spec.original_name, spec, spec.input_schema, check, "execution" in spec.raw)
+        self._call_targets[name] = made
+        return made
+
+    async def refresh(self, request: Request, refusal: Refusal | None = None) -> ToolsChanged:
+        """List all tools again; see `LiveList.refresh`.
+
+        Raises:
+            ServerError: The list could not be read; the old snapshot stays.
+        """
+        return _tools_changed(await self.live.refresh(request, refusal))
+
+    def validator(self, spec: ToolSpec, which: str) -> Validator | None:
+        """Return the compiled `"input"` or `"output"` schema of a tool; None when the schema cannot be used."""
+        schema = spec.input_schema if which == "input" else spec.output_schema
+        known = self._validators.get((spec.original_name, which))
+        if known is not None and known[0] is schema:
+            return known[1]
+        compiled: Validator | None = None
+        if schema is not None:
+            try:
+                compiled = Validator(schema)
+            except SchemaError as exc:  # permissive, and said once
+                _log.warning(
+                    "server %r: tool %r: its %s schema cannot be used, so nothing is checked against it: %s",
+                    self._config.name,
+                    spec.original_name,
+                    which,
+                    exc,
+                )
+        self._validators[spec.original_name, which] = (schema, compiled)
+        return compiled
+
+    def load(self, spec: ToolSpec) -> TypeLoader | None:
+        """Return the cached converter to the types of a tool's output schema; None where that names no type."""
+        schema = spec.output_schema
+        known = self._loads.get(spec.original_name)
+        if known is None or known[0] is not schema:
+            name = f"{spec.original_name} result"
+            known = self._loads[spec.original_name] = (
+                schema,
+                None if schema is None else loader_for_schema(schema, name),
+            )
+        return known[1]
+
+    def _judge(self, entries: list[Any], refusal: Refusal | None) -> ParsedList[ToolSpec]:
+        config = self._config
+        read = read_tools(
+            entries, server=config.name, prefix=config.tool_prefix or "", refusal=refusal, known=self._by_original
+        )
+        if not config.include and not config.exclude:
+            return read
+        kept = tuple(
+            spec
+            for spec in read.items
+            if selected(spec.original_name, include=config.include, exclude=config.exclude, server=config.name)
+        )
+        return ParsedList(items=kept, problems=read.problems)
+
+    def _swap(self, change: ListChanged) -> None:
+        self.snapshot = ToolSnapshot(self.live.items, version=change.version)
+        self._by_original = {spec.original_name: spec for spec in self.live.items}
+        self._validators.clear()
+        self._loads.clear()
+        self._call_targets.clear()
+        if change:
+            self._tell(_tools_changed(change))
+
+
+def _tools_changed(change: ListChanged) -> ToolsChanged:
+    return ToolsChanged(added=change.added, removed=change.removed, changed=change.changed, version=change.version)

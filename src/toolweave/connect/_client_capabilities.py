@@ -1,0 +1,88 @@
+"""Client capabilities that may change while connected: roots, and the minimum severity of log messages.
+
+Knows nothing of the connection's lifecycle.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+
+from toolweave.config import ServerConfig
+from toolweave.connect._client_features.callbacks import RootsAnswer
+from toolweave.connect._requester import Requester
+from toolweave.connect._session import ClientHandlers
+from toolweave.connect._transports import OpenSession
+from toolweave.errors import ServerError
+from toolweave.protocol import methods
+from toolweave.protocol.logs import LogLevel, check_level
+
+__all__ = ["ClientFeatures"]
+
+_log = logging.getLogger("toolweave.connect")
+
+
+class ClientFeatures:
+    """The base class of `McpConnection` with the client features: roots and the log level."""
+
+    config: ServerConfig
+    _caller: Requester
+    _peer: ClientHandlers
+
+    async def set_log_level(self, level: LogLevel) -> None:
+        """Ask for log messages of this severity and above, now and after every reconnection.
+
+        They go to `Callbacks.logging`, and are notification events too.
+
+        Raises:
+            ValueError: There is no such level.
+            ProtocolError: The server sends no log messages (legacy revisions).
+        """
+        check_level(level)
+        self._peer.log_level = level
+        await self._caller.with_reconnect(self._send_log_level, repeatable=True)
+
+    async def set_roots(self, roots: RootsAnswer) -> None:
+        """Replace the roots and notify the server; a modern server gets them when it asks for roots.
+
+        Raises:
+            RuntimeError: The connection offers no roots: none were given to it in `Callbacks.roots`.
+        """
+        if self._peer.asked.roots is None:
+            raise RuntimeError(
+                f"server {self.config.name!r} was told that there are no roots; "
+                "connect with callbacks=Callbacks(roots=[]) to set them later"
+            )
+        self._peer.asked.roots = list(roots)
+        await self.roots_changed()
+
+    async def roots_changed(self) -> None:
+        """Notify the server that the roots have changed; modern revisions have no such notification."""
+        line = self._caller.last_line
+        if line is None or line.session.agreement.modern or line.session.wire.over:
+            return
+        await line.session.wire.notify(methods.NOTIFICATIONS_ROOTS_LIST_CHANGED, {})
+
+    async def _set_initial_log_level(self, line: OpenSession) -> None:
+        """Set the log level of a new legacy session, which its handshake cannot; a failure is only logged."""
+        offered = line.session.agreement.capabilities
+        if self._peer.log_level is None or line.session.agreement.modern or "logging" not in offered:
+            return
+        try:
+            await self._send_log_level(line)
+        except ServerError as exc:
+            _log.warning("%s; its log level stays as it is", exc)
+
+    async def _send_log_level(self, line: OpenSession) -> None:
+        seconds = self.config.timeout.read
+        with anyio.move_on_after(seconds) as scope:
+            await line.session.set_log_level(str(self._peer.log_level))
+        if scope.cancelled_caught:
+            raise self._caller.too_slow(methods.LOGGING_SET_LEVEL, seconds)
+
+    async def _deliver_logs(self) -> None:
+        """Deliver log messages until the session ends."""
+        if self._peer.logs is not None:
+            with self._peer.working():
+                await self._peer.logs.run()

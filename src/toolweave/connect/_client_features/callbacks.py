@@ -1,0 +1,107 @@
+"""Callbacks for the requests of a server, in every era.
+
+Knows no wire; `protocol/client_requests.py` has the values that they take and return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from toolweave.protocol.client_requests import (
+    Askable,
+    ElicitationRequest,
+    ElicitationResult,
+    Root,
+    RootLike,
+    SamplingMessage,
+    SamplingResult,
+)
+from toolweave.protocol.logs import LogLevel, LogMessage, check_level
+from toolweave.tools._spec import ToolSpec
+
+__all__ = ["NO_CALLBACKS", "Callbacks", "RootsAnswer", "SamplingRequest"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingRequest:
+    """A server's request for a completion by the client's language model (`sampling/createMessage`).
+
+    Attributes:
+        server: The name of the requesting server in the config.
+        max_tokens: The maximum of tokens that the server requests; None when it does not say.
+        tools: Tools that the model may use; only sent when `Callbacks.sampling_tools` is set.
+        tool_choice: `"auto"`, `"required"` or `"none"`.
+        raw: The parameters as received, with model preferences, stop sequences and all other members.
+    """
+
+    server: str
+    messages: tuple[SamplingMessage, ...]
+    system_prompt: str | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: str = "auto"
+    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+
+SamplingAnswer: TypeAlias = SamplingResult | str | None
+ElicitationAnswer: TypeAlias = ElicitationResult | Mapping[str, Any] | None
+RootsAnswer: TypeAlias = Sequence[RootLike]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callbacks:
+    """Callables that answer the requests of a server; one that is None is not declared as a capability, and refused.
+
+    Each callable may be sync or async. One that raises costs only the request it was called for.
+    A callback has no time limit; the call on whose behalf it runs does not time out meanwhile.
+
+    Attributes:
+        sampling: Takes a `SamplingRequest`; returns a `SamplingResult`, a plain text, or None to refuse.
+        elicitation: Takes an `ElicitationRequest`; returns an `ElicitationResult`, a mapping (accepted,
+            with that content) or None (declined).
+        roots: The roots, or a callable without arguments that returns them.
+        logging: Takes each `LogMessage`, in order.
+        sampling_tools: Declare that `sampling` supports `SamplingRequest.tools`.
+        log_level: The minimum severity to send. None leaves it to legacy servers and is `"info"` for
+            modern ones, which send nothing without it.
+    """
+
+    sampling: Callable[[SamplingRequest], SamplingAnswer | Awaitable[SamplingAnswer]] | None = None
+    elicitation: Callable[[ElicitationRequest], ElicitationAnswer | Awaitable[ElicitationAnswer]] | None = None
+    roots: RootsAnswer | Callable[[], RootsAnswer | Awaitable[RootsAnswer]] | None = None
+    logging: Callable[[LogMessage], Awaitable[None] | None] | None = None
+    sampling_tools: bool = False
+    log_level: LogLevel | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("sampling", "elicitation", "logging"):
+            if not (getattr(self, name) is None or callable(getattr(self, name))):
+                raise TypeError(f"{name} must be callable or None, not {type(getattr(self, name)).__name__}")
+        if isinstance(self.roots, (str, Path, Root)):
+            raise TypeError("roots must be a sequence of roots, a callable or None; put the one root in a list")
+        if self.log_level is not None:
+            check_level(self.log_level)
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether there is any request of a server that is not refused."""
+        return bool(self.answers())
+
+    def answers(self) -> list[Askable]:
+        """Return the kinds of request that are not refused."""
+        offered: Mapping[Askable, bool] = {
+            "sampling": self.sampling is not None,
+            "sampling.tools": self.sampling is not None and self.sampling_tools,
+            "elicitation": self.elicitation is not None,
+            "elicitation.url": self.elicitation is not None,
+            "roots": self.roots is not None,
+        }
+        return [name for name, given in offered.items() if given]
+
+
+NO_CALLBACKS = Callbacks()
+"""Offers nothing."""

@@ -1,0 +1,167 @@
+"""Handling of a server's requests to its client: parse the request, run the callback, build the answer.
+
+Knows no transport and no era: a legacy server sends these requests itself, a modern one puts them into
+`input_required` results. The requests are untrusted, and exceptions of callbacks are not sent to the server.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Mapping
+from typing import Any, cast
+
+from toolweave.connect._client_features.callbacks import Callbacks, SamplingRequest
+from toolweave.connect._feed.list_reader import read_tools
+from toolweave.errors import ProtocolError, SchemaError, printable
+from toolweave.protocol import methods
+from toolweave.protocol.client_requests import (
+    ElicitationResult,
+    Root,
+    SamplingResult,
+    capabilities_for,
+    elicitation_request,
+    elicitation_result_json,
+    roots_json,
+    sampling_fields,
+    sampling_result_json,
+    wants_tools,
+)
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from toolweave.protocol.json_types import as_array, as_object
+from toolweave.protocol.meta import TASKS_EXTENSION
+from toolweave.schema._problems import describe
+from toolweave.schema._validate import Validator
+
+__all__ = ["ServerRequestHandler", "client_capabilities"]
+
+REJECTED = -1
+"""The code of a sampling request that the user turned down (client/sampling, Error Handling)."""
+
+_log = logging.getLogger("toolweave.connect")
+
+
+def client_capabilities(callbacks: Callbacks, *, modern: bool) -> dict[str, Any]:
+    """Return the client capabilities of these callbacks, in the form of the era."""
+    made = capabilities_for(callbacks.answers())
+    if modern:
+        return made | {"extensions": {TASKS_EXTENSION: {}}}
+    return made if callbacks.roots is None else made | {"roots": {"listChanged": True}}
+
+
+class ServerRequestHandler:
+    """The handler of one server's requests.
+
+    Attributes:
+        roots: The current roots: a sequence, or a callable that returns one.
+    """
+
+    def __init__(self, callbacks: Callbacks, server: str) -> None:
+        self.roots = callbacks.roots
+        self._callbacks = callbacks
+        self._server = server
+
+    async def answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the result of one request.
+
+        Raises:
+            ProtocolError: The refusal, with the code for the answer.
+        """
+        try:
+            match method:
+                case methods.SAMPLING_CREATE_MESSAGE if self._callbacks.sampling is not None:
+                    return await self._sample(params)
+                case methods.ELICITATION_CREATE if self._callbacks.elicitation is not None:
+                    return await self._elicit(params)
+                case methods.ROOTS_LIST if self.roots is not None:
+                    return await self._list_roots()
+                case _:
+                    raise self.refusal(METHOD_NOT_FOUND, f"this client does not offer {method}")
+        except ProtocolError:
+            raise
+        except Exception:  # boundary: an odd request, or an odd answer of a callback
+            _log.exception("server %r: its request %r could not be answered", self._server, method)
+        raise self.refusal(INTERNAL_ERROR, "the client failed to answer")
+
+    async def _sample(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            fields = sampling_fields(params)
+        except ValueError as exc:
+            raise self.refusal(INVALID_PARAMS, str(exc)) from None
+        if not self._callbacks.sampling_tools and wants_tools(params):
+            raise self.refusal(INVALID_PARAMS, "this client did not declare sampling with tools")
+        tools = read_tools(as_array(params.get("tools")) or [], server=self._server).items
+        request = SamplingRequest(server=self._server, tools=tuple(tools), **fields)
+        answer = await self._run("sampling", self._callbacks.sampling, request)
+        if answer is None:
+            raise self.refusal(REJECTED, "the user rejected the sampling request")
+        made = SamplingResult(content=answer) if isinstance(answer, str) else answer
+        if not isinstance(made, SamplingResult):
+            text = f"the sampling callback returned {type(answer).__name__}, not a SamplingResult, a text or None"
+            _log.error("server %r: %s", self._server, printable(text))
+            raise self.refusal(INTERNAL_ERROR, "the client's sampling callback failed")
+        return sampling_result_json(made)
+
+    async def _elicit(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            request = elicitation_request(params, server=self._server)
+        except ValueError as exc:
+            raise self.refusal(INVALID_PARAMS, str(exc)) from None
+        try:
+            answer = await self._run("elicitation", self._callbacks.elicitation, request)
+        except ProtocolError:
+            answer = ElicitationResult.cancel()
+        if answer is None:
+            answer = ElicitationResult.decline()
+        elif isinstance(answer, Mapping):
+            answer = ElicitationResult.accept(cast("Mapping[str, Any]", answer))
+        if not isinstance(answer, ElicitationResult):
+            kind = type(answer).__name__
+            _log.error("server %r: the elicitation callback returned %s; cancelled", self._server, kind)
+            answer = ElicitationResult.cancel()
+        if answer.accepted and request.mode == "form":
+            answer = self._accepted(request.schema, answer.content or {})
+        else:
+            answer = ElicitationResult(action=answer.action)
+        return elicitation_result_json(answer)
+
+    def _accepted(self, schema: Mapping[str, Any], given: Mapping[str, Any]) -> ElicitationResult:
+        """Return the consent with the form's values: its defaults filled in (SEP-1034), and valid."""
+        content = dict(given)
+        for name, part in (as_object(schema.get("properties")) or {}).items():
+            if name not in content and "default" in (as_object(part) or {}):
+                content[name] = part["default"]
+        try:
+            problems = Validator(schema).problems(content)
+        except SchemaError as exc:
+            _log.warning("server %r: the schema of its elicitation cannot be used: %s", self._server, exc)
+            problems = ()
+        if not problems:
+            return ElicitationResult.accept(content)
+        said = describe(problems)
+        _log.error(
+            "server %r: the elicitation callback's answer does not fit; cancelled: %s", self._server, printable(said)
+        )
+        return ElicitationResult.cancel()
+
+    async def _list_roots(self) -> dict[str, Any]:
+        roots = self.roots
+        given: Any = await self._run("roots", roots) if callable(roots) else roots
+        try:
+            made = [Root.of(value) for value in given]
+        except (TypeError, ValueError) as exc:
+            _log.error("server %r: the roots callback's answer is no list of roots: %s", self._server, exc)
+            raise self.refusal(INTERNAL_ERROR, "the client's roots callback failed") from None
+        return roots_json(made)
+
+    async def _run(self, what: str, callback: Any, *args: Any) -> Any:
+        try:
+            outcome = callback(*args)
+            return await outcome if inspect.isawaitable(outcome) else outcome
+        except Exception:  # boundary: user code; the server is not told what went wrong here
+            _log.exception("server %r: the %s callback raised", self._server, what)
+        raise self.refusal(INTERNAL_ERROR, f"the client's {what} callback failed")
+
+    def refusal(self, code: int, message: str) -> ProtocolError:
+        """Make the error of a request that is not answered."""
+        return ProtocolError(message, server=self._server, code=code)

@@ -1,0 +1,183 @@
+"""Tasks: calls that outlast their request, in the core of 2025-11-25 and as the extension of 2026 (SEP-2663).
+
+Polls at the server's interval, provides the input it asks for, and cancels a task whose caller is gone.
+Knows no connection: requests go through a given function.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import anyio
+
+from toolweave.connect._client_features.input_required import gather_input
+from toolweave.connect._client_features.server_requests import ServerRequestHandler
+from toolweave.connect._idle_timeout import IdleTimeout
+from toolweave.connect._session import Agreement
+from toolweave.errors import ErrorKind, ServerError, ToolError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.input_required import INPUT_REQUIRED, INPUT_RESPONSES
+from toolweave.protocol.json_types import as_text
+from toolweave.protocol.tasks import TASK_ID, TaskDocument, needs_task, read_task
+from toolweave.tools._spec import ToolSpec
+
+__all__ = ["ClientTask", "LegacyClientTask", "wants_task"]
+
+_log = logging.getLogger("toolweave.connect")
+_POLL_SECONDS = 1.0
+_MIN_POLL_MS, _MAX_POLL_MS = 50, 60_000
+_COURTESY_SECONDS = 1.0
+
+Request = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""Makes a request that is harmless to repeat."""
+
+
+def wants_task(spec: ToolSpec | None, agreement: Agreement) -> bool:
+    """Return whether a tool must be called as a task: it requires that, in a revision whose core has tasks."""
+    if spec is None or agreement.modern or "execution" not in spec.raw:
+        return False
+    return needs_task(spec.raw, agreement.capabilities)
+
+
+class ClientTask:
+    """One task of the extension, from its creation to its result."""
+
+    _MODERN = True
+
+    def __init__(
+        self, created: Mapping[str, Any], request: Request, asked: ServerRequestHandler, silence: IdleTimeout
+    ) -> None:
+        self._created = created
+        self._request = request
+        self._asked = asked
+        self._silence = silence
+        self._over = False
+        self._given: set[str] = set()
+        self._id = as_text(created.get(TASK_ID))
+        if not self._id:
+            raise asked.refusal(INTERNAL_ERROR, "it created a task without an id")
+
+    async def result(self) -> dict[str, Any]:
+        """Return the result of the call once the task has ended.
+
+        When this is cancelled or fails before, the task is cancelled at the server.
+
+        Raises:
+            ProtocolError: The task failed, or needs a capability that is not declared.
+            ToolError: The server cancelled it; kind `cancelled`.
+        """
+        try:
+            task = await self._follow()
+            if task.status == "cancelled":
+                why = f": {task.message}" if task.message else ""
+                raise ToolError(f"the server cancelled the task{why}", kind=ErrorKind.CANCELLED)
+            return await self._outcome(task)
+        except BaseException:
+            if not self._over:
+                await self._cancel()
+            raise
+
+    async def _follow(self) -> TaskDocument:
+        """Poll until the task stops."""
+        task = self._read(self._created)
+        while True:
+            if task.status == INPUT_REQUIRED:
+                await self._give_input(task)
+            await self._pause(task)
+            task = await self._get()
+            if self._stops(task):
+                return task
+
+    def _stops(self, task: TaskDocument) -> bool:
+        return task.ended
+
+    async def _give_input(self, task: TaskDocument) -> None:
+        """Answer new input requests; they stay listed until the server has accepted the answer."""
+        new = {key: request for key, request in task.requests.items() if key not in self._given}
+        if not new:
+            return
+        with self._silence.held():
+            responses = await gather_input(new, self._asked)
+        self._given.update(new)
+        await self._request(methods.TASKS_UPDATE, {TASK_ID: self._id, INPUT_RESPONSES: responses})
+        self._silence.touch()
+
+    async def _outcome(self, task: TaskDocument) -> dict[str, Any]:
+        if task.status == "completed":
+            if task.result is None:
+                raise self._asked.refusal(INTERNAL_ERROR, "its task completed without a result")
+            return dict(task.result)
+        error = task.error or {}
+        code = error.get("code")
+        message = as_text(error.get("message")) or task.message or "the task failed"
+        failure = self._asked.refusal(code if isinstance(code, int) else INTERNAL_ERROR, message)
+        failure.data = error.get("data")
+        raise failure
+
+    async def _get(self) -> TaskDocument:
+        task = self._read(await self._request(methods.TASKS_GET, {TASK_ID: self._id}))
+        self._silence.touch()
+        self._over = task.ended
+        return task
+
+    def _read(self, raw: Mapping[str, Any]) -> TaskDocument:
+        try:
+            return read_task(raw, modern=self._MODERN)
+        except ValueError as exc:
+            raise self._asked.refusal(INTERNAL_ERROR, f"its task has {exc}") from None
+
+    async def _pause(self, task: TaskDocument) -> None:
+        seconds = _POLL_SECONDS
+        if task.poll_ms is not None:
+            # in this order it holds for NaN too, and before the division for numbers that no float can hold
+            seconds = min(max(_MIN_POLL_MS, task.poll_ms), _MAX_POLL_MS) / 1000
+        with self._silence.held():
+            await anyio.sleep(seconds)
+
+    async def _cancel(self) -> None:
+        """Cancel the task at the server; bounded, so that a slow server blocks nobody."""
+        with anyio.move_on_after(_COURTESY_SECONDS, shield=True):
+            try:
+                await self._request(methods.TASKS_CANCEL, {TASK_ID: self._id})
+            except ServerError as exc:
+                _log.debug("a task was not cancelled: %s", exc)
+
+
+class LegacyClientTask(ClientTask):
+    """One task of revision 2025-11-25: its result is a request of its own, on which the server asks for input."""
+
+    _MODERN = False
+
+    def _stops(self, task: TaskDocument) -> bool:
+        return task.ended or task.status == INPUT_REQUIRED
+
+    async def _give_input(self, task: TaskDocument) -> None:
+        """Do nothing: the server sends its requests while `tasks/result` waits."""
+
+    async def _outcome(self, task: TaskDocument) -> dict[str, Any]:
+        """Ask for the result, which comes when the task has ended; polling is its sign of life until then."""
+        result: dict[str, Any] | None = None
+        failure: ServerError | None = None
+        async with anyio.create_task_group() as tasks:
+            if task.status == INPUT_REQUIRED:
+                tasks.start_soon(self._watch, task)
+            try:
+                result = await self._request(methods.TASKS_RESULT, {TASK_ID: self._id})
+            except ServerError as exc:  # kept out of the task group, which would wrap it
+                failure = exc
+            tasks.cancel_scope.cancel()
+        if result is None:
+            raise failure or self._asked.refusal(INTERNAL_ERROR, "its task has no result")
+        return result
+
+    async def _watch(self, task: TaskDocument) -> None:
+        while not self._over:
+            await self._pause(task)
+            try:
+                task = await self._get()
+            except ServerError as exc:
+                _log.debug("a task cannot be watched: %s", exc)
+                return

@@ -1,0 +1,363 @@
+"""One MCP server as a connection: its tools, calls, resources and prompts, and its public state.
+
+Combines the supervisor, the catalog and the session. Knows nothing of other servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+import anyio
+
+from toolweave.config import Auth, ServerConfig, Timeouts, server_config
+from toolweave.connect._catalog import Catalog
+from toolweave.connect._client_capabilities import ClientFeatures
+from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks
+from toolweave.connect._clock import Clock
+from toolweave.connect._connecting import Connecting, Openable
+from toolweave.connect._events import EventListeners, EventName
+from toolweave.connect._feed.refresher import ListRefresher
+from toolweave.connect._health import Health
+from toolweave.connect._report import Report
+from toolweave.connect._requester import Requester
+from toolweave.connect._server_features import ServerFeatures
+from toolweave.connect._session import Agreement, ClientHandlers
+from toolweave.connect._state import ConnectionState, StateChanged
+from toolweave.connect._supervisor import Supervisor
+from toolweave.connect._transports import OpenSession
+from toolweave.connect._wire.credentials import AuthFlow, AuthHook
+from toolweave.errors import (
+    AuthRequiredError,
+    ErrorKind,
+    ServerError,
+    ToolError,
+    WrongLoopError,
+    as_tool_error,
+)
+from toolweave.tools._call import CallContext, ProgressCallback, ToolCall
+from toolweave.tools._names import unknown_tool
+from toolweave.tools._result import ToolResult
+from toolweave.tools._toolset import ToolList, ToolsChanged, ToolSnapshot, Unsubscribe
+from toolweave.tools._wrappers import BaseToolset
+
+__all__ = ["McpConnection", "connect_mcp"]
+
+
+ListenerT = TypeVar("ListenerT", bound=Callable[[Any], Any])
+
+
+class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
+    """A connection to one MCP server, and a `Toolset` of its tools.
+
+    Made by `connect_mcp`. May be used and closed from any task, also of an event loop in another thread: requests run
+    in the loop that opened it. A `timeout` is in seconds and replaces the server's own bound for one call.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        lazy: bool = False,
+        callbacks: Callbacks = NO_CALLBACKS,
+        clock: Clock | None = None,
+    ) -> None:
+        self.config = config
+        self._lazy = lazy
+        self._events = EventListeners(config.name)
+        self._catalog = Catalog(config, self._tools_changed)
+        self._told: Exception | None = None
+        self._follower = ListRefresher(config, self._events)
+        self._follower.follow(self._catalog.live, self._refresh, always=True)
+        self._follow_offers()
+        self._peer = ClientHandlers(self._notified, callbacks, config.name)
+        self._peer.on_gap = self._follower.missed
+        self._peer.on_server_fault = partial(self._events.emit, "error")
+        self._owner = Supervisor(
+            config,
+            self._peer,
+            settle=self._settle,
+            run_background=self._run_background,
+            on_state=self._state_changed,
+            clock=clock,
+        )
+        self._caller = Requester(config, self._owner, self._catalog)
+        self._health = Health(config, lambda: self._caller.waits, lambda event: self._events.emit("silence", event))
+        self._caller.on_timeout = self._health.suspect
+
+    # what it is
+
+    @property
+    def name(self) -> str:
+        """The server's name: its key in the config, or the name given to `connect_mcp`."""
+        return self.config.name
+
+    @property
+    def state(self) -> ConnectionState:
+        """The state of the connection."""
+        return self._owner.state
+
+    @property
+    def error(self) -> Exception | None:
+        """The last error, or None."""
+        return self._owner.error
+
+    @property
+    def protocol_version(self) -> str | None:
+        """The negotiated protocol revision, such as `"2025-11-25"`; None before the handshake."""
+        return self._agreement.version if self._agreement else None
+
+    @property
+    def server_info(self) -> Mapping[str, Any]:
+        """The server's `Implementation` object as it came: name, version, title, ...; empty before the handshake."""
+        return self._agreement.server_info if self._agreement else {}
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """The server's capabilities as they came; empty before the handshake."""
+        return self._agreement.capabilities if self._agreement else {}
+
+    @property
+    def instructions(self) -> str | None:
+        """The server's instructions for a model, or None; untrusted."""
+        return self._agreement.instructions if self._agreement else None
+
+    @property
+    def report(self) -> Report:
+        """The steps of the last attempt to connect."""
+        return self._owner.report
+
+    @property
+    def restarts(self) -> int:
+        """The number of reconnections after a loss."""
+        return self._owner.restarts
+
+    @property
+    def silent_for(self) -> float:
+        """The seconds a request has waited without anything received from the server; 0 when none waits."""
+        line = self._owner.line
+        return self._health.silent_for(line) if line is not None else 0.0
+
+    @property
+    def stderr_tail(self) -> str:
+        """The last lines that the server process wrote to standard error, secrets masked; `""` without a process."""
+        process = self.report.process
+        return self.config.redact(process.stderr_tail()) if process is not None else ""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The entries left out of the last tool list, with the reasons."""
+        return self._catalog.problems
+
+    # life
+
+    def start(self) -> None:
+        """Start connecting in the background, until `close()`; `state` and the events report the progress."""
+        self._kept = True
+        self._owner.start()
+
+    async def open(self) -> None:
+        """Connect and shake hands; returns when the server is ready, which it stays until `close()`.
+
+        Raises:
+            ServerError: The server cannot be reached; nothing of it is left running.
+        """
+        await super().open()
+
+    async def _open(self) -> None:
+        if self._lazy and self.state is not ConnectionState.CLOSED:
+            return
+        try:
+            await self._caller.line()
+        except WrongLoopError:
+            raise  # it is open, elsewhere
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Close the connection and end the server process; idempotent, from any task, bounded.
+
+        A callback of the connection that calls it is cancelled with the rest of the connection.
+        """
+        await self._owner.stop()
+
+    def on(self, event: EventName, listener: Callable[[Any], Any] | None = None) -> Any:
+        """Call `listener` on an event; return the unsubscribe. Without a listener it is a decorator.
+
+        Events: `"state"` (`StateChanged`), `"tools_changed"` (`ToolsChanged`),
+        `"prompts_changed"` and `"resources_changed"` (`ListChanged`), `"resource_updated"` (`ResourceUpdated`),
+        `"closed"` (`StateChanged`), `"error"` (the exception), `"notification"` (method and params as a tuple),
+        `"silence"` (`Silent`: a request waits, and nothing was heard for 5 s or more; again every 5 s).
+        A list whose changes are listened to is kept up to date; its first reading adds all of it.
+        """
+        if listener is not None:
+            return self._events.add(event, listener)
+
+        def decorate(function: ListenerT) -> ListenerT:
+            self._events.add(event, function)
+            return function
+
+        return decorate
+
+    # tools
+
+    def snapshot(self) -> ToolSnapshot:
+        """Return the tools known now; see `Toolset.snapshot`."""
+        return self._catalog.snapshot
+
+    def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
+        """Call `listener` after every change of the tools; see `Toolset.subscribe`."""
+        return self._events.add("tools_changed", listener)
+
+    async def list_tools(self, prefix: str | None = None, *, timeout: float | None = None) -> ToolList:
+        """Return the server's tools: a sequence, also indexed by name.
+
+        With `prefix="fs"` their names are `fs_read_file` and so on; the server is always called with
+        its own names. A cached list is used while it is fresh.
+
+        Raises:
+            ConnectionClosedError: The connection is closed.
+            ServerError: The list could not be read.
+        """
+        await self._caller.line()
+        if not self._catalog.fresh:
+            await self.refresh(timeout=timeout)
+        return (self if prefix is None else self.prefixed(prefix)).tools
+
+    async def refresh(self, *, timeout: float | None = None) -> ToolsChanged:
+        """List the server's tools again, whatever is cached; return the change."""
+        return await self._caller.with_reconnect(lambda line: self._refresh(line, timeout))
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        on_progress: ProgressCallback | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> ToolResult:
+        """Call a tool by its own name, its exposed name or an alias, and return its result.
+
+        `timeout` is seconds without a sign of life, reset by progress; it does not run while a callback is
+        at work, nor between the polls of a call that became a task. A cancelled call is cancelled at the
+        server. Arguments that do not fit the tool's schema come back as an `invalid_input` error result
+        without being sent.
+
+        Raises:
+            ProtocolError: The server answered with a JSON-RPC error.
+            ConnectionLostError: The connection broke; `sent` says whether the call may have run.
+            RequestTimeoutError: No sign of life within `timeout`.
+            ConnectionClosedError: The connection is closed.
+            ToolError: The server cancelled the task that the call became.
+        """
+        ctx = CallContext(timeout=timeout, on_progress=on_progress, meta=meta or {})
+        return await self._owner.run_on_own_loop(self._caller.call(name, arguments or {}, ctx))
+
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        """Run one tool; see `Toolset.call`: faults come back as error results."""
+        snapshot = self._catalog.snapshot
+        if call.name not in snapshot.by_name and snapshot.version and self._catalog.find(call.name) is None:
+            return ToolResult.failure(unknown_tool(call.name, snapshot.by_name), kind=ErrorKind.NOT_FOUND)
+        try:
+            return await self._owner.run_on_own_loop(self._caller.call(call.name, call.arguments, ctx))
+        except (ServerError, ToolError) as exc:
+            return ToolResult.failure(as_tool_error(exc))
+
+    def __repr__(self) -> str:
+        return f"<McpConnection {self.name!r} {self.state.value} {self.config.endpoint}>"
+
+    # inside
+
+    @property
+    def _agreement(self) -> Agreement | None:
+        line = self._caller.last_line
+        return line.session.agreement if line else None
+
+    async def _refresh(self, line: OpenSession, timeout: float | None = None) -> ToolsChanged:
+        try:
+            change = await self._caller.list_tools(line, timeout)
+        except ServerError as exc:
+            if isinstance(exc, AuthRequiredError):
+                self._owner.refuse(exc)
+            self._events.emit("error", exc)
+            raise
+        self._owner.recover()
+        return change
+
+    def _tools_changed(self, change: ToolsChanged) -> None:
+        self._events.emit("tools_changed", change)
+
+    async def _settle(self, line: OpenSession) -> None:
+        """List the tools of a new session before requests use it; a failure degrades, it does not disconnect."""
+        self._caller.last_line = line
+        self._follower.begin()
+        await self._set_initial_log_level(line)
+        with self.report.step("list tools") as step:
+            try:
+                await self._refresh(line)
+            except ServerError as exc:
+                if line.session.wire.over or isinstance(exc, AuthRequiredError):
+                    raise
+                step.outcome, step.detail = "failed", str(exc)
+                self._owner.degrade(exc)
+                return
+            tools, pages = len(self._catalog.snapshot), self._catalog.pages
+            counted = f"{tools} tool{'s' * (tools != 1)} on {pages} page{'s' * (pages != 1)}"
+            step.detail = "; ".join((counted, *self._catalog.problems))
+
+    async def _run_background(self, line: OpenSession) -> None:
+        """Run the background tasks of a session until it ends."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._follower.run_background, line)
+            tasks.start_soon(self._deliver_logs)
+            tasks.start_soon(self._health.run_background, line)
+
+    def _notified(self, method: str, params: Mapping[str, Any]) -> None:
+        self._follower.notified(method, params)
+        self._events.emit("notification", (method, params))
+
+    def _state_changed(self, change: StateChanged) -> None:
+        self._events.emit("state", change)
+        if change.error is not None and change.error is not self._told:
+            self._told = change.error
+            self._events.emit("error", change.error)
+        if change.state is ConnectionState.CLOSED:
+            self._events.emit("closed", change)
+
+
+def connect_mcp(
+    target: Any,
+    *,
+    name: str | None = None,
+    headers: Mapping[str, str] | Callable[[], Any] | None = None,
+    auth: Auth | AuthHook | AuthFlow | Callable[[], Any] | str | None = None,
+    timeout: float | Mapping[str, float] | Timeouts | None = None,
+    restart: Literal["on_failure", "never"] | None = None,
+    lazy: bool = False,
+    callbacks: Callbacks = NO_CALLBACKS,
+) -> Connecting[McpConnection]:
+    """Connect to one MCP server: `await` it, or `async with` it.
+
+    Args:
+        target: A config mapping of any shape, a `ServerConfig`, a URL, a command line as a string or
+            a sequence, an in-process server object, or an SDK transport.
+        name: The server's name in errors and in `server_tool` names; derived from the target when None.
+        headers: HTTP headers, or a callable that gives them for each request.
+        auth: Credentials for HTTP: an `Auth`, a bearer token, a callable asked before each request, an `AuthHook` that
+            is also told of each refusal, or an authorization object of `httpx`.
+        timeout: Seconds for every wait, or a `Timeouts`.
+        restart: `"on_failure"` reconnects a lost connection with backoff, `"never"` keeps the exact cause.
+        lazy: Connect at the first use instead of at once.
+        callbacks: Handlers for the server's requests, in every era; requests without a handler are refused.
+
+    Raises:
+        ConfigError: At once, when the target cannot be right. Awaiting raises `ServerError`s.
+    """
+    config = server_config(target, name=name, headers=headers, auth=auth, timeout=timeout)
+    if restart is not None:
+        config = replace(config, restart=restart)
+    return Connecting(McpConnection(config, lazy=lazy, callbacks=callbacks))

@@ -1,0 +1,275 @@
+"""The cached state of one list of a server: its items, age and changes, and when to read it again.
+
+For tools, prompts, resources and templates alike. Reads through a given request function; decides when a
+reading is due, but never reads by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Literal, TypeVar
+
+import anyio
+
+from toolweave.connect._feed.list_reader import FetchedList, ParsedList, Refusal, Request, list_all
+from toolweave.errors import ProtocolError, printable
+from toolweave.protocol import methods
+from toolweave.protocol.codes import METHOD_NOT_FOUND
+
+__all__ = ["ListChanged", "ListKind", "LiveList", "backoff_seconds", "pinned"]
+
+_log = logging.getLogger("toolweave.connect")
+_FIRST_WAIT_SECONDS = 1.0
+_LONGEST_WAIT_SECONDS = 30.0
+_SHORTEST_TTL_SECONDS = 1.0
+
+ItemT = TypeVar("ItemT")
+
+ListKind = Literal["tools", "prompts", "resources", "resourceTemplates"]
+"""The lists of a server, by the member that holds their entries."""
+
+_METHODS: dict[ListKind, str] = {
+    "tools": methods.TOOLS_LIST,
+    "prompts": methods.PROMPTS_LIST,
+    "resources": methods.RESOURCES_LIST,
+    "resourceTemplates": methods.RESOURCES_TEMPLATES_LIST,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListChanged:
+    """A list of a server changed.
+
+    The changes of one list in their order, applied to nothing, give the list: the first reading of a list
+    adds all of it.
+
+    Attributes:
+        kind: The list: `"prompts"`, `"resources"`, `"resourceTemplates"` or `"tools"`.
+        added: Names or URIs that are new.
+        removed: Names or URIs that are gone.
+        changed: Names or URIs whose definition differs.
+        version: Grows by one with every change of the list.
+    """
+
+    kind: ListKind
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    version: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed)
+
+
+def pinned(old: Iterable[ItemT], new: Iterable[ItemT], identity: Callable[[ItemT], str]) -> tuple[ItemT, ...]:
+    """Return `new` in a stable order, in which old items do not change places.
+
+    That is the server's own order while that is stable; else the remaining items are in the old order,
+    followed by the new ones. An item that equals an old one is the very same object.
+    """
+    before = {identity(item): item for item in old}
+    after = {identity(item): item for item in new}
+    for key, item in after.items():
+        if key in before and _same(before[key], item):
+            after[key] = before[key]
+    stay = [key for key in before if key in after]
+    if stay != [key for key in after if key in before]:
+        return (*(after[key] for key in stay), *(item for key, item in after.items() if key not in before))
+    return tuple(after.values())
+
+
+def _same(old: object, new: object) -> bool:
+    try:
+        return old is new or old == new
+    except RecursionError:  # a definition nested so deeply that it cannot be compared
+        return False
+
+
+def backoff_seconds(failures: int, jitter: float) -> float:
+    """Return the seconds to wait after so many failures in a row: 1, 2, 4, ... 30, and up to a tenth more.
+
+    `jitter` is between 0 and 1 and keeps many clients from returning at once.
+    """
+    wait = _FIRST_WAIT_SECONDS * 2.0 ** min(max(failures - 1, 0), 10)
+    return min(wait, _LONGEST_WAIT_SECONDS) * (1 + jitter / 10)
+
+
+class LiveList(Generic[ItemT]):
+    """One list: an immutable tuple that is replaced as a whole.
+
+    `judge` parses the entries, given the wire's check for tools that must not be offered; `tell` is called
+    once after every change of the items, whichever caller asked for the reading, and after the first one.
+
+    Attributes:
+        kind: The list: the member of the result that holds the entries.
+        method: The request that reads it.
+        items: The current items, each with an identity of its own.
+        version: 0 before the first reading; grows with every change.
+        problems: The entries left out of the last reading, with the reasons.
+        pages: The number of requests of the last reading.
+        ttl_seconds: The seconds for which the server allows to cache the list, or None.
+        failures: The number of failed readings in a row.
+        on_read: Called at the end of every reading, good or bad.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        kind: ListKind,
+        *,
+        identity: Callable[[ItemT], str],
+        judge: Callable[[list[Any], Refusal | None], ParsedList[ItemT]],
+        tell: Callable[[ListChanged], None],
+    ) -> None:
+        self.items: tuple[ItemT, ...] = ()
+        self.version = 0
+        self.problems: tuple[str, ...] = ()
+        self.pages = 0
+        self.ttl_seconds: float | None = None
+        self.failures = 0
+        self.kind: ListKind = kind
+        self.method = _METHODS[kind]
+        self.on_read: Callable[[], None] = lambda: None
+        self._server = server
+        self._identity = identity
+        self._judge = judge
+        self._tell = tell
+        self._epoch = 0  # grows whenever the server may have changed the list
+        self._read_epoch: int | None = None  # in which the last good reading began; None: not on this line
+        self._read_at = self._failed_at = 0.0
+        self._jitter = 0.0
+        self._reading: _SharedRead | None = None
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the items may be used without asking the server again."""
+        if self._read_epoch != self._epoch:
+            return False
+        return self.ttl_seconds is None or anyio.current_time() < self._read_at + self.ttl_seconds
+
+    @property
+    def tried(self) -> bool:
+        """Whether a reading from this server has ended, good or bad."""
+        return self.listed or self.failures > 0
+
+    @property
+    def listed(self) -> bool:
+        """Whether the list was read from this server."""
+        return self._read_epoch is not None
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the list was read from this server, which has said since that it changed."""
+        return self.listed and self._read_epoch != self._epoch
+
+    @property
+    def due(self) -> float:
+        """The time of the next reading that keeps the list up to date, on the event loop's clock.
+
+        A failed reading is repeated with backoff. A `ttlMs` of 0 says that the list must not be
+        cached, not that it changes all the time: it is not read again automatically.
+        """
+        if self.failures:
+            return self._failed_at + backoff_seconds(self.failures, self._jitter)
+        if self._read_epoch != self._epoch:
+            return 0.0
+        if not self.ttl_seconds:
+            return math.inf
+        return self._read_at + max(_SHORTEST_TTL_SECONDS, self.ttl_seconds) * (1 + self._jitter / 10)
+
+    def expire(self) -> None:
+        """Note that the server has changed the list; cheap, since it may be called thousands of times."""
+        self._epoch += 1
+
+    def forget(self) -> None:
+        """Reset for a new session, on which the list has not been read; the items stay until it is."""
+        self._epoch += 1
+        self._read_epoch = None
+        self.failures = 0
+
+    async def refresh(self, request: Request, refusal: Refusal | None = None) -> ListChanged:
+        """Read the list and swap the items atomically; return the change since this was called.
+
+        Concurrent callers share a reading under way, unless the list has expired since it started.
+        When the caller that reads is cancelled, one of the others takes over.
+
+        Raises:
+            ServerError: The list could not be read; the old items stay. All who share the reading get it.
+        """
+        before, wanted = self.items, self._epoch
+        while (reading := self._reading) is not None:
+            await reading.done.wait()
+            if reading.epoch >= wanted and reading.failure is not None:
+                raise reading.failure
+            if reading.epoch >= wanted and reading.finished:
+                return self._difference(before)
+        reading = self._reading = _SharedRead(self._epoch)
+        try:
+            since, change = await self._read(request, refusal, reading.epoch)
+            reading.finished = True
+        except Exception as exc:
+            reading.failure = exc
+            raise
+        finally:
+            if not reading.finished:  # cancelled ones count as well: they may have run out of time
+                self.failures, self._failed_at = self.failures + 1, anyio.current_time()
+            self._jitter = random.random()  # noqa: S311 - spreads readings, guards nothing
+            self._reading = None
+            reading.done.set()
+            self.on_read()
+        return change if since is before else self._difference(before)
+
+    async def _read(
+        self, request: Request, refusal: Refusal | None, epoch: int
+    ) -> tuple[tuple[ItemT, ...], ListChanged]:
+        """Read the list once; return the previous items and the change."""
+        try:
+            listing = await list_all(request, self.method, self.kind, server=self._server)
+        except ProtocolError as exc:
+            if exc.code != METHOD_NOT_FOUND:
+                raise
+            listing = FetchedList()  # a server that has none, such as one of prompts only
+        judged = self._judge(listing.entries, refusal)
+        before, known = self.items, self.version > 0
+        self.pages, self.ttl_seconds = listing.pages, listing.ttl_seconds
+        self._read_epoch, self._read_at, self.failures = epoch, anyio.current_time(), 0
+        self._note((*listing.problems, *judged.problems))
+        self.items = pinned(before, judged.items, self._identity)
+        change = self._difference(before)
+        if change or not known:
+            self.version += 1
+            change = replace(change, version=self.version)
+            self._tell(change)
+        return before, change
+
+    def _note(self, problems: tuple[str, ...]) -> None:
+        told = set(self.problems)  # a list that is read every minute says it once
+        for problem in problems:
+            if problem not in told:
+                _log.warning("server %r: %s", self._server, printable(problem))
+        self.problems = problems
+
+    def _difference(self, before: tuple[ItemT, ...]) -> ListChanged:
+        old = {self._identity(item): item for item in before}
+        new = {self._identity(item): item for item in self.items}
+        return ListChanged(
+            kind=self.kind,
+            added=tuple(key for key in new if key not in old),
+            removed=tuple(key for key in old if key not in new),
+            changed=tuple(key for key, item in new.items() if key in old and not _same(old[key], item)),
+            version=self.version,
+        )
+
+
+class _SharedRead:
+    """A reading under way, and its outcome; neither finished nor failed when its reader was cancelled."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.done = anyio.Event()
+        self.finished = False
+        self.failure: Exception | None = None

@@ -1,0 +1,186 @@
+"""Reading of a server's lists: all pages, parsed entry by entry.
+
+Pure except for requests through a given session. A malformed entry is left out with a warning
+and never fails the list; pages are followed to the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Generic, TypeVar, cast
+
+from toolweave.errors import ProtocolError
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
+from toolweave.protocol.json_types import as_object, as_text
+from toolweave.tools._mcp import read_definition
+from toolweave.tools._spec import ToolSpec
+
+__all__ = ["MAX_ENTRIES", "FetchedList", "ParsedList", "Refusal", "Request", "list_all", "read_entries", "read_tools"]
+
+MAX_PAGES = 1_000
+MAX_ENTRIES = 100_000
+
+_MAX_TTL_MS = 24 * 3600 * 1000.0
+_NOTHING: Mapping[str, Any] = {}
+
+Request = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+"""Makes one request and returns its result."""
+Refusal = Callable[[Mapping[str, Any]], "str | None"]
+"""Returns the reason not to offer a tool with this input schema, or None."""
+
+ItemT = TypeVar("ItemT")
+
+
+@dataclass(slots=True, kw_only=True)
+class FetchedList:
+    """All pages of one list.
+
+    Attributes:
+        entries: The entries as they came, in the server's order.
+        pages: The number of requests.
+        ttl_seconds: The seconds for which the list may be cached; None when the server does not say (SEP-2549).
+        problems: The faults of the list as a whole, for people.
+    """
+
+    entries: list[Any] = field(default_factory=list[Any])
+    pages: int = 0
+    ttl_seconds: float | None = None
+    problems: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedList(Generic[ItemT]):
+    """The usable entries of a list, and the problems of the others."""
+
+    items: tuple[ItemT, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+async def list_all(request: Request, method: str, key: str, *, server: str) -> FetchedList:
+    """Follow `nextCursor` to the end of a list; a repeated or endless cursor ends it with a problem noted.
+
+    A cursor that the server refuses drops the pages so far and restarts, once: the list has changed
+    meanwhile.
+
+    Raises:
+        ProtocolError: A page is not a list, or the server refuses.
+    """
+    listing = FetchedList()
+    cursor: str | None = None
+    seen: set[str] = set()
+    begun_anew = False
+    while True:
+        try:
+            page = await request(method, {} if cursor is None else {"cursor": cursor})
+        except ProtocolError as exc:
+            if cursor is None or exc.code != INVALID_PARAMS or begun_anew:
+                raise
+            listing, cursor, begun_anew = FetchedList(), None, True
+            seen.clear()
+            continue
+        listing.pages += 1
+        entries = page.get(key)
+        if not isinstance(entries, list):
+            raise ProtocolError(f"its answer to {method} has no list {key!r}", server=server, code=INTERNAL_ERROR)
+        listing.entries.extend(cast("list[Any]", entries))
+        _note_ttl(listing, page)
+        cursor = page.get("nextCursor")  # "" is a valid cursor
+        if not isinstance(cursor, str):
+            return listing
+        if cursor in seen:
+            listing.problems.append(f"{method} repeats the cursor {cursor[:80]!r}: stopped after {listing.pages} pages")
+            return listing
+        seen.add(cursor)
+        if listing.pages >= MAX_PAGES or len(listing.entries) >= MAX_ENTRIES:
+            listing.problems.append(f"{method} does not end: stopped after {listing.pages} pages")
+            return listing
+
+
+def read_tools(
+    entries: list[Any],
+    *,
+    server: str,
+    prefix: str = "",
+    refusal: Refusal | None = None,
+    known: Mapping[str, ToolSpec] = _NOTHING,
+) -> ParsedList[ToolSpec]:
+    """Read tool definitions one by one; a bad one is left out with its reason.
+
+    `known` are the tools as they were read before, by original name: an entry that is still the same gives the very
+    same object. `prefix` is put before each exposed name.
+    """
+
+    def problem(entry: Mapping[str, Any]) -> str | None:
+        return _problem(entry) or (_refused(entry, refusal) if refusal is not None else None)
+
+    def same(entry: Mapping[str, Any]) -> ToolSpec | None:
+        before = known.get(entry["name"])
+        try:
+            return before if before is not None and before.raw == entry else None
+        except RecursionError:  # nested so deeply that it cannot be compared
+            return None
+
+    read = partial(read_definition, server=server, prefix=prefix)
+    return read_entries(entries, "name", read, noun="tool", problem=problem, same=same)
+
+
+def read_entries(
+    entries: list[Any],
+    key: str,
+    read: Callable[[Mapping[str, Any]], ItemT],
+    *,
+    noun: str,
+    problem: Callable[[Mapping[str, Any]], str | None] = lambda entry: None,
+    same: Callable[[Mapping[str, Any]], ItemT | None] = lambda entry: None,
+) -> ParsedList[ItemT]:
+    """Read the entries of a list one by one, each with `read`; a bad one is left out with its reason.
+
+    `key` is the identifying member; `problem` returns any other fault of an entry, or None; `same` returns the item
+    that was made of the same entry before, or None.
+    """
+    items: dict[str, ItemT] = {}
+    problems: list[str] = []
+    for index, entry in enumerate(entries):
+        known = as_object(entry)
+        named = as_text(known.get(key)) if known is not None else None
+        item: ItemT | None = None
+        if known is None:
+            wrong = "it is no object"
+        elif not named:
+            wrong = f"it has no {key}"
+        elif named in items:
+            wrong = problem(known) or f"a second {noun} of this {key}"
+        else:
+            item = same(known)
+            wrong = problem(known) if item is None else None
+        if wrong is not None or known is None or not named:
+            label = repr(named[:80]) if named else f"number {index + 1}"
+            problems.append(f"{noun} {label} left out: {wrong}")
+            continue
+        items[named] = read(known) if item is None else item
+    return ParsedList(items=tuple(items.values()), problems=tuple(problems))
+
+
+def _problem(tool: Mapping[str, Any]) -> str | None:
+    schema = tool.get("inputSchema")
+    described = as_object(schema)
+    if schema is not None and described is None:
+        return f"its inputSchema is no object but {type(schema).__name__}"
+    if described is not None and described.get("type", "object") != "object":
+        return f"its inputSchema describes no object but {str(described['type'])[:80]!r}"
+    return None
+
+
+def _refused(entry: Mapping[str, Any], refusal: Refusal) -> str | None:
+    schema = as_object(entry.get("inputSchema"))
+    reason = refusal(schema) if schema is not None else None
+    return f"its x-mcp-header is invalid: {reason}" if reason is not None else None
+
+
+def _note_ttl(listing: FetchedList, page: Mapping[str, Any]) -> None:
+    ttl = page.get("ttlMs")
+    if isinstance(ttl, (int, float)) and not isinstance(ttl, bool):
+        seconds = min(ttl, _MAX_TTL_MS) / 1000 if ttl > 0 else 0.0  # a negative one counts as 0
+        listing.ttl_seconds = seconds if listing.ttl_seconds is None else min(seconds, listing.ttl_seconds)

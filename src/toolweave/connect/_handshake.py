@@ -1,0 +1,359 @@
+"""Negotiation of the protocol revision with a server of any era, over a bare `Wire`.
+
+`server/discover` first: a proper answer proves a modern server; any other one a legacy server, which gets
+`initialize`; a missing one proves neither. Knows nothing of transports; an exception asks for a new connection.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import anyio
+
+from toolweave.connect._report import Report, Step
+from toolweave.connect._session import Agreement, ClientHandlers, Session, Wire, ask, envelope
+from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
+from toolweave.protocol.json_types import as_array, as_object, as_text
+from toolweave.protocol.meta import SERVER_INFO
+from toolweave.protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_VERSION, MODERN_VERSIONS
+from toolweave.version import VERSION
+
+__all__ = ["ProbeRefused", "shake_hands"]
+
+_GRACE_SECONDS = 0.5
+_log = logging.getLogger("toolweave.connect")
+
+
+class ProbeRefused(Exception):
+    """The server ended the conversation on the probe: connect again and start with `initialize`."""
+
+
+async def shake_hands(
+    wire: Wire, *, era: str, probe_seconds: float, server: str, report: Report, peer: ClientHandlers
+) -> Session:
+    """Negotiate a revision and return the session.
+
+    `era` is `"auto"`, `"legacy"`, or one revision to insist on; `peer` has this client's capabilities. In era `"auto"`
+    no timeout decides: after `probe_seconds` without an answer `initialize` is sent beside the probe, and the
+    server's answers determine the era. Only the caller's own bound ends the wait.
+
+    Raises:
+        ProbeRefused: Only in era `"auto"`: the server ended, and the probe may be why.
+        ProtocolError: No common revision, or the server's answer is no MCP.
+        ConnectionLostError: The server went away.
+    """
+    hands = _Handshakes(wire, server, report, peer)
+    if era == "legacy" or era in HANDSHAKE_VERSIONS:
+        return await hands.initialize(LATEST_HANDSHAKE_VERSION if era == "legacy" else era)
+    if era == "auto":
+        return await _Negotiation(hands, probe_seconds).settle()
+    wanted = MODERN_VERSION if era == "modern" else era
+    if wanted not in MODERN_VERSIONS:
+        raise ProtocolError(
+            f"protocol revision {era!r} is unknown; there are {', '.join(HANDSHAKE_VERSIONS + MODERN_VERSIONS)}",
+            server=server,
+            code=UNSUPPORTED_VERSION,
+        )
+    return await hands.discover(wanted)
+
+
+class _NotModern(Exception):
+    """The probe's answer is not that of a modern server; `named` is a modern revision that it names all the same."""
+
+    def __init__(self, why: str, named: str | None = None) -> None:
+        super().__init__(why)
+        self.named = named
+
+
+@dataclass(frozen=True, slots=True)
+class _Handshakes:
+    """The handshakes of both eras on one wire."""
+
+    wire: Wire
+    server: str
+    report: Report
+    peer: ClientHandlers
+
+    async def probe(self, wanted: str) -> Agreement:
+        """Ask `server/discover` once.
+
+        Raises:
+            _NotModern: The answer is not that of a modern server.
+        """
+        try:
+            result = await ask(self.wire, methods.SERVER_DISCOVER, {"_meta": self._envelope(wanted)})
+        except ProtocolError as exc:
+            named = _common(exc.data) if exc.code == UNSUPPORTED_VERSION else []
+            if named:
+                raise _NotModern(f"the server names {named[-1]}", named[-1]) from None
+            raise _NotModern(f"{exc.message}: taken as a legacy server") from None
+        agreement = _read_discovery(result)
+        if agreement is None:
+            raise _NotModern("it names no modern revision")
+        return agreement
+
+    async def hello(self, offered: str) -> Agreement:
+        """Ask `initialize` once."""
+        capabilities = self.peer.capabilities(modern=False)
+        offer = {"protocolVersion": offered, "capabilities": capabilities, "clientInfo": _client_info()}
+        result = await ask(self.wire, methods.INITIALIZE, offer)
+        agreed = result.get("protocolVersion")
+        if agreed not in HANDSHAKE_VERSIONS:
+            raise ProtocolError(
+                f"it answered initialize with protocol version {agreed!r}; "
+                f"expected one of {', '.join(HANDSHAKE_VERSIONS)}",
+                server=self.server,
+                code=UNSUPPORTED_VERSION,
+            )
+        return _agreement(str(agreed), False, result, result.get("serverInfo"))
+
+    async def discover(self, wanted: str) -> Session:
+        """Start a session with a modern server."""
+        for _ in range(2):
+            with self.report.step("discover") as step:
+                try:
+                    agreement = await self.probe(wanted)
+                except _NotModern as exc:
+                    step.outcome, step.detail = "skipped", str(exc)
+                    if exc.named is None:
+                        break
+                    wanted = exc.named
+                else:
+                    step.detail = agreement.version
+                    return await self.modern(agreement)
+        raise ProtocolError(
+            f"it does not speak protocol revision {wanted}; use protocol='auto'",
+            server=self.server,
+            code=UNSUPPORTED_VERSION,
+        )
+
+    async def initialize(self, offered: str) -> Session:
+        """Start a session with a legacy server."""
+        with self.report.step(methods.INITIALIZE) as step:
+            agreement = await self.hello(offered)
+            step.detail = agreement.version
+            return await self.legacy(agreement)
+
+    async def legacy(self, agreement: Agreement) -> Session:
+        """Return the session of an `initialize` that was answered."""
+        await self.wire.notify(methods.NOTIFICATIONS_INITIALIZED, {})
+        return Session(self.wire, agreement, {})
+
+    async def modern(self, agreement: Agreement) -> Session:
+        """Return the session of a probe that was answered."""
+        session = Session(self.wire, agreement, self._envelope(agreement.version))
+        if self.peer.modern_log_level is not None:
+            await session.set_log_level(self.peer.modern_log_level)
+        return session
+
+    def _envelope(self, revision: str) -> dict[str, Any]:
+        return envelope(revision, _client_info(), self.peer.capabilities(modern=True))
+
+
+@dataclass(slots=True)
+class _HandshakeRequest:
+    """One handshake request under way, and its outcome."""
+
+    done: bool = False
+    agreement: Agreement | None = None
+    error: Exception | None = None
+
+
+class _Negotiation:
+    """The negotiation of the era with an unknown server, by its answers.
+
+    The probe goes first. A server that is still starting answers it late, so that silence proves nothing: `initialize`
+    is then sent beside it, and the server's answers decide. A modern answer to the probe counts whenever it comes;
+    `initialize` refused as an unknown method proves a modern server too. The end of the conversation may be the
+    probe's doing, before and after `initialize` was sent: that needs a new connection, without a probe.
+    """
+
+    def __init__(self, hands: _Handshakes, probe_seconds: float) -> None:
+        self._hands = hands
+        self._step = hands.report.step
+        self._seconds = probe_seconds
+        self._moved = anyio.Event()
+
+    async def settle(self) -> Session:
+        """Return the session; raises what `shake_hands` raises."""
+        outcome: Session | Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            try:
+                outcome = await self._settled()
+            except (ProbeRefused, ServerError) as exc:
+                outcome = exc  # raised in here it would leave as a group
+            tasks.cancel_scope.cancel()
+        if isinstance(outcome, Session):
+            return outcome
+        assert outcome is not None
+        raise outcome
+
+    async def _settled(self) -> Session:
+        wanted, report = MODERN_VERSION, self._hands.report
+        quiet = report.stderr_position
+        probe = await self._probed(wanted)
+        if probe.agreement is None and isinstance(probe.error, _NotModern) and probe.error.named is not None:
+            probe = await self._probed(wanted := probe.error.named)
+        if probe.agreement is not None:
+            return await self._hands.modern(probe.agreement)
+        if probe.done:  # what it complains of is our question, not what may go wrong later
+            report.disregard_stderr(quiet)
+        session, refusal = await self._initialized(probe)
+        if session is not None:
+            if not session.agreement.modern:
+                report.disregard_stderr(quiet)
+            return session
+        assert refusal is not None
+        return await self._modern_after_all((_common(refusal.data) or [wanted])[-1], probe, refusal)
+
+    async def _probed(self, wanted: str) -> _HandshakeRequest:
+        """Send the probe, and wait for its answer until `initialize` is due."""
+        with self._step("discover") as step:
+            probe = self._ask(self._hands.probe(wanted))
+            with anyio.move_on_after(self._seconds):
+                await self._answered(probe)
+            if not probe.done:
+                step.outcome, step.detail = (
+                    "skipped",
+                    f"no answer within {self._seconds:g} s: initialize is tried too",
+                )
+            elif probe.agreement is not None:
+                step.detail = probe.agreement.version
+            else:
+                step.outcome, step.detail = "skipped", str(probe.error)
+                self._check_alive(probe, step)
+        return probe
+
+    async def _initialized(self, probe: _HandshakeRequest) -> tuple[Session | None, ProtocolError | None]:
+        """Send `initialize`, beside a probe that is not answered yet; return the session or the server's refusal."""
+        with self._step(methods.INITIALIZE) as step:
+            hello = self._ask(self._hands.hello(LATEST_HANDSHAKE_VERSION))
+            if not probe.done:
+                await self._answered(probe, hello)
+                if not probe.done and not _proves_modern(hello.error):
+                    with anyio.move_on_after(min(self._seconds, _GRACE_SECONDS)):  # HTTP keeps no order
+                        await self._answered(probe)
+                self._check_alive(probe, step)
+                if probe.agreement is not None:
+                    step.outcome, step.detail = "skipped", f"the probe was answered: {probe.agreement.version}"
+                    self._hands.report.note("discover", probe.agreement.version)
+                    forget = getattr(self._hands.wire, "forget_session", None)
+                    if forget is not None:
+                        forget()
+                    return await self._hands.modern(probe.agreement), None
+            await self._answered(hello)
+            self._check_alive(hello, step, beside=probe)
+            if hello.agreement is None:
+                assert isinstance(hello.error, ProtocolError)
+                step.outcome, step.detail = "failed", str(hello.error)
+                if _proves_modern(hello.error):
+                    return None, hello.error
+                raise hello.error
+            step.detail = hello.agreement.version
+            if not probe.done:
+                self._report_guess(step)
+            return await self._hands.legacy(hello.agreement), None
+
+    async def _modern_after_all(self, wanted: str, probe: _HandshakeRequest, refusal: ProtocolError) -> Session:
+        """Send the probe again, beside an unanswered first one: a starting server may have dropped that."""
+        with self._step("discover") as step:
+            waiting = [self._ask(self._hands.probe(wanted)), *(() if probe.done else (probe,))]
+            while waiting:
+                await self._answered(*waiting)
+                for question in [question for question in waiting if question.done]:
+                    waiting.remove(question)
+                    if question.agreement is not None:
+                        step.detail = question.agreement.version
+                        return await self._hands.modern(question.agreement)
+                    step.outcome, step.detail = "failed", str(question.error)
+                    self._check_alive(question, step)
+        raise refusal
+
+    def _ask(self, request: Coroutine[Any, Any, Agreement]) -> _HandshakeRequest:
+        question = _HandshakeRequest()
+
+        async def put() -> None:
+            try:
+                question.agreement = await request
+            except (_NotModern, ServerError) as exc:
+                question.error = exc
+            question.done = True
+            moved, self._moved = self._moved, anyio.Event()
+            moved.set()
+
+        self._tasks.start_soon(put)
+        return question
+
+    async def _answered(self, *questions: _HandshakeRequest) -> None:
+        """Wait until one of the requests is answered."""
+        while not any(question.done for question in questions):
+            await self._moved.wait()
+
+    def _check_alive(self, question: _HandshakeRequest, step: Step, *, beside: _HandshakeRequest | None = None) -> None:
+        """Raise the error of a request that failed otherwise than by a refusal.
+
+        A lost connection may be the probe's doing: while the probe itself waited; while another request waited
+        `beside` an unanswered probe; or after a refused probe, since a process may exit a moment later.
+        """
+        error = question.error
+        if error is None or isinstance(error, (_NotModern, ProtocolError)):
+            return
+        if isinstance(error, ConnectionLostError):
+            blamed = error.sent and (beside is None or not beside.done)
+            if blamed or (beside is not None and self._hands.wire.over):
+                step.outcome, step.detail = "skipped", "the server ended on the probe: taken as a legacy server"
+                raise ProbeRefused(str(error)) from error
+        raise error
+
+    def _report_guess(self, step: Step) -> None:
+        step.detail += f"; the probe was not answered within {self._seconds:g} s"
+        _log.warning(
+            "server %r: it answered initialize and not server/discover within %g s, so it is spoken to as a legacy "
+            "server; set 'protocol' to choose a revision",
+            *(self._hands.server, self._seconds),
+        )
+
+
+def _proves_modern(error: Exception | None) -> bool:
+    """Whether an error of `initialize` can only be that of a server without that handshake."""
+    if not isinstance(error, ProtocolError):
+        return False
+    return error.code == METHOD_NOT_FOUND or (error.code == UNSUPPORTED_VERSION and bool(_common(error.data)))
+
+
+def _read_discovery(result: Mapping[str, Any]) -> Agreement | None:
+    common = _common({"supported": result.get("supportedVersions")})
+    if not common or not isinstance(result.get("capabilities", {}), Mapping):
+        return None
+    meta = as_object(result.get("_meta"))
+    info = meta.get(SERVER_INFO) if meta is not None else None
+    return _agreement(common[-1], True, result, info if info is not None else result.get("serverInfo"))
+
+
+def _agreement(version: str, modern: bool, result: Mapping[str, Any], info: Any) -> Agreement:
+    return Agreement(
+        version=version,
+        modern=modern,
+        server_info=as_object(info) or {},
+        capabilities=as_object(result.get("capabilities")) or {},
+        instructions=as_text(result.get("instructions")),
+        raw=result,
+    )
+
+
+def _common(data: Any) -> list[str]:
+    named = as_object(data)
+    supported = as_array(named.get("supported")) if named is not None else None
+    return [name for name in MODERN_VERSIONS if name in (supported or [])]
+
+
+@cache
+def _client_info() -> dict[str, str]:
+    return {"name": "toolweave", "version": VERSION}

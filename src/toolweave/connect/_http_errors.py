@@ -1,0 +1,262 @@
+"""HTTP settings, the faults of HTTP requests, and the errors they become.
+
+Shared by both HTTP lanes, so it knows no HTTP library, and nothing of JSON-RPC beyond the shape of an error.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+from toolweave.connect._channel import MAX_MESSAGE_BYTES
+from toolweave.connect._wire.credentials import AuthFlow, AuthHook
+from toolweave.errors import AuthRequiredError, ConnectionLostError, ErrorKind, ProtocolError, ServerError
+from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.json_types import as_object
+
+__all__ = [
+    "MAX_CONNECTIONS",
+    "HeaderSource",
+    "HttpFault",
+    "HttpSettings",
+    "answer_fault",
+    "bad_encoding",
+    "excerpt",
+    "http_error",
+    "is_rpc_error",
+    "no_answer",
+    "not_json",
+    "odd_content",
+    "origin_of",
+    "own_headers",
+    "public_url",
+    "refused_credentials",
+    "refused_redirect",
+    "too_large",
+    "unasked_encoding",
+]
+
+MAX_CONNECTIONS = 100
+"""The default maximum of open connections to one server."""
+_EXCERPT = 300
+_KEEPING_THE_METHOD = (307, 308)
+_PORTS = {"http": 80, "https": 443}
+_LOST_SESSION = re.compile(
+    r"(?i)not initialized|(?:no valid|invalid|unknown|expired|no such|not found).{0,40}session"
+    r"|session.{0,80}(?:invalid|unknown|expired|not found|not exist|terminated|closed)"
+)
+
+HeaderSource = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+"""Gives the headers of one request; evaluated for every request."""
+
+
+def _forget(_headers: Mapping[str, str]) -> None:
+    """Ignore the headers that were made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSettings:
+    """The HTTP settings of one server.
+
+    Attributes:
+        headers: The configured headers, or a callable that makes them for each request.
+        connect_seconds: Bound of TCP and TLS; the other waits are bounded by the caller.
+        max_connections: The maximum of open connections; a request beyond that waits.
+        max_bytes: The largest answer that is accepted.
+        hook: Authorizes each request, and is notified of each refusal; or None.
+        flow: An `httpx` authorization object, or None.
+        remember: Called with the headers that a hook or a flow has made, so that they are masked too.
+        redact: Masks credentials in the server's texts.
+    """
+
+    url: str
+    headers: HeaderSource | Mapping[str, str]
+    hook: AuthHook | None = None
+    flow: AuthFlow | None = None
+    connect_seconds: float = 30.0
+    max_connections: int = MAX_CONNECTIONS
+    max_bytes: int = MAX_MESSAGE_BYTES
+    remember: Callable[[Mapping[str, str]], None] = _forget
+    redact: Callable[[str], str] = str
+
+    @property
+    def public_url(self) -> str:
+        """The URL without its query, which may hold a secret: libraries below log the URL they are given."""
+        return self.url.partition("?")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpFault:
+    """The failure of one HTTP request.
+
+    Attributes:
+        status: The HTTP status, or None when there was no answer.
+        text: One sentence with the cause.
+        sent: False when the request provably never reached the server.
+        session_gone: The server has forgotten the session (404 on a request with a session id).
+        retry_after: The `Retry-After` header.
+        challenge: The `WWW-Authenticate` header.
+        too_large: Whether the answer passed a bound.
+    """
+
+    status: int | None
+    text: str
+    sent: bool = True
+    session_gone: bool = False
+    retry_after: str | None = None
+    challenge: str | None = None
+    too_large: bool = False
+
+    def data(self) -> dict[str, Any]:
+        """Return the facts as a JSON object, for `ProtocolError.data`."""
+        facts = {"http_status": self.status, "retry_after": self.retry_after}
+        return {key: value for key, value in facts.items() if value is not None}
+
+
+def http_error(fault: HttpFault, *, server: str) -> ServerError:
+    """Return the error for an HTTP fault."""
+    if fault.status in (401, 403):
+        return AuthRequiredError(
+            f"{fault.text}; set 'auth' or 'headers' for it, or correct them",
+            server=server,
+            status=fault.status,
+            challenge=fault.challenge,
+        )
+    if fault.session_gone:
+        return ConnectionLostError(f"its session has ended: {fault.text}", server=server, sent=False)
+    if fault.too_large:
+        error = ProtocolError(fault.text, server=server, code=INTERNAL_ERROR, data=fault.data())
+        error.kind = ErrorKind.TOO_LARGE
+        return error
+    if fault.status is None:
+        return ConnectionLostError(fault.text, server=server, sent=fault.sent)
+    return ProtocolError(fault.text, server=server, code=INTERNAL_ERROR, data=fault.data())
+
+
+async def own_headers(settings: HttpSettings, *, server: str) -> Mapping[str, str]:
+    """Return the configured headers, evaluated for this request where a callable makes them.
+
+    Raises:
+        ConnectionLostError: The user's provider raised, which fails the request that needed the headers.
+    """
+    if not callable(settings.headers):
+        return settings.headers
+    try:
+        made = settings.headers()
+        return await made if inspect.isawaitable(made) else made
+    except Exception as exc:  # boundary: what a user's provider raises fails the request that asked
+        raise http_error(refused_credentials(exc), server=server) from exc
+
+
+def refused_credentials(exc: Exception) -> HttpFault:
+    """Return the fault of a provider that raised."""
+    return HttpFault(status=None, text=f"its credentials could not be made: {type(exc).__name__}: {exc}", sent=False)
+
+
+def answer_fault(
+    settings: HttpSettings, status: int, reason: str, headers: Mapping[str, str], body: bytes, *, in_session: bool
+) -> HttpFault:
+    """Return the fault of an answer with an HTTP error status; `headers` have lower-case names."""
+    said = excerpt(body, settings)
+    return HttpFault(
+        status=status,
+        text=f"HTTP {_phrase(status, reason)}{f': {said}' if said else ''}",
+        # some servers say 400 for a session they do not know, the official TypeScript SDK's among them
+        session_gone=in_session and (status == 404 or (status == 400 and _LOST_SESSION.search(said) is not None)),
+        retry_after=headers.get("retry-after"),
+        challenge=headers.get("www-authenticate"),
+    )
+
+
+def no_answer(url: str, why: str, *, sent: bool, proxy: str | None = None) -> HttpFault:
+    """Return the fault of a request without a complete answer; `proxy` is shown and must hold no credentials."""
+    through = f" through the proxy {proxy}" if proxy is not None else ""
+    if "CERTIFICATE_VERIFY_FAILED" in why:
+        why += "; to trust a certificate authority of your own, name its file in SSL_CERT_FILE"
+    return HttpFault(status=None, text=f"no answer from {public_url(url)}{through}: {why}", sent=sent)
+
+
+def not_json(settings: HttpSettings, status: int, body: bytes) -> HttpFault:
+    """Return the fault of an answer that is labelled as JSON and is none."""
+    return HttpFault(status=status, text=f"its answer is not valid JSON: {excerpt(body, settings) or 'it is empty'}")
+
+
+def odd_content(settings: HttpSettings, status: int, reason: str, kind: str, body: bytes) -> HttpFault:
+    """Return the fault of an answer that is neither JSON nor an event stream, such as a web page."""
+    said = excerpt(body, settings)
+    text = f"HTTP {_phrase(status, reason)} with content type {kind[:100]!r} where JSON or an event stream was expected"
+    return HttpFault(status=status, text=f"{text}{f': {said}' if said else ''}")
+
+
+def unasked_encoding(status: int, encoding: str) -> HttpFault:
+    """Return the fault of an answer in a content encoding that was not accepted."""
+    text = f"its answer is encoded as {encoding[:40]!r}, which nobody asked for; switch compression off for it"
+    return HttpFault(status=status, text=text)
+
+
+def too_large(limit: int) -> HttpFault:
+    """Return the fault of an answer that is too large."""
+    text = f"its answer is larger than {limit} bytes; ask for less, or raise 'max_message_bytes'"
+    return HttpFault(status=None, text=text, too_large=True)
+
+
+def bad_encoding(status: int, why: str, *, bomb: bool) -> HttpFault:
+    """Return the fault of a compressed answer that cannot be inflated, or must not be."""
+    return HttpFault(status=status, text=why, too_large=bomb)
+
+
+def refused_redirect(method: str, url: str, status: int, location: str) -> str | None:
+    """Return the reason not to follow a redirect, or None for one that keeps the origin and the method.
+
+    Credentials and messages are meant for the configured origin. Its `https` variant is another one: to
+    follow there would send each request in the clear first.
+    """
+    try:
+        moved = urljoin(url, location)
+        keeps = method == "GET" or status in _KEEPING_THE_METHOD
+        if keeps and origin_of(moved) == origin_of(url):
+            return None
+        return f"Redirect to {public_url(moved)} not followed; use that URL"
+    except ValueError:
+        return "Redirect to what is no URL not followed"
+
+
+def public_url(url: str) -> str:
+    """Return a URL without the parts that may hold secrets."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def excerpt(body: bytes, settings: HttpSettings) -> str:
+    """Return the beginning of a body as one printable line, credentials masked."""
+    text = body[: _EXCERPT * 4].decode("utf-8", "replace")
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return settings.redact(line)[:_EXCERPT]
+
+
+def is_rpc_error(body: bytes) -> bool:
+    """Whether a body is a JSON-RPC error, whatever its HTTP status."""
+    try:
+        value = as_object(json.loads(body))
+    except (ValueError, RecursionError):
+        return False
+    return value is not None and as_object(value.get("error")) is not None
+
+
+def _phrase(status: int, reason: str) -> str:
+    return f"{status} {reason[:60]}".strip()
+
+
+def origin_of(url: str) -> tuple[str, str | None, int | None]:
+    """Return the origin of a URL: scheme, host and port.
+
+    Raises:
+        ValueError: It is no URL.
+    """
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)

@@ -1,0 +1,399 @@
+"""Requests over a connection that may be lost: timeouts, validation of arguments and results, retries."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
+from typing import Any, TypeVar, cast
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+from toolweave.config import ServerConfig
+from toolweave.connect._catalog import CallTarget, Catalog
+from toolweave.connect._client_features.input_required import exchange
+from toolweave.connect._client_features.tasks import ClientTask, LegacyClientTask, wants_task
+from toolweave.connect._deadline import Deadline, SharedTimer
+from toolweave.connect._health import PendingRequest
+from toolweave.connect._idle_timeout import IdleTimeout
+from toolweave.connect._progress import watched
+from toolweave.connect._supervisor import Supervisor
+from toolweave.connect._transports import OpenSession
+from toolweave.errors import (
+    AuthRequiredError,
+    ConnectionLostError,
+    ErrorKind,
+    ProtocolError,
+    RequestTimeoutError,
+    ToolError,
+    printable,
+)
+from toolweave.protocol import methods
+from toolweave.protocol.codes import HEADER_MISMATCH
+from toolweave.protocol.content import TextContent
+from toolweave.protocol.json_types import as_object
+from toolweave.schema._problems import describe
+from toolweave.tools._call import CallContext
+from toolweave.tools._mcp import tool_result
+from toolweave.tools._result import ToolResult, invalid_input, typed
+from toolweave.tools._spec import ToolSpec
+from toolweave.tools._toolset import ToolsChanged
+
+__all__ = ["Requester", "make_off_loop"]
+
+_log = logging.getLogger("toolweave.connect")
+_MANY_PARTS = 1_000
+
+ResultT = TypeVar("ResultT")
+_Failed = tuple[BaseException, Deadline]
+"""The exception of a failed attempt, and its deadline."""
+
+
+class Requester:
+    """The requests of one connection, with their timeouts and retries.
+
+    Attributes:
+        last_line: The current or last open session, for the results of its handshake.
+        on_timeout: Called when a call was not answered within its bound.
+    """
+
+    def __init__(self, config: ServerConfig, owner: Supervisor, catalog: Catalog) -> None:
+        self._config = config
+        self._owner = owner
+        self._catalog = catalog
+        self._deadlines = SharedTimer()
+        self._limiter = anyio.CapacityLimiter(config.max_concurrency) if config.max_concurrency else None
+        self._plain = config.timeout.call_total is None and not owner.peer.may_answer
+        self.last_line: OpenSession | None = None
+        self.on_timeout: Callable[[], None] = lambda: None
+
+    @property
+    def waits(self) -> Collection[PendingRequest]:
+        """The requests that wait for their answer now."""
+        return (*self._deadlines.running, *self._owner.peer.waits)
+
+    async def line(self) -> OpenSession:
+        """Return the open session; connect or wait for a restart, within the bounds of connect, list and close."""
+        timeout = self._config.timeout
+        seconds = self._config.connect_silence + timeout.list + timeout.close
+        return await self._owner.run_on_own_loop(self._owner.usable(seconds))
+
+    async def with_reconnect(
+        self,
+        use: Callable[[OpenSession], Awaitable[ResultT]],
+        *,
+        line: OpenSession | None = None,
+        repeatable: bool = False,
+    ) -> ResultT:
+        """Run `use` on the open session; if that was lost, run it on the next one where a retry is safe.
+
+        A retry is safe for a request that was provably not sent, and for one declared as repeatable.
+        """
+        return await self._owner.run_on_own_loop(self._with_reconnect(use, line, repeatable))
+
+    async def _with_reconnect(
+        self, use: Callable[[OpenSession], Awaitable[ResultT]], line: OpenSession | None, repeatable: bool
+    ) -> ResultT:
+        line = line or await self.line()
+        try:
+            result = await use(line)
+        except (AuthRequiredError, ConnectionLostError) as exc:
+            line = await self._session_for_retry(line, exc, repeatable=repeatable)
+        except ProtocolError as exc:
+            exc.mask(self._config.redact)
+            raise
+        else:
+            self._owner.doubted = False
+            return result
+        try:
+            return await use(line)
+        except (AuthRequiredError, ConnectionLostError) as exc:
+            raise await self._final_error(line, exc) from None
+        except ProtocolError as exc:
+            exc.mask(self._config.redact)
+            raise
+
+    async def request(self, method: str, params: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
+        """Make one request other than a tool call, within `timeout` or the server's `timeout.read`."""
+        return await self._owner.run_on_own_loop(self._request(method, params, timeout))
+
+    async def _request(self, method: str, params: Mapping[str, Any], timeout: float | None) -> dict[str, Any]:
+        await self.line()  # has a bound of its own
+        seconds = self._config.timeout.read if timeout is None else timeout
+        with anyio.CancelScope(deadline=anyio.current_time() + seconds) as scope:
+            if method not in methods.INPUT_REQUIRED:
+                return await self.with_reconnect(lambda line: line.session.request(method, params))
+            silence, peer = IdleTimeout(scope, seconds), self._owner.peer
+            with peer.waiting(silence):
+                return await self.with_reconnect(
+                    lambda line: exchange(line.session, method, params, peer.asked, silence)
+                )
+        raise self.too_slow(method, seconds)
+
+    async def list_tools(self, line: OpenSession, timeout: float | None = None) -> ToolsChanged:
+        """List the tools again, within `timeout` or the server's `timeout.list`."""
+        seconds = self._config.timeout.list if timeout is None else timeout
+        try:
+            with anyio.fail_after(seconds):
+                return await self._catalog.refresh(line.session.request, line.session.wire.refusal)
+        except TimeoutError as exc:
+            if isinstance(exc, RequestTimeoutError):
+                raise
+            raise self.too_slow(methods.TOOLS_LIST, seconds) from exc
+
+    async def call(self, name: str, arguments: Mapping[str, Any], ctx: CallContext) -> ToolResult:
+        """Call a tool; see `McpConnection.call_tool`.
+
+        The hot path of every call: it sends over the wire directly; rare cases are handled in other methods.
+        """
+        if not isinstance(arguments, (dict, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance]  # a dict: faster
+            raise TypeError(f"tool {name!r}: arguments must be one mapping, not {type(arguments).__name__}")
+        last = self._owner.line
+        line = await self.line() if last is None or last.session.wire.over else last
+        call_target = self._catalog.call_target(name)
+        check = call_target.check
+        if check is not None and not check.is_valid(arguments) and (problems := check.problems(arguments)):
+            return invalid_input(name if call_target.spec is None else call_target.spec.name, problems)
+        params: dict[str, Any] = {"name": call_target.name, "arguments": dict(arguments)}
+        line.session.stamp(params, ctx.meta)
+        limiter = self._limiter
+        if limiter is not None:
+            await self._take_turn(limiter, call_target.name, ctx)
+        try:
+            raw: Mapping[str, Any]
+            first: dict[str, Any] | None = None
+            failed: _Failed | None = None
+            if self._plain and ctx.on_progress is None and not call_target.has_execution:
+                seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
+                deadline = self._deadlines.within(seconds, self._owner.loop)
+                try:
+                    first = await line.session.wire.request(methods.TOOLS_CALL, params, schema=call_target.schema)
+                    deadline.end()
+                except BaseException as exc:  # boundary: raised again below; a cancellation may be the deadline's
+                    failed = exc, deadline
+            if first is not None and first.get("resultType", "complete") == "complete":
+                raw = first
+            else:
+                raw = await self._finish_call(line, params, call_target, ctx, first, failed)
+        finally:
+            if limiter is not None:
+                limiter.release()
+        self._owner.doubted = False
+        content: Any = raw.get("content")
+        if type(content) is list and len(content) > 1:  # pyright: ignore[reportUnknownArgumentType]
+            result = await make_off_loop(cast("object", content), partial(tool_result, raw, server=self._config.name))
+        else:
+            result = tool_result(raw, server=self._config.name)
+        spec = call_target.spec
+        if spec is None or spec.output_schema is None:
+            return result
+        return self._check_result(spec, typed(result, self._catalog.load(spec)))
+
+    def too_slow(self, what: str, seconds: float) -> RequestTimeoutError:
+        """Make the error of a request that was not answered in time."""
+        process = self._owner.report.process
+        hint = ""
+        if process is not None and process.junk_lines:
+            hint = f"; {process.junk_lines} lines of its output were no answer, the last {process.last_junk!r}"
+        return RequestTimeoutError(
+            f"no answer to {what} within {seconds:g} s{self._config.redact(hint)}",
+            server=self._config.name,
+            seconds=seconds,
+        )
+
+    async def _take_turn(self, limiter: anyio.CapacityLimiter, name: str, ctx: CallContext) -> None:
+        seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
+        with anyio.move_on_after(seconds):
+            await limiter.acquire()
+            return
+        raise RequestTimeoutError(
+            f"the call of tool {name!r} was not sent: {limiter.total_tokens:g} others, as many as 'max_concurrency' "
+            f"allows, were running for {seconds:g} s",
+            server=self._config.name,
+            seconds=seconds,
+        )
+
+    async def _finish_call(
+        self,
+        line: OpenSession,
+        params: dict[str, Any],
+        call_target: CallTarget,
+        ctx: CallContext,
+        first: dict[str, Any] | None,
+        failed: _Failed | None,
+    ) -> Mapping[str, Any]:
+        """Return the result of a call without a complete first answer: `first` is that answer, `failed` its error."""
+        try:
+            if failed is not None:
+                first = await self._after(failed, line, params, call_target, ctx)
+                if first.get("resultType", "complete") == "complete":
+                    return first
+            return await self._send(line, params, call_target, ctx, first)
+        except (AuthRequiredError, ConnectionLostError, ProtocolError) as exc:
+            return await self._retry_call(line, params, call_target, ctx, exc)
+
+    async def _after(
+        self, failed: _Failed, line: OpenSession, params: Mapping[str, Any], call_target: CallTarget, ctx: CallContext
+    ) -> dict[str, Any]:
+        """Retry a call that was refused temporarily, within the rest of its deadline; raise any other error."""
+        exc, deadline = failed
+        with deadline:
+            if not isinstance(exc, ProtocolError):
+                raise exc
+            again = line.session.again
+            return await again(
+                exc, methods.TOOLS_CALL, params, meta=ctx.meta, schema=call_target.schema, deadline=deadline.at
+            )
+        await anyio.lowlevel.checkpoint_if_cancelled()  # a caller who leaves at this very moment goes first
+        self.on_timeout()
+        raise self.too_slow(f"the call of tool {call_target.name!r}", deadline.seconds)
+
+    async def _retry_call(
+        self,
+        line: OpenSession,
+        params: dict[str, Any],
+        call_target: CallTarget,
+        ctx: CallContext,
+        failed: AuthRequiredError | ConnectionLostError | ProtocolError,
+    ) -> Mapping[str, Any]:
+        """Retry a call once where its failure makes that safe; raise the failure otherwise."""
+        spec = call_target.spec
+        if isinstance(failed, ProtocolError):
+            failed.mask(self._config.redact)
+            if failed.code != HEADER_MISMATCH or spec is None:
+                raise failed
+            # the schema that says what is mirrored into headers is out of date, and nothing has been done (SEP-2243)
+            await self.list_tools(await self.line())
+            listed = self._catalog.call_target(spec.name)
+            call_target = call_target if listed.spec is None else listed
+        else:
+            line = await self._session_for_retry(line, failed, repeatable=_repeatable(spec))
+        try:
+            return await self._send(line, params, call_target, ctx)
+        except (AuthRequiredError, ConnectionLostError) as exc:
+            raise await self._final_error(line, exc) from None
+
+    async def _send(
+        self,
+        line: OpenSession,
+        params: dict[str, Any],
+        call_target: CallTarget,
+        ctx: CallContext,
+        first: dict[str, Any] | None = None,
+    ) -> Mapping[str, Any]:
+        """Make a call with an idle timeout; `first` is the first answer, if it has arrived."""
+        seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
+        total = self._config.timeout.call_total
+        peer = self._owner.peer
+        if wants_task(call_target.spec, line.session.agreement):
+            params = {**params, "task": {}}
+        with anyio.CancelScope(deadline=anyio.current_time() + seconds) as scope:
+            silence = IdleTimeout(scope, seconds, total)
+            work = partial(self._call_interactive, line, params, call_target.schema, silence, first)
+            with peer.waiting(silence):
+                if first is not None or (ctx.on_progress is None and total is None):
+                    return await work(ctx.meta)
+                return await watched(
+                    peer, ctx.on_progress, silence.touch, lambda token: work({**ctx.meta, "progressToken": token})
+                )
+        self.on_timeout()
+        raise self.too_slow(f"the call of tool {call_target.name!r}", seconds)
+
+    async def _call_interactive(
+        self,
+        line: OpenSession,
+        params: Mapping[str, Any],
+        schema: Mapping[str, Any] | None,
+        silence: IdleTimeout,
+        first: dict[str, Any] | None,
+        meta: Mapping[str, Any],
+    ) -> Mapping[str, Any]:
+        """Make a call that may want input or become a task, and return its result."""
+        asked = self._owner.peer.asked
+        result = await exchange(
+            line.session, methods.TOOLS_CALL, params, asked, silence, first=first, meta=meta, schema=schema
+        )
+        if result.get("resultType") == "task":
+            return await ClientTask(result, self._task_request, asked, silence).result()
+        created = as_object(result.get("task")) if "task" in params else None
+        if created is not None:
+            return await LegacyClientTask(created, self._task_request, asked, silence).result()
+        return result
+
+    async def _task_request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Make a request about a task, which outlives the connection on which it was created."""
+        try:
+            return await self.with_reconnect(lambda line: line.session.request(method, params), repeatable=True)
+        except ConnectionLostError as exc:
+            # the call itself was taken: it must not be sent anew
+            raise ConnectionLostError("the connection ended while a task ran", server=exc.server, sent=True) from exc
+
+    async def _session_for_retry(
+        self, line: OpenSession, exc: AuthRequiredError | ConnectionLostError, *, repeatable: bool
+    ) -> OpenSession:
+        """Return the session for a retry after `line` was lost; raise the error where a retry is not safe."""
+        final = await self._final_error(line, exc)
+        if isinstance(final, AuthRequiredError) or self._config.restart == "never" or (final.sent and not repeatable):
+            raise final from None
+        return await self.line()
+
+    async def _final_error(
+        self, line: OpenSession, exc: AuthRequiredError | ConnectionLostError
+    ) -> AuthRequiredError | ConnectionLostError:
+        """Return the error for the caller; a second refusal of our credentials in a row concerns the connection."""
+        if isinstance(exc, AuthRequiredError):
+            self._owner.doubt(exc)
+            return exc
+        return await self._explained(line, exc)
+
+    async def _explained(self, line: OpenSession, exc: ConnectionLostError) -> ConnectionLostError:
+        if line.process is None:
+            return exc
+        code, stderr = await line.process.last_words()
+        message = exc.message if code is None else "its process ended" + (" while the call ran" if exc.sent else "")
+        return ConnectionLostError(
+            message, server=exc.server, sent=exc.sent, exit_code=code, stderr=self._config.redact(stderr)
+        )
+
+    def _check_result(self, spec: ToolSpec, result: ToolResult) -> ToolResult:
+        policy = self._config.validate_output
+        if result.is_error or policy == "off":
+            return result
+        validator = self._catalog.validator(spec, "output")
+        if validator is None or ("structuredContent" in result.raw and validator.is_valid(result.structured_content)):
+            return result
+        is_there = "structuredContent" in result.raw
+        problems = validator.problems(result.structured_content) if is_there else ()
+        said = describe(problems) if is_there else "it is missing"
+        text = f"tool {spec.name!r} broke its output schema: structured content: {said}"
+        if policy == "warn":
+            _log.warning("server %r: %s", self._config.name, printable(text))
+            return result
+        text += (
+            " (with validate_output: 'warn' or 'off' in the config of the server such results are taken as they are)"
+        )
+        data = {"problems": [{"path": problem.path, "message": problem.message} for problem in problems]}
+        return ToolResult(
+            content=(TextContent(text=text), *result.content),  # a model reads nothing else
+            structured_content=result.structured_content,
+            is_error=True,
+            error=ToolError(text, kind=ErrorKind.INVALID_OUTPUT, data=data if is_there else None),
+            meta=result.meta,
+            raw=result.raw,
+        )
+
+
+async def make_off_loop(parts: object, make: Callable[[], ResultT]) -> ResultT:
+    """Return `make()`, called in a thread for more than 1,000 parts so that it does not block the event loop.
+
+    `make` must have no side effects: a cancelled caller abandons it.
+    """
+    if isinstance(parts, list) and len(cast("list[Any]", parts)) > _MANY_PARTS:
+        return await anyio.to_thread.run_sync(make, abandon_on_cancel=True)
+    return make()
+
+
+def _repeatable(spec: ToolSpec | None) -> bool:
+    return spec is not None and (spec.hint("readOnlyHint") is True or spec.hint("idempotentHint") is True)

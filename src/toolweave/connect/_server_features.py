@@ -1,0 +1,227 @@
+"""Server features beside tools: resources, prompts, completions and ping.
+
+Knows nothing of the connection's lifecycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio
+
+from toolweave.config import ServerConfig
+from toolweave.connect._events import EventListeners
+from toolweave.connect._feed.list_cache import ListChanged, LiveList
+from toolweave.connect._feed.list_reader import ParsedList, Refusal, read_entries
+from toolweave.connect._feed.refresher import CAPABILITIES, CHANGED_EVENTS, ListRefresher
+from toolweave.connect._feed.subscriptions import ResourceUpdated
+from toolweave.connect._requester import Requester, make_off_loop
+from toolweave.connect._transports import OpenSession
+from toolweave.connect._wire.request_encoder import request_text
+from toolweave.errors import ProtocolError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
+from toolweave.protocol.content import EmbeddedResource
+from toolweave.protocol.json_types import as_object
+from toolweave.protocol.server_features import (
+    Completion,
+    Prompt,
+    PromptResult,
+    Resource,
+    ResourceTemplate,
+    completion_params,
+    read_completion,
+    read_prompt,
+    read_prompt_result,
+    read_resource,
+    read_resource_contents,
+    read_template,
+)
+from toolweave.tools._toolset import Unsubscribe
+
+__all__ = ["ServerFeatures"]
+
+ItemT = TypeVar("ItemT")
+
+
+class ServerFeatures:
+    """The base class of `McpConnection` with the server features beside tools."""
+
+    config: ServerConfig
+    _caller: Requester
+    _events: EventListeners
+    _follower: ListRefresher
+
+    def _follow_offers(self) -> None:
+        """Set up the lists; needs `_events` and `_follower`."""
+        server = self.config.name
+        self._prompts: LiveList[Prompt] = LiveList(
+            server,
+            "prompts",
+            identity=lambda prompt: prompt.name,
+            judge=_judge("name", read_prompt, "prompt"),
+            tell=self._list_changed,
+        )
+        self._resources: LiveList[Resource] = LiveList(
+            server,
+            "resources",
+            identity=lambda resource: resource.uri,
+            judge=_judge("uri", read_resource, "resource"),
+            tell=self._list_changed,
+        )
+        self._templates: LiveList[ResourceTemplate] = LiveList(
+            server,
+            "resourceTemplates",
+            identity=lambda template: template.uri_template,
+            judge=_judge("uriTemplate", read_template, "resource template"),
+            tell=self._list_changed,
+        )
+        for live in (self._prompts, self._resources, self._templates):
+            self._follower.follow(live, partial(self._read, live))
+
+    async def list_resources(self, *, refresh: bool = False, timeout: float | None = None) -> tuple[Resource, ...]:
+        """Return all the server's resources, every page of them; none when it offers no resources.
+
+        The list is cached while it is known to be current: until its `ttlMs` has run out, or until
+        the server notifies of a change. `refresh` ignores the cache.
+
+        Raises:
+            ServerError: The list could not be read.
+        """
+        return await self._list(self._resources, refresh, timeout)
+
+    async def list_resource_templates(
+        self, *, refresh: bool = False, timeout: float | None = None
+    ) -> tuple[ResourceTemplate, ...]:
+        """Return all the server's resource templates, every page of them; cached as in `list_resources`."""
+        return await self._list(self._templates, refresh, timeout)
+
+    async def subscribe_resource(
+        self, uri: str, listener: Callable[[ResourceUpdated], Any], *, timeout: float | None = None
+    ) -> Unsubscribe:
+        """Call `listener` whenever a resource is updated; return the unsubscribe once the server has agreed.
+
+        The subscription outlives a restart of the server. An update may be reported twice, and after an
+        interruption one is reported that may not have happened (`missed`), but none is lost.
+
+        Raises:
+            ProtocolError: The server does not offer subscriptions, or refuses this one.
+            RequestTimeoutError: It has not agreed within `timeout` or the server's `timeout.read`.
+            ToolError: The URI has no form in JSON.
+        """
+        if not isinstance(uri, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a URI is a string, not {type(uri).__name__}")
+        request_text(0, methods.RESOURCES_SUBSCRIBE, {"uri": uri})  # what cannot be sent must not reach the shared line
+        line = await self._caller.line()
+        offered = as_object(line.session.agreement.capabilities.get("resources")) or {}
+        if not offered.get("subscribe"):
+            text = "it does not offer subscriptions to resources (its capabilities lack resources.subscribe)"
+            raise ProtocolError(text, server=self.config.name, code=METHOD_NOT_FOUND)
+        seconds = self.config.timeout.read if timeout is None else timeout
+        with anyio.move_on_after(seconds):
+            return await self._caller.with_reconnect(lambda _line: self._follower.subscribe(uri, listener))
+        raise self._caller.too_slow(f"the subscription to {uri!r}", seconds)
+
+    async def read_resource(self, uri: str, *, timeout: float | None = None) -> tuple[EmbeddedResource, ...]:
+        """Return the contents of a resource.
+
+        Raises:
+            ProtocolError: The server does not know it (code -32602, or -32002 from older servers).
+        """
+        method = methods.RESOURCES_READ
+        raw = await self._caller.request(method, {"uri": uri}, timeout)
+        return await self._made(method, raw.get("contents"), partial(read_resource_contents, raw))
+
+    async def list_prompts(self, *, refresh: bool = False, timeout: float | None = None) -> tuple[Prompt, ...]:
+        """Return all the server's prompts, every page of them; cached as in `list_resources`."""
+        return await self._list(self._prompts, refresh, timeout)
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
+    ) -> PromptResult:
+        """Return a prompt filled in with string arguments."""
+        method, params = methods.PROMPTS_GET, {"name": name, "arguments": dict(arguments or {})}
+        raw = await self._caller.request(method, params, timeout)
+        return await self._made(method, raw.get("messages"), partial(read_prompt_result, raw))
+
+    async def complete(
+        self,
+        ref: Mapping[str, str],
+        argument: str,
+        value: str,
+        *,
+        context: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Completion:
+        """Return values that complete an argument of a prompt or of a resource template.
+
+        `ref` is `{"type": "ref/prompt", "name": ...}` or `{"type": "ref/resource", "uri": ...}`.
+        """
+        params = completion_params(ref, argument, value, context=context)
+        return read_completion(await self._caller.request(methods.COMPLETION_COMPLETE, params, timeout))
+
+    async def request(
+        self, method: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> dict[str, Any]:
+        """Send any request, such as one of an extension, and return its result as it came.
+
+        The `_meta` of the era is added; nothing is validated, cached, or retried when it may have run.
+
+        Raises:
+            ProtocolError: The server answered with a JSON-RPC error.
+            ServerError: It did not answer.
+        """
+        return await self._caller.request(method, params or {}, timeout)
+
+    async def ping(self) -> None:
+        """Ping the server: `ping`, or `server/discover` in revisions without it (2026-07-28)."""
+        line = await self._caller.line()
+        await self._caller.request(methods.SERVER_DISCOVER if line.session.agreement.modern else methods.PING, {})
+
+    async def _made(self, method: str, parts: object, make: Callable[[], ItemT]) -> ItemT:
+        try:
+            return await make_off_loop(parts, make)
+        except ValueError as exc:
+            text = f"its answer to {method} {exc}"
+            raise ProtocolError(text, server=self.config.name, code=INTERNAL_ERROR) from None
+
+    async def _list(self, live: LiveList[ItemT], refresh: bool, timeout: float | None) -> tuple[ItemT, ...]:
+        await self._caller.line()
+        capability = CAPABILITIES[live.kind]
+        offered = as_object(self._offered.get(capability)) or {}
+        promised = live.ttl_seconds is not None or offered.get("listChanged") is True
+        if live.fresh and promised and not refresh:
+            return live.items
+        try:
+            await self._caller.with_reconnect(lambda line: self._read(live, line, timeout))
+        except ProtocolError:
+            # servers that answer oddly to what they do not offer are common: an empty list, not a fault
+            if capability not in self._offered:
+                return ()
+            raise
+        return live.items
+
+    async def _read(self, live: LiveList[Any], line: OpenSession, timeout: float | None = None) -> None:
+        seconds = self.config.timeout.list if timeout is None else timeout
+        with anyio.move_on_after(seconds):
+            await live.refresh(line.session.request)
+            return
+        raise self._caller.too_slow(live.method, seconds)
+
+    def _list_changed(self, change: ListChanged) -> None:
+        if change:
+            self._events.emit(CHANGED_EVENTS[change.kind], change)
+
+    @property
+    def _offered(self) -> Mapping[str, Any]:
+        line = self._caller.last_line
+        return line.session.agreement.capabilities if line else {}
+
+
+def _judge(
+    key: str, read: Callable[[Mapping[str, Any]], ItemT], noun: str
+) -> Callable[[list[Any], Refusal | None], ParsedList[ItemT]]:
+    """Return what reads the entries of a list; those without a key are left out, each with its reason."""
+    return lambda entries, _: read_entries(entries, key, read, noun=noun)

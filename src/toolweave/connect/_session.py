@@ -1,0 +1,371 @@
+"""The interface between a connection and its transport (`Wire`), and the session on top of it.
+
+A `Wire` moves requests and notifications as plain JSON objects; a `Session` is a `Wire` after the
+handshake, which adds the `_meta` that its era requires. Knows nothing of tools or of restarting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import math
+import time
+from collections.abc import Callable, Collection, Coroutine, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import anyio
+
+from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks
+from toolweave.connect._client_features.logs import LogFeed
+from toolweave.connect._client_features.server_requests import ServerRequestHandler, client_capabilities
+from toolweave.connect._idle_timeout import IdleTimeout
+from toolweave.errors import ProtocolError, ServerError, printable
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_REQUEST
+from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.logs import log_message
+from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
+from toolweave.tools._call import Progress
+
+__all__ = ["UNCANCELLABLE", "Agreement", "ClientHandlers", "Envelope", "Loss", "Session", "Wire", "ask", "envelope"]
+
+UNCANCELLABLE = frozenset({methods.INITIALIZE, methods.SERVER_DISCOVER})
+"""The requests of the handshake: a client must not cancel them (basic/utilities/cancellation)."""
+
+Loss = Callable[[bool], ServerError]
+"""Makes the error of a lost connection; the argument says whether the request was sent."""
+
+_REPEATS = 3
+_log = logging.getLogger("toolweave.connect")
+
+
+class Wire(Protocol):
+    """The interface of a transport, which sends requests and notifications to one server."""
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+    ) -> dict[str, Any]:
+        """Send a request and return its result as it came.
+
+        `schema` is the called tool's input schema, for arguments that HTTP mirrors into headers
+        (SEP-2243). Cancelling the await tells the server.
+
+        Raises:
+            ProtocolError: The server answered with an error.
+            ConnectionLostError: The server is gone, or the answer can no longer come.
+            AuthRequiredError: The server wants (other) credentials.
+        """
+        ...
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification; nothing is raised when the server is gone."""
+        ...
+
+    @property
+    def over(self) -> bool:
+        """Whether the conversation is over."""
+        ...
+
+    async def ended(self) -> None:
+        """Wait until the conversation ends otherwise than by our own closing."""
+        ...
+
+    def refusal(self, schema: Mapping[str, Any]) -> str | None:
+        """Return the reason not to offer a tool with this input schema over this wire, or None."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """The result of a handshake.
+
+    Attributes:
+        version: The protocol revision, such as `"2025-11-25"`.
+        modern: True from revision 2026-07-28 on: stateless, every request carries its envelope.
+        raw: The handshake's result as it came.
+    """
+
+    version: str
+    modern: bool
+    server_info: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    instructions: str | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+
+class ClientHandlers:
+    """This client's side of a conversation: the handlers of the server's messages, and our capabilities.
+
+    Notifications are handled synchronously and in wire order, so that none overtakes an answer.
+
+    Attributes:
+        asked: Answers the server's requests.
+        may_answer: Whether there is any request that is not refused.
+        on_gap: Called when notifications of the server may have been lost.
+        on_trouble: Called with a fault of the server that fails no request of ours.
+        at_work: The tasks of the connection that are running callbacks of the user.
+        logs: Takes log messages, or None.
+        log_level: The minimum severity that was requested, or None.
+    """
+
+    def __init__(
+        self,
+        on_notification: Callable[[str, Mapping[str, Any]], None],
+        callbacks: Callbacks = NO_CALLBACKS,
+        server: str = "",
+    ) -> None:
+        self.asked = ServerRequestHandler(callbacks, server)
+        self.on_gap: Callable[[], None] = lambda: None
+        self.on_server_fault: Callable[[Exception], None] = lambda error: None
+        self.at_work: set[asyncio.Task[Any] | None] = set()
+        self.may_answer = callbacks.may_answer
+        self.logs = LogFeed(callbacks.logging) if callbacks.logging is not None else None
+        self.log_level: str | None = callbacks.log_level
+        self._callbacks = callbacks
+        self._server = server
+        self._on_notification = on_notification
+        self._progress: dict[str, Callable[[Progress], None]] = {}
+        self._tokens = itertools.count(1)
+        self._waiting: set[IdleTimeout] = set()
+        self._answering = 0
+        self._ignored = False
+
+    def capabilities(self, *, modern: bool) -> dict[str, Any]:
+        """Return the capabilities to declare, as the era writes them."""
+        return client_capabilities(self._callbacks, modern=modern)
+
+    @property
+    def modern_log_level(self) -> str | None:
+        """The level that modern requests carry; without one a server sends no log messages."""
+        return self.log_level or ("info" if self.logs is not None else None)
+
+    @property
+    def waits(self) -> Collection[IdleTimeout]:
+        """The idle timeouts of the requests under way."""
+        return self._waiting
+
+    @contextmanager
+    def waiting(self, silence: IdleTimeout) -> Generator[None, None, None]:
+        """Hold a request's idle timeout while we answer the server, which may wait for that."""
+        silence.hold(self._answering)
+        self._waiting.add(silence)
+        try:
+            yield
+        finally:
+            self._waiting.discard(silence)
+
+    @contextmanager
+    def working(self) -> Generator[None, None, None]:
+        """Mark this task of the connection as running callbacks of the user during the block."""
+        task = asyncio.current_task()
+        self.at_work.add(task)
+        try:
+            yield
+        finally:
+            self.at_work.discard(task)
+
+    def watch_progress(self, callback: Callable[[Progress], None]) -> str:
+        """Return a progress token whose notifications go to `callback` until `forget_progress`."""
+        token = f"progress-{next(self._tokens)}"
+        self._progress[token] = callback
+        return token
+
+    def forget_progress(self, token: str) -> None:
+        """Drop later notifications for this token: nothing is reported after completion."""
+        self._progress.pop(token, None)
+
+    def trouble(self, text: str) -> None:
+        """Report a fault of the server that fails no request of ours."""
+        self.on_server_fault(ProtocolError(text, server=self._server, code=INVALID_REQUEST))
+
+    def ignore(self, method: str) -> None:
+        """Report a request that gets no answer: "The client MUST NOT send JSON-RPC responses" (2026-07-28, HTTP)."""
+        text = f"its request {method[:100]!r} was ignored: in this revision a client answers no request over HTTP"
+        if not self._ignored:  # once: a server may send any number
+            self._ignored = True
+            _log.warning("server %r: %s", self._server, text)
+        self.trouble(text)
+
+    def notification(self, method: str, params: Mapping[str, Any]) -> None:
+        """Handle one notification; an exception is logged and goes no further."""
+        try:
+            if method == methods.NOTIFICATIONS_PROGRESS:
+                self._take_progress(params)
+                return
+            if method == methods.NOTIFICATIONS_MESSAGE and self.logs is not None:
+                self.logs.put(log_message(params, self._server))
+            self._on_notification(method, params)
+        except Exception:  # boundary: whatever a server sends must not end the conversation
+            _log.exception("a notification %r could not be taken", method)
+
+    async def request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer a request of the server: ping, and those that have a callback; others are refused.
+
+        Raises:
+            ProtocolError: The refusal, with the code to answer.
+        """
+        if method == methods.PING:
+            return {}
+        self._answering += 1
+        for silence in self._waiting:
+            silence.hold()
+        try:
+            with self.working():
+                return await self.asked.answer(method, params)
+        finally:
+            self._answering -= 1
+            for silence in self._waiting:
+                silence.release()
+
+    def _take_progress(self, params: Mapping[str, Any]) -> None:
+        callback = self._progress.get(str(params.get("progressToken")))
+        progress, total, message = (params.get(key) for key in ("progress", "total", "message"))
+        if callback is None or isinstance(progress, bool) or not isinstance(progress, (int, float)):
+            return
+        callback(
+            Progress(
+                progress=float(progress),
+                total=float(total) if isinstance(total, (int, float)) and not isinstance(total, bool) else None,
+                message=message if isinstance(message, str) else None,
+            )
+        )
+
+
+class Envelope(dict[str, Any]):
+    """The `_meta` of all requests of a session that have none of their own: it never changes, so it is encoded once."""
+
+
+class Session:
+    """A conversation after its handshake, which adds the `_meta` of its era to every request."""
+
+    def __init__(self, wire: Wire, agreement: Agreement, envelope: Mapping[str, Any]) -> None:
+        self.wire = wire
+        self.agreement = agreement
+        self._meta: Mapping[str, Any] = envelope if agreement.modern else {}
+
+    async def set_log_level(self, level: str) -> None:
+        """Request log messages of this severity and above: for later requests, or (legacy) for the whole session."""
+        if self.agreement.modern:
+            self._meta = Envelope(self._meta, **{LOG_LEVEL: level})
+        else:
+            await self.request(methods.LOGGING_SET_LEVEL, {"level": level})
+
+    def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        schema: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+        deadline: float = math.inf,
+    ) -> Coroutine[Any, Any, dict[str, Any]]:
+        """Send a request and return its result as it came; raises what `Wire.request` raises.
+
+        `deadline` on the event loop's clock says how long the caller waits, beside the cancel scopes it is in.
+        """
+        stamped = self._stamped(params, meta)
+        return ask(self.wire, method, stamped, schema=schema, request_id=request_id, deadline=deadline)
+
+    def again(
+        self,
+        refused: ProtocolError,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        meta: Mapping[str, Any] | None = None,
+        schema: Mapping[str, Any] | None = None,
+        deadline: float = math.inf,
+    ) -> Coroutine[Any, Any, dict[str, Any]]:
+        """Retry a request that was refused temporarily, as `request` does; raise a final refusal."""
+        return _ask_again(self.wire, refused, method, self._stamped(params, meta), schema, None, deadline)
+
+    def stamp(self, params: dict[str, Any], meta: Mapping[str, Any]) -> None:
+        """Add the `_meta` of the era to parameters, beside the caller's own `meta`.
+
+        For a caller that sends them over `wire` directly: the first attempt of a tool call; see `again`.
+        """
+        if meta:  # the caller's own keys go first: the envelope is not theirs to replace
+            params["_meta"] = {**meta, **self._meta}
+        elif self._meta:
+            params["_meta"] = self._meta
+
+    def _stamped(self, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        stamped = dict(params or {})
+        self.stamp(stamped, meta or {})
+        return stamped
+
+
+async def ask(
+    wire: Wire,
+    method: str,
+    params: Mapping[str, Any],
+    *,
+    schema: Mapping[str, Any] | None = None,
+    request_id: str | None = None,
+    deadline: float = math.inf,
+) -> dict[str, Any]:
+    """Send a request, and send it again when the server says when: 429 or 503 with Retry-After (RFC 9110, 10.2.3).
+
+    A wait that would pass the caller's deadline is not started: the server's answer is raised at once.
+    """
+    try:
+        return await wire.request(method, params, schema=schema, request_id=request_id)
+    except ProtocolError as exc:
+        return await _ask_again(wire, exc, method, params, schema, request_id, deadline)
+
+
+async def _ask_again(
+    wire: Wire,
+    refused: ProtocolError,
+    method: str,
+    params: Mapping[str, Any],
+    schema: Mapping[str, Any] | None,
+    request_id: str | None,
+    deadline: float,
+) -> dict[str, Any]:
+    for _ in range(_REPEATS):
+        seconds = _retry_after(refused)
+        if seconds is None or anyio.current_time() + seconds >= min(deadline, anyio.current_effective_deadline()):
+            break
+        _log.info("server %r: %s; sent again in %g s", refused.server, printable(refused.message), seconds)
+        await anyio.sleep(seconds)
+        try:
+            return await wire.request(method, params, schema=schema, request_id=request_id)
+        except ProtocolError as exc:
+            refused = exc
+    raise refused
+
+
+def _retry_after(exc: ProtocolError) -> float | None:
+    facts = as_object(exc.data) or {}
+    value = as_text(facts.get("retry_after"))
+    if facts.get("http_status") not in (429, 503) or value is None:
+        return None
+    if value.isdecimal():
+        return float(value)
+    from email.utils import parsedate_to_datetime  # 20 ms, for a form of the header that is rare
+
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def envelope(version: str, client_info: Mapping[str, Any], capabilities: Mapping[str, Any]) -> Envelope:
+    """Return the `_meta` members that every modern request carries (SEP-2575)."""
+    return Envelope(
+        {
+            PROTOCOL_VERSION: version,
+            CLIENT_INFO: dict(client_info),
+            CLIENT_CAPABILITIES: dict(capabilities),
+        }
+    )

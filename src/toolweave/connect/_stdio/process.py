@@ -1,0 +1,427 @@
+"""A server process as a `Channel`: newline-delimited JSON on its pipes, its standard error kept.
+
+Owns the process group from spawn to the last grandchild. Knows nothing of MCP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+from codecs import BOM_UTF8
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import cast
+
+import anyio
+import anyio.to_thread
+
+from toolweave.connect._channel import MAX_MESSAGE_BYTES, NotSent
+from toolweave.connect._stdio.process_tree import (
+    Escapee,
+    escapee_lives,
+    escapees_of,
+    group_lives,
+    signal_escapees,
+    signal_group,
+)
+from toolweave.connect._stdio.reaper import reaper
+from toolweave.protocol.jsonrpc import depth_change
+
+__all__ = ["ServerProcess", "spawn"]
+
+_STDERR_BYTES = 16 * 1024
+_HIGH_WATER = 8 * 1024 * 1024
+_EOF_SHARE, _TERM_SHARE, _KILL_SHARE = 0.4, 0.4, 0.2
+_POLL_SECONDS, _SLOWEST_POLL_SECONDS = 0.005, 0.1
+_CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b.|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class ServerProcess(asyncio.SubprocessProtocol):
+    """A running server process as a `Channel`, with its output and its exit code.
+
+    Attributes:
+        junk_lines: The number of lines on standard output that were no JSON-RPC message.
+        last_junk: The last such line, at most 200 characters.
+        pieces: The number of pieces of standard output that have arrived.
+        stop_seconds: The bound of `stop`; most of it is the server's, to exit by itself.
+    """
+
+    def __init__(self, *, stop_seconds: float = 5.0, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
+        self.stop_seconds = stop_seconds
+        self.pieces = 0
+        self.junk_lines = 0
+        self.last_junk = ""
+        self._max = max_message_bytes
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._stdin: asyncio.WriteTransport | None = None
+        self._pieces: list[bytes] = []  # of a line that has not ended
+        self._pieces_bytes = 0
+        self._begun = bytearray()  # of a message over several lines
+        self._depth = 0
+        self._messages: deque[bytes] = deque()
+        self._queued_bytes = 0
+        self._sink: Callable[[bytes], None] | None = None
+        self._arrived = anyio.Event()
+        self._eof: str | None = None
+        self._stderr = bytearray()
+        self._stderr_position = 0
+        self._disregarded = (0, 0)
+        self._stderr_open = True
+        self._exit_code: int | None = None
+        self._exited = anyio.Event()
+        self._signalled = False
+        self._gone = False
+        self._full = False
+        self._writable = anyio.Event()
+        self._turn = anyio.Lock()
+        self._senders = 0  # waiting for their turn
+        self._paused_reading = False
+
+    # asyncio.SubprocessProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Remember the transport (asyncio calls this once)."""
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+
+    def pipes_made(self) -> None:
+        """Take hold of the pipes, which asyncio has connected by now."""
+        assert self._transport is not None
+        self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
+        # a message waits with its caller, where it provably was not sent, not in a buffer
+        self._stdin.set_write_buffer_limits(high=0)
+        output = cast("asyncio.ReadTransport", self._transport.get_pipe_transport(1))
+        output.set_protocol(_StdoutProtocol(self, output.get_protocol()))
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Split standard output into messages; keep the tail of standard error."""
+        if fd == 2:
+            self._stderr += data
+            self._stderr_position += len(data)
+            if len(self._stderr) > 2 * _STDERR_BYTES:
+                del self._stderr[:-_STDERR_BYTES]
+            return
+        self.pieces += 1
+        *lines, rest = data.split(b"\n") if b"\n" in data else (data,)
+        for line in lines:
+            if self._pieces:
+                line = self._taken(line)
+            if len(line) > self._max:
+                self._end_oversized()
+                return
+            self._line(line)
+        if rest:
+            self._pieces.append(rest)
+            self._pieces_bytes += len(rest)
+            if self._pieces_bytes > self._max:
+                self._end_oversized()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """Note which pipe ended; the end of standard output is the end of the conversation."""
+        if fd == 1:
+            rest = self._taken()
+            if rest.rstrip().endswith((b"}", b"]")):  # half a message is none; a line end is not needed
+                self._line(rest)
+            self._end("it closed its standard output")
+        elif fd == 2:
+            self._stderr_open = False
+        elif self._gone:
+            self._full = False
+            self._writable.set()
+        else:  # it reads no more, though it lives: senders wait for the end, which is soon
+            if self._writable.is_set():
+                self._writable = anyio.Event()
+            asyncio.get_running_loop().call_later(0.2, self._end, "it closed its standard input")
+
+    def process_exited(self) -> None:
+        """Note the exit; what the pipes still hold is read first."""
+        self._exited.set()
+        self._gone = True
+        self._writable.set()
+        if self._transport is not None:
+            asyncio.get_running_loop().call_later(0.2, self._end, "it exited")
+
+    def pause_writing(self) -> None:
+        """Stop senders until the pipe has drained."""
+        self._full = True
+        self._writable = anyio.Event()
+
+    def resume_writing(self) -> None:
+        """Let senders continue."""
+        self._full = False
+        self._writable.set()
+
+    # Channel
+
+    async def send(self, message: bytes) -> None:
+        """Write one message; waits its turn while the pipe is full.
+
+        Raises:
+            NotSent: The process is gone.
+        """
+        if not self.congested:
+            self.write(message)
+            return
+        self._senders += 1
+        try:
+            async with self._turn:
+                while self._clogged() and not self._gone:
+                    await self._writable.wait()
+                self.write(message)
+        finally:
+            self._senders -= 1
+
+    def write(self, messages: bytes) -> None:
+        """Write one message, or several with line ends between, without waiting: ask `congested` first.
+
+        Raises:
+            NotSent: The process is gone.
+        """
+        if self._gone or self._stdin is None or self._stdin.is_closing():
+            raise NotSent("the server process is gone")
+        self._stdin.write(messages + b"\n")
+
+    @property
+    def congested(self) -> bool:
+        """Whether the pipe is full, or other senders wait for it."""
+        return self._full or self._senders > 0 or (self._stdin is not None and self._stdin.is_closing())
+
+    def deliver_to(self, sink: Callable[[bytes], None]) -> None:
+        """Pass each message to `sink` as it arrives, instead of queueing it for `receive`."""
+        self._sink = sink
+        while self._messages:
+            sink(self._messages.popleft())
+
+    async def receive(self) -> bytes:
+        """Return the next line that is not blank.
+
+        Raises:
+            EOFError: The process ended the conversation.
+        """
+        while not self._messages:
+            if self._eof is not None:
+                raise EOFError(self._eof)
+            self._arrived = anyio.Event()
+            await self._arrived.wait()
+        message = self._messages.popleft()
+        self._queued_bytes -= len(message)
+        if self._paused_reading and self._queued_bytes < _HIGH_WATER // 2:
+            self._paused_reading = False
+            self._with_stdout(lambda pipe: pipe.resume_reading())
+        return message
+
+    # what can be told about the process
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also the id of its process group."""
+        return self._transport.get_pid() if self._transport is not None else 0
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code, negative for a signal, or None while it runs."""
+        return self._transport.get_returncode() if self._transport is not None else None
+
+    def stderr_tail(self, lines: int = 20) -> str:
+        """Return the last lines of the process's standard error without control characters; untrusted text."""
+        return _last_lines(bytes(self._stderr[-_STDERR_BYTES:]), lines)
+
+    def relevant_stderr(self, lines: int = 20) -> str:
+        """Return the last lines of standard error, without the disregarded ones."""
+        begin, end = (at - self._stderr_position + len(self._stderr) for at in self._disregarded)
+        kept = self._stderr[: max(0, begin)] + self._stderr[max(0, end) :]
+        return _last_lines(bytes(kept[-_STDERR_BYTES:]), lines)
+
+    @property
+    def stderr_position(self) -> int:
+        """The number of bytes the process has written to standard error."""
+        return self._stderr_position
+
+    def disregard_stderr(self, since: int) -> None:
+        """Exclude standard error since this position from `relevant_stderr`."""
+        self._disregarded = (since, self._stderr_position)
+
+    def count_junk(self, line: bytes) -> None:
+        """Count a line that was no JSON-RPC message, and keep it for error messages."""
+        self.junk_lines += 1
+        self.last_junk = line[:200].decode("utf-8", "replace")
+
+    @property
+    def failure(self) -> str | None:
+        """The reason why the conversation ended, or None while it is open."""
+        return self._eof
+
+    async def last_words(self, seconds: float = 0.5) -> tuple[int | None, str]:
+        """Return the exit code, None while it runs, and the tail of standard error.
+
+        After the end of the conversation it waits up to `seconds` for both to be complete.
+        """
+        if self._eof is not None and self._exit_code is None:
+            with anyio.move_on_after(seconds, shield=True):
+                await self._exited.wait()
+                while self._stderr_open:
+                    await anyio.sleep(_POLL_SECONDS)
+            if not self._signalled:  # else the code is of our own making
+                self._exit_code = self.exit_code
+        return self._exit_code, self.relevant_stderr()
+
+    async def stop(self) -> None:
+        """End the process and its group within `stop_seconds`: close stdin, wait, TERM, wait, KILL.
+
+        Grandchildren are ended as well, also when the process itself has exited, and so are those that
+        left the group while the process lives to be known as their ancestor.
+        """
+        group = self.pid
+        strays = () if self._exited.is_set() else escapees_of(group)
+        self._gone = True
+        if self._stdin is not None:
+            self._stdin.close()
+        with anyio.move_on_after(self.stop_seconds * _EOF_SHARE):
+            await self._exited.wait()
+        if not self._exited.is_set() or group_lives(group) or any(map(escapee_lives, strays)):
+            await self._end_all(group, strays)
+        if self._transport is not None:
+            self._transport.close()
+        await anyio.to_thread.run_sync(reaper.release, group)
+
+    async def _end_all(self, group: int, strays: Sequence[Escapee]) -> None:
+        self._signalled = not self._exited.is_set()
+        for number, share in ((signal.SIGTERM, _TERM_SHARE), (signal.SIGKILL, _KILL_SHARE)):
+            signal_group(group, number)
+            signal_escapees(strays, number)
+            with anyio.move_on_after(self.stop_seconds * share):
+                await self._exited.wait()
+                pause = _POLL_SECONDS
+                while group_lives(group) or any(map(escapee_lives, strays)):
+                    await anyio.sleep(pause)
+                    pause = min(2 * pause, _SLOWEST_POLL_SECONDS)
+                return
+
+    def _clogged(self) -> bool:
+        return self._full or (self._stdin is not None and self._stdin.is_closing())
+
+    def _line(self, line: bytes) -> None:
+        if self._sink is not None and line[:1] == b"{" and line[-1:] == b"}" and self._eof is None and not self._begun:
+            self._sink(line)  # nearly always
+            return
+        line = line.removeprefix(BOM_UTF8).strip()
+        if not line or self._eof is not None:
+            return
+        if self._begun or (line.startswith(b"{") and line.endswith((b"{", b"[", b","))):
+            line = self._joined(line)
+            if not line:
+                return
+        if not line.startswith((b"{", b"[")):
+            if self._sink is not None and line.endswith(b"}") and b'"jsonrpc"' in line:
+                self._sink(line)  # an answer behind the head of a log record, perhaps
+            else:
+                self.count_junk(line)
+            return
+        if self._sink is not None:
+            self._sink(line)
+            return
+        self._messages.append(line)
+        self._arrived.set()
+        self._queued_bytes += len(line)
+        if self._queued_bytes > _HIGH_WATER and not self._paused_reading:
+            self._paused_reading = True
+            self._with_stdout(lambda pipe: pipe.pause_reading())
+
+    def _joined(self, line: bytes) -> bytes:
+        """Join a message that is printed over several lines; return it with its last line, until then b"".
+
+        A whole message among the lines proves that the earlier ones are none: it is returned, they are junk.
+        """
+        if self._begun and line.startswith(b"{") and line.endswith(b"}") and b'"jsonrpc"' in line:
+            self.count_junk(bytes(self._begun))
+            self._begun, self._depth = bytearray(), 0
+            return line
+        self._begun += line + b" "
+        self._depth += depth_change(line)
+        if len(self._begun) > self._max:
+            self._end_oversized()
+        if self._depth > 0 and self._eof is None:
+            return b""
+        whole, self._begun, self._depth = bytes(self._begun).strip(), bytearray(), 0
+        return b"" if self._eof is not None else whole
+
+    def _taken(self, last: bytes = b"") -> bytes:
+        """Return the line of which pieces have arrived, joined once, with its last one."""
+        line = b"".join((*self._pieces, last))
+        self._pieces.clear()
+        self._pieces_bytes = 0
+        return line
+
+    def _end_oversized(self) -> None:
+        self._taken()
+        self._signalled = True  # how it exits now says nothing about it
+        self._end(f"it sent a message of more than {self._max} bytes; ask for less, or raise 'max_message_bytes'")
+
+    def _end(self, reason: str) -> None:
+        if self._eof is None:
+            self._eof = reason
+        self._gone = True
+        self._arrived.set()
+        self._writable.set()
+
+    def _with_stdout(self, action: Callable[[asyncio.ReadTransport], None]) -> None:
+        pipe = self._transport.get_pipe_transport(1) if self._transport is not None else None
+        if pipe is not None and not pipe.is_closing():
+            with suppress(RuntimeError):  # already paused or resumed by the event loop's own close
+                action(cast("asyncio.ReadTransport", pipe))
+
+
+class _StdoutProtocol(asyncio.Protocol):
+    """The protocol of standard output without the extra event loop iteration of asyncio's own one.
+
+    asyncio's protocol, `behind`, still gets `connection_lost`: the transport waits for that to end the process.
+    """
+
+    def __init__(self, process: ServerProcess, behind: asyncio.BaseProtocol) -> None:
+        self._process = process
+        self._behind = behind
+
+    def data_received(self, data: bytes) -> None:
+        self._process.pipe_data_received(1, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._behind.connection_lost(exc)
+
+
+def _last_lines(text: bytes, lines: int) -> str:
+    return "\n".join(_CONTROLS.sub("", text.decode("utf-8", "replace")).split("\n")[-lines - 1 :]).strip()
+
+
+@asynccontextmanager
+async def spawn(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: str | None,
+    stop_seconds: float,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+) -> AsyncGenerator[ServerProcess, None]:
+    """Start a server process in a process group of its own, and end the whole group on leaving.
+
+    No shell is involved. `stop_seconds` bounds the end; most of it is the server's to exit by itself.
+
+    uvloop leaves a second copy of each pipe open in the process. There a server that closes its standard output or
+    input, but lives, is not noticed by that: first a call must time out, and a ping. One that exits is noticed as ever.
+    A message larger than `max_message_bytes` ends the conversation.
+
+    Raises:
+        OSError: The program cannot be started.
+    """
+    loop = asyncio.get_running_loop()
+    process = ServerProcess(stop_seconds=stop_seconds, max_message_bytes=max_message_bytes)
+    with anyio.CancelScope(shield=True):  # a cancel in mid-spawn would lose a live process
+        await loop.subprocess_exec(lambda: process, *argv, env=dict(env), cwd=cwd, start_new_session=os.name == "posix")
+    process.pipes_made()
+    try:
+        await anyio.to_thread.run_sync(reaper.watch, process.pid)
+        yield process
+    finally:
+        with anyio.CancelScope(shield=True):
+            await process.stop()

@@ -1,0 +1,448 @@
+"""The lifecycle of one connection: one task opens it, holds it, restarts it and closes it.
+
+Cancel scopes are entered and left in that task alone, as anyio requires; every other task
+only signals to it. Knows nothing of tools.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import sys
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+import anyio
+import anyio.lowlevel
+
+from toolweave.config import ServerConfig
+from toolweave.connect._activity import ActivityMonitor
+from toolweave.connect._clock import SYSTEM_CLOCK, Clock
+from toolweave.connect._diagnosis import again, connect_timeout_error, explained, first_exception
+from toolweave.connect._idle_timeout import IdleTimeout
+from toolweave.connect._report import Report
+from toolweave.connect._restart import ConnectionLoss, GiveUp, RestartPolicy
+from toolweave.connect._session import ClientHandlers
+from toolweave.connect._state import TRANSITIONS, ConnectionState, StateChanged
+from toolweave.connect._transports import ConnectPlan, OpenSession, RetryConnect, load_engine, open_session
+from toolweave.errors import (
+    AuthRequiredError,
+    ConfigError,
+    ConnectError,
+    ConnectionClosedError,
+    ConnectionLostError,
+    RequestTimeoutError,
+)
+from toolweave.tools._owner_loop import OwnerLoop
+
+__all__ = ["Supervisor"]
+
+_log = logging.getLogger("toolweave.connect")
+_TEARDOWN_SECONDS = 6.0
+_LOAD_SECONDS = 120.0
+_MAX_REDIALS = 3
+_OVER = frozenset({ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED, ConnectionState.CLOSED})
+
+T = TypeVar("T")
+Outcome = tuple[ConnectionState, Exception]
+"""The final state and error of a connection whose task ended by itself."""
+
+
+class Supervisor:
+    """The supervisor of one connection: connects, reconnects with backoff, and closes.
+
+    `settle` is awaited with every new open session before requests use it; `run_background` runs beside it
+    until the session ends. `clock` drives backoff and cool-down, nothing else.
+
+    Attributes:
+        loop: The event loop that the connection runs on; None before it was started.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        peer: ClientHandlers,
+        *,
+        settle: Callable[[OpenSession], Awaitable[None]],
+        run_background: Callable[[OpenSession], Coroutine[Any, Any, None]],
+        on_state: Callable[[StateChanged], None],
+        policy: RestartPolicy | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.config = config
+        self.state = ConnectionState.IDLE
+        self.error: Exception | None = None
+        self.line: OpenSession | None = None
+        self.report = Report(self.config.redact)
+        self.restarts = 0
+        self.peer = peer
+        self._settle = settle
+        self._run_background = run_background
+        self._on_state = on_state
+        self._policy = policy or RestartPolicy()
+        self._clock = clock or SYSTEM_CLOCK
+        self._losses: deque[ConnectionLoss] = deque(maxlen=self._policy.memory)
+        self._attempt = _first_attempt(config)
+        self._task: asyncio.Task[None] | None = None
+        self._home = OwnerLoop(config.name)
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._scope: anyio.CancelScope | None = None
+        self._stopping = False
+        self._opened: float | None = None
+        self._granted = 0.0
+        self._ever_ready = False
+        self._over_since = 0.0
+        self._refused: AuthRequiredError | None = None
+        self.doubted = False
+        self._wake = anyio.Event()
+        self._changed = anyio.Event()
+
+    @property
+    def name(self) -> str:
+        """The server's name."""
+        return self.config.name
+
+    def start(self) -> None:
+        """Start connecting in a task of its own; does nothing when started already.
+
+        A connection that was given up starts again once its cool-down is over; one that wants other
+        credentials tries again on its session, if that is still open.
+        """
+        if self._stopping or not (self.state is ConnectionState.IDLE or self._cooled_down()):
+            return
+        self._set(ConnectionState.CONNECTING, self.error)
+        if self._refused is not None:
+            self._refused = None
+            self._wake.set()
+        else:
+            self.loop = self._home.settle()
+            self._task = self.loop.create_task(self._run(), name=f"toolweave {self.config.name}")
+
+    def run_on_own_loop(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Return a coroutine that runs `work` on the connection's event loop, whichever loop awaits it.
+
+        Raises:
+            WrongLoopError: It belongs to another event loop, which is not running.
+        """
+        return self._home.run(work)
+
+    async def stop(self) -> None:
+        """Close the connection, from any task; returns when it is closed, within a bound.
+
+        In a callback that the connection runs it returns at once, since the callback ends with the connection. If its
+        event loop was closed, nothing of it is running.
+
+        Raises:
+            WrongLoopError: It belongs to another event loop, which is not running.
+        """
+        if self._home.ended:
+            self._stopping = True
+            self._set(ConnectionState.CLOSED, self.error)
+            return
+        await self._home.run(self._stop())
+
+    async def _stop(self) -> None:
+        self._stopping = True
+        task = self._task
+        if task is None or task.done():
+            self._set(ConnectionState.CLOSED, self.error)
+            return
+        self._wake.set()
+        if self.line is None and self._scope is not None:
+            self._scope.cancel()
+        if asyncio.current_task() in (task, *self.peer.at_work):
+            return
+        with anyio.CancelScope(shield=True):
+            _, pending = await asyncio.wait({task}, timeout=self.config.timeout.close + _TEARDOWN_SECONDS)
+            if pending:
+                task.cancel()
+                await asyncio.wait({task}, timeout=_TEARDOWN_SECONDS)
+        self._set(ConnectionState.CLOSED, self.error)
+
+    async def usable(self, seconds: float) -> OpenSession:
+        """Return the open session, waiting at most `seconds` for it; never one that has ended.
+
+        Raises:
+            ConnectionClosedError: It was closed.
+            ServerError: It was given up; the cause as it was first met.
+            RequestTimeoutError: It is still not connected.
+        """
+        if self.line is not None and not self.line.session.wire.over:
+            return self.line
+        self.start()
+        begun = anyio.current_time()
+        while self.state not in _OVER:
+            deadline = begun + seconds + self._granted
+            if anyio.current_time() >= deadline:
+                raise RequestTimeoutError(
+                    f"it is not connected after {seconds:g} s (state {self.state.value}"
+                    f"{f': {self.error}' if self.error else ''})",
+                    server=self.config.name,
+                    seconds=seconds,
+                )
+            with anyio.CancelScope(deadline=deadline):
+                await self._changed.wait()
+            if self.line is not None and not self.line.session.wire.over:
+                return self.line
+        if self.state is ConnectionState.CLOSED:
+            raise ConnectionClosedError("the connection is closed; connect again", server=self.config.name)
+        raise again(self.error, self.config.name)
+
+    def degrade(self, error: Exception) -> None:
+        """Mark the connection as degraded: it is open, but its tools could not be listed."""
+        self._set(ConnectionState.DEGRADED, error)
+
+    def recover(self) -> None:
+        """Mark a degraded connection as ready."""
+        if self.state is ConnectionState.DEGRADED:
+            self._set(ConnectionState.READY)
+
+    def doubt(self, error: AuthRequiredError) -> None:
+        """Note that one request was refused for its credentials; a second refusal in a row concerns the session.
+
+        A single tool may need more rights than the others. A request that succeeds resets `doubted`.
+        """
+        if error.status == 403:
+            return
+        if self.doubted:
+            self.refuse(error)
+        self.doubted = not self.doubted
+
+    def refuse(self, error: AuthRequiredError) -> None:
+        """Note that the open session wants other credentials: no request starts on it until the next use tries again.
+
+        Requests under way continue: their answers may still come.
+        """
+        if self.line is not None and error.status != 403:  # 403 is about one request
+            self._refused = error
+            self.line = None
+            self._wake.set()
+
+    # the owner's task
+
+    async def _run(self) -> None:
+        _name_library()
+        outcome: Outcome | None = None
+        try:
+            while outcome is None and not self._stopping:
+                held, error = await self._hold()
+                if not self._stopping:
+                    outcome = await self._recovered(held, error)
+        finally:
+            self.line = None
+            self._refused = None
+            self._over_since = self._clock.monotonic()
+            self._home.leave()
+            if outcome is None or self._stopping:
+                self._set(ConnectionState.CLOSED, self.error)
+            else:
+                self._set(*outcome)
+
+    async def _recovered(self, held: float | None, error: Exception) -> Outcome | None:
+        """Wait for the backoff of the restart policy and return None, or return the final outcome."""
+        if isinstance(error, AuthRequiredError):
+            return ConnectionState.AUTH_REQUIRED, error
+        # a server that never came up is not tried for ever behind its user's back
+        if self.config.restart == "never" or not self._ever_ready or isinstance(error, ConfigError):
+            return ConnectionState.FAILED, error
+        now = self._clock.monotonic()
+        self._losses.append(ConnectionLoss(at=now, held=held))
+        decision = self._policy.next(self._losses, now, self._clock.jitter())
+        if isinstance(decision, GiveUp):
+            why = f"given up after {decision.why} (a use after {self._policy.cooldown:g} s tries again): "
+            return ConnectionState.FAILED, again(error, self.config.name, why)
+        self._set(ConnectionState.BACKOFF, error, retry_in=decision.seconds)
+        with anyio.CancelScope() as self._scope:
+            await self._clock.sleep(decision.seconds)
+        if not self._stopping:
+            self.restarts += 1
+            self._set(ConnectionState.CONNECTING, error)
+        return None
+
+    async def _hold(self) -> tuple[float | None, Exception]:
+        """Connect and hold the session; return the seconds it was ready, None for never, and what ended it."""
+        deadline = anyio.current_time() + self.config.connect_timeout
+        self.report = Report(self.config.redact)
+        self._opened = None
+        self._granted = 0.0
+        attempt, refused = self._attempt, ""
+        for _ in range(_MAX_REDIALS):
+            deadline += await self._load(attempt)
+            if self._stopping:
+                break
+            begun = anyio.current_time()
+            try:
+                await self._dial(attempt, deadline)
+            except Exception as exc:  # boundary: whatever ends a connection is told to its users
+                error = first_exception(exc)
+                if isinstance(error, RetryConnect):
+                    _log.info("server %r: dialling again: %s", self.config.name, error)
+                    refused = str(error) if error.attempt.transport != attempt.transport else ""
+                    if attempt.transport == "stdio":  # started anew, it needs as long as it needed for the first time
+                        needed = anyio.current_time() - begun
+                        self._granted += needed
+                        deadline += needed
+                    attempt = error.attempt
+                    continue
+                used = self._opened is not None
+                held = self._clock.monotonic() - self._opened if self._opened is not None else None
+                return held, await explained(error, self.config, self.report, refused=refused, used=used)
+            break
+        return None, ConnectError("it refused every way to connect", server=self.config.name)
+
+    async def _load(self, attempt: ConnectPlan) -> float:
+        """Import the libraries that an attempt needs; return the seconds, by which its bound and its waiters' grow."""
+        begun = anyio.current_time()
+        self._granted += _LOAD_SECONDS
+        try:
+            with anyio.move_on_after(_LOAD_SECONDS) as self._scope:
+                await load_engine(self.config, attempt, self.report)
+        finally:
+            spent = anyio.current_time() - begun
+            self._granted += spent - _LOAD_SECONDS
+            changed, self._changed = self._changed, anyio.Event()
+            changed.set()
+        return spent
+
+    async def _dial(self, attempt: ConnectPlan, deadline: float) -> None:
+        """Connect and hold until the session ends; `deadline` bounds connecting, whatever the signs of life."""
+        ended: Exception | None = None
+        opened = anyio.Event()
+        total = deadline - anyio.current_time()
+        self._scope = scope = anyio.CancelScope()
+        bound = IdleTimeout(scope, min(total, self.config.connect_silence), total)
+        with scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._extend, bound, scope, opened)
+                async with open_session(self.config, attempt, self.peer, self.report) as line:
+                    opened.set()
+                    scope.deadline = math.inf
+                    self._attempt = _learned(attempt, line)
+                    try:
+                        await self._use(line)
+                    except Exception as exc:
+                        ended = exc
+                        raise
+                    finally:
+                        scope.deadline = anyio.current_time() + self.config.timeout.close + _TEARDOWN_SECONDS
+        if scope.cancelled_caught and not self._stopping:  # too slow to begin, or to end
+            silent = self.config.timeout.connect is None and not bound.lasted
+            raise ended or connect_timeout_error(self.config, self.report, silent=silent)
+
+    async def _extend(self, bound: IdleTimeout, scope: anyio.CancelScope, opened: anyio.Event) -> None:
+        """Extend the bound of connecting with each sign of life until the session is open; a configured one is exact.
+
+        Checks seldom, since a check reads every process of the machine: a server that starts fast needs none.
+        """
+        if self.config.timeout.connect is not None:
+            return
+        silences, pause = ActivityMonitor(), self.config.connect_silence / 16
+        while True:
+            with anyio.move_on_after(pause):
+                await opened.wait()
+            seconds = 0.0 if opened.is_set() else (await silences.look([self]))[self.name]
+            if opened.is_set():
+                return
+            if not seconds:
+                before = scope.deadline
+                bound.touch()
+                self._granted += scope.deadline - before  # who waits for the line waits as long
+            pause = min(2 * pause, self.config.connect_silence / 4)
+
+    async def _use(self, line: OpenSession) -> None:
+        self._wake = anyio.Event()
+        wire = line.session.wire
+
+        async def watch() -> None:
+            await wire.ended()
+            self.line = None
+            self._wake.set()
+
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(watch)
+                tasks.start_soon(self._run_background, line)
+                await anyio.lowlevel.checkpoint()
+                while not wire.over and not self._stopping:
+                    await self._offer(line)
+                tasks.cancel_scope.cancel()
+        finally:
+            self.line = None
+            self._refused = None
+        if wire.over and not self._stopping:
+            raise ConnectionLostError("the connection ended", server=self.config.name, sent=False)
+
+    async def _offer(self, line: OpenSession) -> None:
+        """Prepare a session and offer it until it is lost, stopped or refused; once refused, wait for the next use."""
+        try:
+            await self._settle(line)
+        except AuthRequiredError as exc:
+            if self._opened is None:
+                raise
+            self._refused = exc
+        else:
+            if line.session.wire.over or self._stopping:
+                return
+            self._opened = self._clock.monotonic() if self._opened is None else self._opened
+            self._ever_ready = True
+            self.line = line
+            if self.state is not ConnectionState.DEGRADED:
+                self._set(ConnectionState.READY)
+            await self._woken()
+        if self._refused is not None and not line.session.wire.over and not self._stopping:
+            self._over_since = self._clock.monotonic()
+            self._set(ConnectionState.AUTH_REQUIRED, self._refused)
+            await self._woken()
+
+    async def _woken(self) -> None:
+        await self._wake.wait()
+        self._wake = anyio.Event()
+
+    def _cooled_down(self) -> bool:
+        now = self._clock.monotonic()
+        if self.state is ConnectionState.AUTH_REQUIRED:
+            return now >= self._over_since + self._policy.auth_cooldown
+        if self.state is ConnectionState.FAILED and self.config.restart != "never":
+            return now >= self._over_since + self._policy.cooldown
+        return False
+
+    def _set(self, state: ConnectionState, error: Exception | None = None, *, retry_in: float | None = None) -> None:
+        previous = self.state
+        if state is not previous and state not in TRANSITIONS[previous]:
+            if previous is ConnectionState.CLOSED:
+                return  # a task that was left behind has no say any more
+            raise RuntimeError(f"server {self.config.name!r}: no way from {previous.value} to {state.value}")
+        self.state = state
+        self.error = error
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+        if state is not previous:
+            self._on_state(
+                StateChanged(server=self.config.name, state=state, previous=previous, error=error, retry_in=retry_in)
+            )
+
+
+def _name_library() -> None:
+    """Let callbacks of the event loop know their library: they inherit this task's context.
+
+    Where sniffio is installed, which OpenAI's and Anthropic's SDKs bring along, anyio asks it, and it knows none
+    outside of a task; a server's message that comes in a callback could start no work then.
+    """
+    sniffio = sys.modules.get("sniffio")  # anyio has imported it if it is there
+    if sniffio is not None:
+        sniffio.current_async_library_cvar.set("asyncio")
+
+
+def _first_attempt(config: ServerConfig) -> ConnectPlan:
+    if config.transport == "http" and config.legacy_sse == "only":
+        return ConnectPlan(transport="sse", era="legacy")
+    return ConnectPlan(transport=config.transport, era="legacy" if config.transport == "sse" else config.protocol)
+
+
+def _learned(attempt: ConnectPlan, line: OpenSession) -> ConnectPlan:
+    """Return the attempt for the next time: a server keeps its era, so the probe is skipped."""
+    if attempt.era != "auto" or line.session.agreement.modern:
+        return attempt
+    return ConnectPlan(transport=attempt.transport, era="legacy")

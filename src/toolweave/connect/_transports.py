@@ -1,0 +1,292 @@
+"""Opening of a session with a server, over the transport that its config names.
+
+The only module that maps a transport to its wire. Opens nothing by itself; the supervisor of the
+connection enters the context managers, and connects again where an exception asks for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import anyio.to_thread
+
+from toolweave.config import ServerConfig, register_transport_name, server_config
+from toolweave.connect._channel import MAX_MESSAGE_BYTES, Channel
+from toolweave.connect._handshake import ProbeRefused, shake_hands
+from toolweave.connect._http_errors import MAX_CONNECTIONS, HttpSettings
+from toolweave.connect._report import Report
+from toolweave.connect._session import ClientHandlers, Session, Wire
+from toolweave.connect._stdio.environment import find_program, inherited_environment
+from toolweave.connect._stdio.process import ServerProcess, spawn
+from toolweave.connect._wire.channel import channel_wire
+from toolweave.connect._wire.credentials import Credentials, flow_of, hook_of
+from toolweave.errors import ConfigError, ConnectError, ConnectionLostError, ProtocolError, ServerError
+from toolweave.protocol.json_types import as_object
+from toolweave.protocol.versions import MODERN_VERSIONS
+
+__all__ = [
+    "ConnectPlan",
+    "OpenSession",
+    "RetryConnect",
+    "WireOpener",
+    "load_engine",
+    "open_session",
+    "open_wire",
+    "register_transport",
+    "through",
+]
+
+_log = logging.getLogger("toolweave.connect")
+
+_ENGINE = "toolweave.connect._sdk"
+_BUILT_IN = ("stdio", "http", "sse", "inprocess")
+_HASTY_STOP_SECONDS = 1.0
+_SSE_STATUSES = frozenset({400, 404, 405})
+
+TransportFactory = Callable[[ServerConfig], AbstractAsyncContextManager[Any]]
+_factories: dict[str, TransportFactory] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectPlan:
+    """The transport and the era to connect with: from the config, later from what the server turned out to be.
+
+    Attributes:
+        transport: `"stdio"`, `"http"`, `"sse"`, `"inprocess"` or a registered name.
+        era: `"auto"`, `"legacy"` or one revision.
+    """
+
+    transport: str
+    era: str
+
+
+@dataclass(slots=True)
+class OpenSession:
+    """An open session, with its server process where there is one."""
+
+    session: Session
+    process: ServerProcess | None = None
+
+
+class RetryConnect(Exception):
+    """This attempt cannot work, but `attempt` may."""
+
+    def __init__(self, attempt: ConnectPlan, reason: str) -> None:
+        super().__init__(reason)
+        self.attempt = attempt
+
+
+def register_transport(name: str, factory: TransportFactory) -> None:
+    """Make `transport: NAME` in a config open what `factory` returns.
+
+    The factory gets the `ServerConfig`; its async context manager yields a `Channel`, or the SDK's
+    pair of streams.
+
+    Raises:
+        ValueError: The name is one of the built-in transports.
+    """
+    if name in _BUILT_IN:
+        raise ConfigError(f"transport {name!r} is built in; register yours under another name", field="transport")
+    register_transport_name(name)
+    _factories[name] = factory
+
+
+@asynccontextmanager
+async def open_session(
+    config: ServerConfig, attempt: ConnectPlan, peer: ClientHandlers, report: Report
+) -> AsyncGenerator[OpenSession, None]:
+    """Open a conversation with a server and shake hands.
+
+    Raises:
+        Redial: Try again with another attempt.
+        ServerError: It cannot be reached; the message says why.
+    """
+    opener = getattr(config.server, "open_wire", open_wire)
+    async with opener(config, attempt, peer, report) as (wire, process):
+        report.heard = getattr(wire, "heard", None)
+        try:
+            session = await shake_hands(
+                wire, era=attempt.era, probe_seconds=config.probe_timeout, server=config.name, report=report, peer=peer
+            )
+        except ProbeRefused as exc:
+            raise RetryConnect(replace(attempt, era="legacy"), str(exc)) from exc
+        except ProtocolError as exc:
+            if _wants_sse(config, attempt, exc):
+                raise RetryConnect(ConnectPlan(transport="sse", era="legacy"), exc.message) from exc
+            raise
+        if process is not None:
+            process.stop_seconds = config.timeout.close  # it has shown manners: let it finish its work
+        yield OpenSession(session, process)
+
+
+class WireOpener(Protocol):
+    """A wire factory that replaces the transport of a server, such as a recorder's."""
+
+    def open_wire(
+        self, config: ServerConfig, attempt: ConnectPlan, peer: ClientHandlers, report: Report
+    ) -> AbstractAsyncContextManager[tuple[Wire, ServerProcess | None]]:
+        """Open a wire, and return it with its process, if there is one."""
+        ...
+
+
+def through(target: Any, opener: Callable[[Any], WireOpener]) -> ServerConfig:
+    """Return the target's config with `opener(config.server)` in place of its transport, as a recorder uses it.
+
+    Raises:
+        ConfigError: The target cannot be right.
+    """
+    config = server_config(target)
+    return config.replace(server=opener(config.server))
+
+
+@asynccontextmanager
+async def open_wire(
+    config: ServerConfig, attempt: ConnectPlan, peer: ClientHandlers, report: Report
+) -> AsyncGenerator[tuple[Wire, ServerProcess | None], None]:
+    """Open the bare wire of the config's transport, before any handshake."""
+
+    def lost(sent: bool) -> ServerError:
+        return ConnectionLostError("the connection ended", server=config.name, sent=sent)
+
+    if attempt.transport == "stdio":
+        async with _stdio(config, peer, report) as opened:
+            yield opened
+        return
+    if attempt.transport in ("http", "sse"):
+        open_http = await _http_engine(config, attempt)
+        async with open_http(_http_settings(config), peer, server=config.name, loss=lost) as wire:
+            yield wire, None
+        return
+    if attempt.transport == "inprocess" and not hasattr(config.server, "__aenter__"):
+        engine = await _engine()
+        async with engine.in_process_wire(
+            config.server, peer, name=config.name, loss=lost, legacy=attempt.era not in ("auto", *MODERN_VERSIONS)
+        ) as wire:
+            yield wire, None
+        return
+    async with _custom(config) as opened:
+        if isinstance(opened, Channel):
+            open_wire = await _channel_engine(config)
+            async with open_wire(opened, peer, server=config.name, loss=lost) as wire:
+                yield wire, None
+        else:
+            engine = await _engine()
+            async with engine.streams_wire(_as_manager(opened), peer, server=config.name, loss=lost) as wire:
+                yield wire, None
+
+
+@asynccontextmanager
+async def _stdio(
+    config: ServerConfig, peer: ClientHandlers, report: Report
+) -> AsyncGenerator[tuple[Wire, ServerProcess | None], None]:
+    env = inherited_environment() | config.env_values()
+    with report.step("find the command") as step:
+        step.detail = program = find_program(config.command, env=env, cwd=config.cwd, server=config.name)
+    async with AsyncExitStack() as stack:
+        with report.step("start the process") as step:
+            try:
+                process = await stack.enter_async_context(
+                    spawn(
+                        (program, *config.args),
+                        env=env,
+                        cwd=config.cwd,
+                        stop_seconds=min(_HASTY_STOP_SECONDS, config.timeout.close),
+                        max_message_bytes=config.max_message_bytes or MAX_MESSAGE_BYTES,
+                    )
+                )
+            except OSError as exc:
+                raise ConnectError(f"its command {program!r} could not be started: {exc}", server=config.name) from exc
+            step.detail = f"pid {process.pid}"
+            report.process = process
+        open_wire = await _channel_engine(config)
+
+        def lost(sent: bool) -> ServerError:
+            reason = process.failure or "the process ended"
+            return ConnectionLostError(reason, server=config.name, sent=sent)
+
+        wire = await stack.enter_async_context(open_wire(process, peer, server=config.name, loss=lost))
+        yield wire, process
+
+
+@asynccontextmanager
+async def _custom(config: ServerConfig) -> AsyncGenerator[Any, None]:
+    if config.transport != "inprocess":
+        factory = _factories.get(config.transport)
+        if factory is None:
+            raise ConfigError(
+                f"transport {config.transport!r} is not registered; call register_transport first",
+                server=config.name,
+                field="transport",
+            )
+        async with factory(config) as opened:
+            yield opened
+        return
+    async with config.server as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def _as_manager(streams: Any) -> AsyncGenerator[Any, None]:
+    yield streams
+
+
+async def load_engine(config: ServerConfig, attempt: ConnectPlan, report: Report) -> None:
+    """Import the SDK in a thread where an attempt needs it, so that the server is not charged for the time.
+
+    On a busy machine that takes seconds.
+    """
+    direct = attempt.transport == "inprocess" and not {"__aenter__", "open_wire"} & set(dir(config.server))
+    if config.engine == "sdk" or direct:
+        with report.step("load the SDK"):
+            await _engine()
+
+
+async def _channel_engine(config: ServerConfig) -> Any:
+    return channel_wire if config.engine != "sdk" else (await _engine()).channel_wire
+
+
+async def _engine() -> Any:
+    # imported in a thread: it takes most of a second, and other servers must not wait for it
+    return await anyio.to_thread.run_sync(importlib.import_module, _ENGINE, abandon_on_cancel=True)
+
+
+async def _http_engine(config: ServerConfig, attempt: ConnectPlan) -> Any:
+    if config.engine == "sdk":
+        engine = await _engine()
+        return engine.http_wire if attempt.transport == "http" else engine.sse_wire
+    if attempt.transport == "sse":  # of these, what is not used is not in memory
+        from toolweave.connect._wire.http_sse import sse_wire
+
+        return sse_wire
+    from toolweave.connect._wire.http import http_wire
+
+    return http_wire
+
+
+def _http_settings(config: ServerConfig) -> HttpSettings:
+    if config.caution and config.source is None:  # whoever read it from a file has said so
+        _log.warning("server %r: %s", config.name, config.caution)
+    credentials = Credentials(config)
+    return HttpSettings(
+        url=config.url,
+        headers=credentials.source(),
+        hook=hook_of(config),
+        flow=flow_of(config),
+        connect_seconds=config.connect_silence,
+        max_connections=config.max_connections or MAX_CONNECTIONS,
+        max_bytes=config.max_message_bytes or MAX_MESSAGE_BYTES,
+        remember=credentials.remember,
+        redact=credentials.redact,
+    )
+
+
+def _wants_sse(config: ServerConfig, attempt: ConnectPlan, exc: ProtocolError) -> bool:
+    if attempt.transport != "http" or config.legacy_sse != "auto":
+        return False
+    data = as_object(exc.data)
+    return data is not None and data.get("http_status") in _SSE_STATUSES

@@ -1,0 +1,346 @@
+"""Our own `Wire` over a `Channel`: futures by id, no task and no queue on the way of a call.
+
+Calls of one iteration of the event loop share a write. Knows nothing of processes: a channel that can
+write without waiting has `congested` and `write`, one that pushes messages has `deliver_to`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Protocol, runtime_checkable
+
+import anyio
+import anyio.abc
+import msgspec
+
+from toolweave.connect._channel import Channel, NotSent
+from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss
+from toolweave.connect._wire.dispatcher import IncomingDispatcher
+from toolweave.connect._wire.request_encoder import RequestEncoder
+from toolweave.connect._wire.responses import invalid, result_of
+from toolweave.errors import ServerError
+from toolweave.protocol import methods
+from toolweave.protocol.jsonrpc import (
+    ForeignId,
+    LenientMessage,
+    answer_behind,
+    answer_id,
+    decode_lenient,
+    decode_plain,
+    encode_notification,
+    objects_in,
+    own_id,
+    without_deep_entries,
+)
+
+__all__ = ["ChannelWire", "channel_wire"]
+
+_log = logging.getLogger("toolweave.connect")
+_COURTESY_SECONDS = 1.0
+_AT_ONCE = 4
+_DOUBT_SECONDS = 0.5
+_MOST_GIVEN_UP = 1000
+_SMALL_BYTES = 4096  # a larger one gains nothing by sharing a write, and is seen to be unsent when it waits alone
+
+
+@runtime_checkable
+class _Pipe(Protocol):
+    """A channel that can write messages, one or several with line ends between, without waiting."""
+
+    @property
+    def congested(self) -> bool: ...
+
+    def write(self, messages: bytes) -> None: ...
+
+
+class ChannelWire:
+    """One conversation over a channel.
+
+    Attributes:
+        over: Whether the conversation is over.
+        late_answers: The number of answers to no pending request: late, repeated, or with a wrong id.
+    """
+
+    def __init__(
+        self, channel: Channel, peer: ClientHandlers, tasks: anyio.abc.TaskGroup, *, server: str, loss: Loss
+    ) -> None:
+        self.late_answers = 0
+        self._channel = channel
+        self._pipe = channel if isinstance(channel, _Pipe) else None
+        self._server = server
+        self._loss = loss
+        self._last_id = 0
+        self._texts = RequestEncoder()
+        self._given_up: set[int | str] = set()
+        self._doubted: asyncio.Future[dict[str, Any]] | None = None
+        self._lists: set[int | str] = set()
+        self._pending: dict[int | str, asyncio.Future[dict[str, Any]]] = {}
+        self._outbox: dict[int | str, bytes] = {}
+        self._flush_is_due = False
+        self._incoming = IncomingDispatcher(peer, tasks, channel.send, server=server)
+        self._over = anyio.Event()
+        self._loop = asyncio.get_running_loop()  # asking for it costs a system call, on Python 3.11
+        self.over = False
+
+    # Wire
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+    ) -> dict[str, Any]:
+        """Send a request and return its result as it came; see `Wire.request`."""
+        if self.over:
+            raise self._loss(False)
+        self._last_id += 1
+        key = self._last_id if request_id is None else request_id
+        text = self._texts.of(key, method, params)
+        answer: asyncio.Future[dict[str, Any]] = asyncio.Future(loop=self._loop)
+        self._pending[key] = answer
+        is_list = method.endswith("/list")
+        if is_list:
+            self._lists.add(key)
+        sent = False
+        try:
+            if not self._write(key, text):
+                await self._channel.send(text)
+            sent = True
+            return await answer
+        except OSError as exc:
+            raise self._loss(not isinstance(exc, NotSent)) from None
+        except asyncio.CancelledError:
+            if sent and not self.over:
+                await self._give_up(key, method)
+            raise
+        finally:
+            self._pending.pop(key, None)
+            if is_list:
+                self._lists.discard(key)
+            if not sent and answer.done():
+                answer.exception()  # taken here, so that asyncio does not report it as lost
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification; nothing is raised when the server is gone."""
+        try:
+            await self._channel.send(encode_notification(method, params))
+        except OSError:
+            _log.debug("server %r: a notification %r was not sent", self._server, method)
+
+    async def ended(self) -> None:
+        """Wait until the conversation ends otherwise than by our own closing."""
+        await self._over.wait()
+
+    def refusal(self, schema: Mapping[str, Any]) -> str | None:
+        """Return None: over a channel no argument is mirrored into a header."""
+        return None
+
+    # inside
+
+    async def read(self) -> None:
+        """Read messages until the peer ends the conversation; every pending request ends with it."""
+        deliver_to = getattr(self._channel, "deliver_to", None)
+        try:
+            if deliver_to is not None:  # no turn of the event loop between the pipe and the waiting call
+                deliver_to(self.take)
+            while True:
+                self.take(await self._channel.receive())
+        except EOFError:
+            pass
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """Fail the pending requests and mark the conversation as over."""
+        self.over = True
+        self._over.set()
+        for key, answer in self._pending.items():
+            if not answer.done():
+                answer.set_exception(self._loss(key not in self._outbox))
+
+    def take(self, text: bytes) -> None:
+        """Handle one line, a JSON text or several; an unreadable one fails only the call it belongs to."""
+        message = decode_plain(text)
+        if message is None:
+            self._handle_unusual(text)
+        elif message.method is not msgspec.UNSET:
+            self._incoming.take(message)
+        else:
+            result: Any = message.result
+            answer = self._pending.get(message.id)  # type: ignore[arg-type]
+            if answer is None or type(result) is not dict or message.error is not msgspec.UNSET or answer.done():
+                self._take_answer(message, text)
+            else:  # nearly always
+                answer.set_result(result)  # pyright: ignore[reportUnknownArgumentType]
+
+    def _handle_unusual(self, text: bytes) -> None:
+        """Handle a line that is not plainly one message: a batch, a very large one, or none."""
+        try:
+            messages = decode_lenient(text)
+        except (ValueError, RecursionError) as exc:
+            self._handle_unreadable(text, exc)
+            return
+        for message in messages:
+            if message.method is msgspec.UNSET:
+                self._take_answer(message, text)
+            else:
+                self._incoming.take(message)
+
+    def _take_answer(self, message: LenientMessage, text: bytes) -> None:
+        answer: asyncio.Future[dict[str, Any]] | None = self._pending.get(message.id)  # type: ignore[arg-type]
+        if answer is None or answer.done():
+            answer = self._find(message.id)
+        if answer is None:
+            self._count(text)
+            answer = self._only_pending(None if message.id is msgspec.UNSET else message.id)
+            if answer is None:
+                return
+            self._doubt(answer, message)
+            return
+        try:
+            answer.set_result(result_of(message, self._server))
+        except ServerError as exc:
+            answer.set_exception(exc)
+
+    def _handle_unreadable(self, text: bytes, exc: Exception) -> None:
+        if not text.startswith(b"{"):  # a log record may begin with "[" as well as a batch
+            self._handle_after_junk(text)
+            return
+        if isinstance(exc, ValueError) and len(parts := objects_in(text)) > 1:
+            for part in parts:
+                self.take(part)
+            return
+        request_id = answer_id(text)
+        if isinstance(exc, RecursionError) and request_id in self._lists:
+            self._lists.discard(request_id)
+            self.take(without_deep_entries(text))
+            return
+        self._count(text)
+        answer = self._find(request_id)
+        if answer is not None:
+            why = "it is nested too deeply" if isinstance(exc, RecursionError) else str(exc)
+            answer.set_exception(invalid(self._server, why))
+
+    def _handle_after_junk(self, text: bytes) -> None:
+        """Handle an answer that a server has printed after other text, if it is that of a pending request."""
+        self._count_junk(text)
+        message = answer_behind(text)
+        if message is not None and self._find(message.id) is not None:
+            self._take_answer(message, text)
+
+    def _write(self, key: int | str, text: bytes) -> bool:
+        """Write a request, or return False where it has to wait; small ones of one event loop iteration share a write.
+
+        A few of them share one system call. Not all: the server would start only when we are done, and we would wait
+        for it.
+        """
+        is_small = len(text) <= _SMALL_BYTES
+        if not self._outbox or not is_small:  # else the pipe was asked before, and nothing has been written since
+            if self._pipe is None or self._pipe.congested:
+                return False
+            if not is_small or len(self._pending) == 1:
+                if self._outbox:
+                    self._flush()
+                self._pipe.write(text)
+                return True
+        if not self._flush_is_due:
+            self._flush_is_due = True
+            self._loop.call_soon(self._flush_rest)
+        self._outbox[key] = text
+        if len(self._outbox) >= _AT_ONCE:
+            self._flush()
+        return True
+
+    def _flush_rest(self) -> None:
+        self._flush_is_due = False
+        self._flush()
+
+    def _flush(self) -> None:
+        if self.over or self._pipe is None or not self._outbox:
+            return
+        outbox, self._outbox = self._outbox, {}
+        try:
+            self._pipe.write(b"\n".join(outbox.values()))
+        except NotSent:
+            for key in outbox:
+                answer = self._pending.get(key)
+                if answer is not None and not answer.done():
+                    answer.set_exception(self._loss(False))
+
+    async def _give_up(self, key: int | str, method: str) -> None:
+        """Cancel the request at the server; bounded, so that a full pipe blocks nobody."""
+        if len(self._given_up) < _MOST_GIVEN_UP:
+            self._given_up.add(key)
+        if method in UNCANCELLABLE:
+            return
+        with anyio.move_on_after(_COURTESY_SECONDS, shield=True):
+            await self.notify(methods.NOTIFICATIONS_CANCELLED, {"requestId": key, "reason": "the caller gave up"})
+
+    def _find(self, request_id: Any) -> asyncio.Future[dict[str, Any]] | None:
+        answer = self._pending.get(request_id) if isinstance(request_id, (int, str)) else None
+        if answer is None and (named := own_id(request_id)) is not None:
+            answer = self._pending.get(named)
+        return answer if answer is not None and not answer.done() else None
+
+    def _only_pending(self, came: ForeignId | None) -> asyncio.Future[dict[str, Any]] | None:
+        """Return the only pending request, if an answer with an unknown id can be meant for nothing else.
+
+        Not while an abandoned request may still be answered. A subscription, whose id is a name, is answered at its
+        end and is not counted.
+        """
+        request_id = own_id(came)
+        if request_id in self._given_up or (isinstance(request_id, int) and 0 < request_id <= self._last_id):
+            self._given_up.discard(request_id)
+            return None
+        if any(isinstance(key, int) for key in self._given_up):
+            return None
+        waiting = [answer for key, answer in self._pending.items() if isinstance(key, int) and not answer.done()]
+        return waiting[0] if len(waiting) == 1 else None
+
+    def _doubt(self, answer: asyncio.Future[dict[str, Any]], message: LenientMessage) -> None:
+        """Fail a request by an answer that must be meant for it, unless its own answer follows at once."""
+        if self._doubted is answer:
+            return
+        self._doubted = answer
+        # the value of a result is not taken: whose it is, nobody can say
+        why = f"its id is {str(message.id)[:40]!r}, which no request had" if message.id else "it has no id"
+        error: Exception = invalid(self._server, why)
+        if message.error is not msgspec.UNSET:
+            try:
+                result_of(message, self._server)
+            except ServerError as exc:
+                error = exc
+
+        def settle() -> None:
+            if not answer.done():
+                answer.set_exception(error)
+
+        self._loop.call_later(_DOUBT_SECONDS, settle)
+
+    def _count(self, text: bytes) -> None:
+        self.late_answers += 1
+        self._count_junk(text)
+
+    def _count_junk(self, text: bytes) -> None:
+        count = getattr(self._channel, "count_junk", None)
+        if count is not None:
+            count(text)
+
+
+@asynccontextmanager
+async def channel_wire(
+    channel: Channel, peer: ClientHandlers, *, server: str, loss: Loss
+) -> AsyncGenerator[ChannelWire, None]:
+    """Open a wire over a channel for as long as the block lasts."""
+    async with anyio.create_task_group() as tasks:
+        wire = ChannelWire(channel, peer, tasks, server=server, loss=loss)
+        tasks.start_soon(wire.read)
+        try:
+            yield wire
+        finally:
+            tasks.cancel_scope.cancel()

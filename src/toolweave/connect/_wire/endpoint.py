@@ -1,0 +1,315 @@
+"""One MCP endpoint: requests with their headers and credentials, redirects within the origin, faults as errors.
+
+Knows nothing of the messages but the shape of an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+from urllib.parse import urljoin, urlsplit
+
+import msgspec
+
+from toolweave.connect._http_errors import (
+    HttpFault,
+    HttpSettings,
+    answer_fault,
+    bad_encoding,
+    http_error,
+    is_rpc_error,
+    no_answer,
+    odd_content,
+    origin_of,
+    own_headers,
+    refused_credentials,
+    refused_redirect,
+    too_large,
+    unasked_encoding,
+)
+from toolweave.connect._wire.cookies import Cookies
+from toolweave.connect._wire.credentials import AuthChallenge, AuthHook
+from toolweave.connect._wire.http1 import HttpClient, NoAnswer, Response, Unreadable
+from toolweave.connect._wire.inflate import ACCEPTED, Inflater
+from toolweave.connect._wire.proxy import PROXY_AUTHENTICATION_REQUIRED, http_proxy_for, refused_by_proxy
+from toolweave.connect._wire.request_head import SharedHeaders
+from toolweave.connect._wire.responses import invalid, result_of
+from toolweave.errors import ConnectError, ProtocolError, ServerError
+from toolweave.protocol.jsonrpc import LenientMessage
+
+__all__ = ["EVENTS", "JSON", "HttpEndpoint"]
+
+EVENTS = "text/event-stream"
+JSON = "application/json"
+_MAX_REDIRECTS = 5
+_ERROR_BYTES = 1024 * 1024
+_ERROR_SECONDS = 2.0
+_FRAMING = ("connection", "content-length", "transfer-encoding")
+_COMMON = {"accept": f"{JSON}, {EVENTS}", "accept-encoding": ACCEPTED, "user-agent": "toolweave"}
+T = TypeVar("T")
+
+
+class HttpEndpoint:
+    """The HTTP client of one URL, with the cookies that its server sets.
+
+    Attributes:
+        clients: The connections, by origin: to that of the URL, and to those that an authorization flow asks.
+        cookies: Those of the URL's origin, once it has set any.
+
+    Raises:
+        ConnectError: The environment names a proxy for it that cannot be used.
+    """
+
+    def __init__(self, settings: HttpSettings, *, server: str, shared: HttpEndpoint | None = None) -> None:
+        self._settings = settings
+        self._server = server
+        self.clients: dict[object, HttpClient] = {} if shared is None else shared.clients
+        self.cookies: Cookies | None = None if shared is None else shared.cookies
+        self._client = self._client_of(settings.url)
+        self._target = _target(settings.url)
+        made_anew = settings.flow is not None or settings.hook is not None
+        self._fixed = None if callable(settings.headers) or made_anew else _sendable(settings.headers)
+
+    def _opened(self, url: str) -> HttpClient:
+        try:
+            proxy = http_proxy_for(url)
+        except ValueError as exc:
+            raise ConnectError(str(exc), server=self._server) from None
+        settings = self._settings
+        return HttpClient(
+            url, connect_seconds=settings.connect_seconds, max_connections=settings.max_connections, proxy=proxy
+        )
+
+    async def send(
+        self,
+        method: str,
+        headers: Mapping[str, str],
+        body: bytes = b"",
+        *,
+        repeatable: bool = False,
+        lasting: bool = False,
+    ) -> Response:
+        """Send one request, follow redirects within the origin, and return the answer's head.
+
+        Raises:
+            ConnectionLostError: There is no answer, or the credentials could not be made.
+            ProtocolError: It redirects to where nothing is sent, or too often.
+        """
+        if self.cookies is None and type(headers) is SharedHeaders and headers.head is not None and method == "POST":
+            try:
+                response = await self._client.ask(headers.head, body, repeatable=repeatable, lasting=lasting)
+            except NoAnswer as exc:
+                raise self.error(exc) from None
+            head = response.head
+            if head.is_json:  # a success that sets no cookie
+                return response
+            if head.cookies or head.status == PROXY_AUTHENTICATION_REQUIRED:
+                self._take(self._client, self._settings.url, response)
+        else:
+            url, how = self._settings.url, {"repeatable": repeatable, "lasting": lasting}
+            if self._settings.flow is None and self._settings.hook is None:
+                merged = await self._merged(headers, body)
+                response = await self._sent(method, url, merged, body, headers, **how)
+            else:
+                response = await self._authorized(method, url, headers, body, **how)
+        return await self._followed(response, method, headers, body, repeatable=repeatable, lasting=lasting)
+
+    async def _followed(
+        self, response: Response, method: str, headers: Mapping[str, str], body: bytes, **how: bool
+    ) -> Response:
+        """Follow redirects within the origin and return the final answer."""
+        url = self._settings.url
+        for left in range(_MAX_REDIRECTS, -1, -1):
+            if not 300 <= response.status < 400 or "location" not in response.headers:
+                return response
+            response.close()
+            url = self._moved(method, url, response)
+            if left:
+                response = await self._authorized(method, url, headers, body, **how)
+        text = f"it redirects more than {_MAX_REDIRECTS} times"
+        raise http_error(HttpFault(status=response.status, text=text), server=self._server)
+
+    async def _authorized(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, **how: bool
+    ) -> Response:
+        """Send a request to a URL of the origin with its credentials, and again where a hook has others."""
+        merged = await self._merged(headers, body)
+        hook, flow = self._settings.hook, self._settings.flow
+        if flow is not None:
+            from toolweave.connect._wire.httpx_auth import HttpxAuth  # for those who have one
+
+            auth = HttpxAuth(flow, self._settings, server=self._server)
+            try:
+                return await auth.send(method, url, merged, body, partial(self._sent, **how))
+            except NoAnswer as exc:  # when the flow read a body
+                raise self.error(exc) from None
+        if hook is not None:
+            return await self._hooked(hook, method, url, merged, body, **how)
+        return await self._sent(method, url, merged, body, **how)
+
+    async def _hooked(
+        self, hook: AuthHook, method: str, url: str, headers: Mapping[str, str], body: bytes, **how: bool
+    ) -> Response:
+        made = await self._made(hook.headers(method, url))
+        response = await self._sent(method, url, {**headers, **made}, body, **how)
+        if response.status not in (401, 403):
+            return response
+        challenge = AuthChallenge(method=method, url=url, status=response.status, headers=response.headers, sent=made)
+        try:
+            others = await self._made(hook.challenged(challenge))
+        except BaseException:
+            response.close()
+            raise
+        if not others:
+            return response
+        response.close()
+        return await self._sent(method, url, {**headers, **others}, body, **how)
+
+    async def _made(self, making: Awaitable[Mapping[str, str] | None]) -> Mapping[str, str]:
+        try:
+            made = _sendable(await making or {})
+        except ServerError:  # in the hook's own words
+            raise
+        except Exception as exc:  # boundary: what a user's hook raises fails the request that asked
+            raise http_error(refused_credentials(exc), server=self._server) from exc
+        self._settings.remember(made)
+        return made
+
+    async def _sent(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        alike: Mapping[str, str] | None = None,
+        /,
+        **how: bool,
+    ) -> Response:
+        """Send one request to any URL; keep its head for those to the endpoint that have `alike` headers too.
+
+        Cookies go to the origin, and are taken from it, alone.
+        """
+        run_on_own_loop = url is self._settings.url
+        client, target = (self._client, self._target) if run_on_own_loop else (self._client_of(url), _target(url))
+        try:
+            head = client.head(method, target, self._with_cookies(client, headers, url))
+            if (
+                self._fixed is not None
+                and self.cookies is None
+                and method == "POST"
+                and isinstance(alike, SharedHeaders)
+            ):
+                alike.head = head  # nothing in it is made anew for each
+            response = await client.ask(head, body if method == "POST" else None, **how)
+        except NoAnswer as exc:
+            raise self.error(exc, client, url) from None
+        if response.head.cookies or response.head.status == PROXY_AUTHENTICATION_REQUIRED:
+            self._take(client, url, response)
+        return response
+
+    def _client_of(self, url: str) -> HttpClient:
+        """Return the client of a URL: an authorization flow sends requests to other servers too."""
+        origin = origin_of(url)
+        client = self.clients.get(origin)
+        if client is None:
+            client = self.clients[origin] = self._opened(url)
+        return client
+
+    def _take(self, client: HttpClient, url: str, response: Response) -> None:
+        """Keep the cookies of an answer; raise an error if the proxy gave it instead of the server."""
+        if response.status == PROXY_AUTHENTICATION_REQUIRED and client.forwarded:
+            response.close()
+            why = refused_by_proxy(response.status, response.reason, url.partition("?")[0])
+            raise self.error(NoAnswer("ProxyError", why, sent=False), client, url)
+        if response.head.cookies and client is self._client:
+            self.cookies = self.cookies or Cookies()
+            self.cookies.take(url, response.head.cookies)
+
+    async def _merged(self, headers: Mapping[str, str], body: bytes) -> Mapping[str, str]:
+        own = self._fixed
+        if own is None:
+            own = _sendable(await own_headers(self._settings, server=self._server))
+        merged = {**_COMMON, **headers, **own}
+        if body:
+            merged.setdefault("content-type", JSON)
+        return merged
+
+    def _with_cookies(self, client: HttpClient, headers: Mapping[str, str], url: str) -> Mapping[str, str]:
+        kept = self.cookies.header(url) if self.cookies is not None and client is self._client else ""
+        if not kept:
+            return headers
+        own = headers.get("cookie")
+        return {**headers, "cookie": f"{own}; {kept}" if own else kept}
+
+    def error(self, exc: NoAnswer, client: HttpClient | None = None, url: str | None = None) -> ServerError:
+        """Return the error for a request without an answer; it went to the endpoint unless it says otherwise."""
+        if isinstance(exc, Unreadable):
+            fault = too_large(exc.limit) if exc.limit is not None else bad_encoding(200, exc.detail, bomb=exc.bomb)
+            return http_error(fault, server=self._server)
+        client = client or self._client
+        proxy = None if client.proxy is None else str(client.proxy)
+        sent = exc.sent and client is self._client  # what authorizes a message is asked for before it is taken
+        return http_error(no_answer(url or self._settings.url, str(exc), sent=sent, proxy=proxy), server=self._server)
+
+    def check_encoding(self, response: Response) -> None:
+        """Raise the error for a content encoding that was not accepted."""
+        if response.encoding and not Inflater.reads(response.encoding):
+            raise http_error(unasked_encoding(response.status, response.encoding), server=self._server)
+
+    async def refusal(self, response: Response, *, in_session: bool) -> ServerError:
+        """Return the error of an answer with an HTTP error status, or of one that is no answer at all.
+
+        A `ConnectionLostError` says that the server has forgotten the session.
+        """
+        readable = not response.encoding or Inflater.reads(response.encoding)
+        body = await response.beginning(_ERROR_BYTES, _ERROR_SECONDS) if readable else b""
+        status, reason, headers = response.status, response.reason, response.headers
+        if status < 300:
+            fault = odd_content(self._settings, status, reason, headers.get("content-type", ""), body)
+            return http_error(fault, server=self._server)
+        fault = answer_fault(self._settings, status, reason, headers, body, in_session=in_session)
+        if not fault.session_gone and status not in (401, 403) and is_rpc_error(body):
+            return _rpc_error(body, self._server)
+        return http_error(fault, server=self._server)
+
+    def at(self, url: str) -> HttpEndpoint:
+        """Return an endpoint at another URL of the origin, which shares connections and cookies with this one."""
+        self.cookies = self.cookies or Cookies()
+        return HttpEndpoint(replace(self._settings, url=url), server=self._server, shared=self)
+
+    def heard(self) -> object:
+        """Return a value that changes whenever bytes of the server arrive."""
+        return self._client.heard()
+
+    def close(self) -> None:
+        """Close every connection."""
+        for client in self.clients.values():
+            client.close()
+
+    def _moved(self, method: str, url: str, response: Response) -> str:
+        location = response.headers["location"]
+        reason = refused_redirect(method, url, response.status, location)
+        if reason is not None:
+            raise http_error(HttpFault(status=response.status, text=reason), server=self._server)
+        return urljoin(url, location)
+
+
+def _target(url: str) -> str:
+    parts = urlsplit(url)
+    return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+
+
+def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items() if name.lower() not in _FRAMING}
+
+
+def _rpc_error(body: bytes, server: str) -> ServerError:
+    try:
+        result_of(msgspec.json.decode(body, type=LenientMessage), server)
+    except ProtocolError as exc:
+        return exc
+    except msgspec.DecodeError as exc:
+        return invalid(server, str(exc))
+    return invalid(server, "an HTTP error with a result")

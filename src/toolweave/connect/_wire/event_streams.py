@@ -1,0 +1,196 @@
+"""The event streams of one conversation: answers, resumption, and the session's own stream.
+
+Resumption belongs to the legacy revisions (SEP-1699). Knows nothing of the messages' meaning.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import anyio
+
+from toolweave.connect._http_errors import HttpSettings, http_error, too_large
+from toolweave.connect._wire.endpoint import EVENTS, HttpEndpoint
+from toolweave.connect._wire.http1 import NoAnswer, Response, Unreadable
+from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError, printable
+from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.jsonrpc import answer_id, own_id
+from toolweave.protocol.sse import EventParser
+
+__all__ = ["EventStreams", "delay"]
+
+_log = logging.getLogger("toolweave.connect")
+_BROKEN = "its event stream holds an event that is no JSON-RPC message"
+_RETRY_SECONDS = 1.0
+_MIN_RETRY_SECONDS = 0.05
+_MAX_RETRY_SECONDS = 30.0
+_MAX_RESUMPTIONS = 3
+_NO_SUCH_STREAM = 405
+
+Take = Callable[[bytes, int | str | None, str], dict[str, Any] | None]
+"""Handles one message; returns the result for the request of the given id and method, if it holds that."""
+Refused = Callable[..., Awaitable[ServerError]]
+"""Makes the error of an answer with an HTTP error status; with `ends` false it never ends the conversation."""
+
+
+class EventStreams:
+    """The reader of one server's event streams.
+
+    `headers` returns the headers of the session; `missed` is called when the session's own stream continues
+    after a gap that cannot be replayed.
+    """
+
+    def __init__(
+        self,
+        settings: HttpSettings,
+        endpoint: HttpEndpoint,
+        *,
+        take: Take,
+        refused: Refused,
+        missed: Callable[[], None],
+        headers: Callable[[], Mapping[str, str]],
+        server: str,
+    ) -> None:
+        self._settings = settings
+        self._endpoint = endpoint
+        self._take = take
+        self._refused = refused
+        self._missed = missed
+        self._headers = headers
+        self._server = server
+
+    async def answer(self, response: Response, key: int | str, method: str, *, resumable: bool) -> dict[str, Any]:
+        """Return the result from the event stream of a response, or from the streams that resume it.
+
+        Raises:
+            ConnectionLostError: It does not come.
+            ProtocolError: It is an error, or what comes is no message.
+        """
+        parser = EventParser(self._settings.max_bytes)
+        result, cause = await self._read(response, parser, key, method)
+        failures = 0
+        while result is None:
+            response.close()  # a connection that waits for its successor would be one too many
+            if parser.last_id is None or not resumable or failures >= _MAX_RESUMPTIONS:
+                raise self._lost(cause)
+            await anyio.sleep(delay(parser, failures))
+            before = parser.last_id
+            parser = parser.resumed()
+            try:
+                with await self._open(parser.last_id) as resumed:
+                    result, cause = await self._read(resumed, parser, key, method)
+                failures = 0 if parser.last_id != before else failures + 1
+            except _Refusal as exc:
+                failures, cause = failures + 1, f"could not be resumed: {exc.error.message}"
+                if not exc.passing:
+                    raise self._lost(cause) from None
+            except ConnectionLostError as exc:
+                failures, cause = failures + 1, f"could not be resumed: {exc.message}"
+        return result
+
+    async def listen(self, over: Callable[[], bool]) -> None:
+        """Keep the session's own stream open, on which a legacy server sends unrelated messages, until `over`."""
+        parser = EventParser(self._settings.max_bytes)
+        failures = 0
+        opened = gap = False
+        while not over():
+            parser = parser.resumed()
+            before = parser.last_id
+            try:
+                with await self._open(parser.last_id, lasting=True, ends=opened) as stream:
+                    opened = True
+                    if gap and before is None:
+                        self._missed()
+                    await self._read(stream, parser, None, "")
+                # a server that only ever closes it is asked less and less often
+                failures = 0 if parser.taken or parser.last_id != before else failures + 1
+            except _Refusal as exc:
+                if exc.final or not (opened or exc.passing):
+                    level = logging.WARNING if isinstance(exc.error, AuthRequiredError) else logging.DEBUG
+                    _log.log(level, "server %r: no stream of its own: %s", self._server, printable(exc.error.message))
+                    return
+                failures += 1
+            except ServerError as exc:
+                _log.debug("server %r: its stream broke off: %s", self._server, printable(exc.message))
+                failures += 1
+            gap = True
+            await anyio.sleep(delay(parser, failures))
+
+    async def _open(self, last_id: str | None, *, lasting: bool = False, ends: bool = True) -> Response:
+        headers = {**self._headers(), "accept": EVENTS}
+        if last_id is not None:
+            headers["last-event-id"] = last_id
+        response = await self._endpoint.send("GET", headers, repeatable=True, lasting=lasting)
+        if response.status == 200 and response.headers.get("content-type", "").lower().startswith(EVENTS):
+            return response
+        with response:
+            error = await self._refused(response, ends=ends)
+        if isinstance(error, AuthRequiredError) and not lasting:
+            raise error
+        raise _Refusal(error, response.status)
+
+    async def _read(
+        self, response: Response, parser: EventParser, key: int | str | None, method: str
+    ) -> tuple[dict[str, Any] | None, str]:
+        """Read events until the answer to `key`; return it, or the reason why there is none."""
+        self._endpoint.check_encoding(response)
+        broken = False
+        while True:
+            try:
+                piece = await response.piece()
+                events = parser.feed(piece)
+            except Unreadable as exc:
+                raise self._endpoint.error(exc) from None
+            except NoAnswer as exc:
+                return None, f"failed: {exc}"
+            except ValueError:
+                raise http_error(too_large(self._settings.max_bytes), server=self._server) from None
+            for event in events:
+                if event.type != "message":
+                    continue
+                try:
+                    result = self._taken(event.data, key, method)
+                except ValueError:  # the answer may still come
+                    broken = True
+                    _log.debug("server %r: an event that is no JSON-RPC message was skipped", self._server)
+                    continue
+                if result is not None:
+                    return result, ""
+            if not piece:
+                return None, _BROKEN if broken else "ended without a response"
+
+    def _taken(self, text: bytes, key: int | str | None, method: str) -> dict[str, Any] | None:
+        try:
+            return self._take(text, key, method)
+        except ValueError:
+            named = answer_id(text)
+            if key is not None and named is not None and own_id(named) == key:
+                raise self._lost(_BROKEN) from None
+            raise
+
+    def _lost(self, cause: str) -> ServerError:
+        if cause is _BROKEN:
+            return ProtocolError(cause, server=self._server, code=INTERNAL_ERROR)
+        return ConnectionLostError(f"the answer did not come: SSE stream {cause}", server=self._server, sent=True)
+
+
+class _Refusal(Exception):
+    """A GET was answered, but not by a stream: `passing` if another one may be, `final` if never."""
+
+    def __init__(self, error: ServerError, status: int) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.passing = status >= 500 or status == 429
+        self.final = status == _NO_SUCH_STREAM or isinstance(error, ConnectionLostError)
+
+
+def delay(parser: EventParser, failures: int) -> float:
+    """Return the seconds before the next attempt: the server's `retry`, doubled by each failure, with jitter."""
+    wanted = _RETRY_SECONDS if parser.retry_seconds is None else max(parser.retry_seconds, _MIN_RETRY_SECONDS)
+    if not failures:
+        return wanted
+    backoff = min(wanted * 2 ** min(failures, 10), _MAX_RETRY_SECONDS)
+    return max(wanted, backoff * random.uniform(0.75, 1.25))  # noqa: S311 - spreads retries, guards nothing

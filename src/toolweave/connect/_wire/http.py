@@ -1,0 +1,339 @@
+"""Our own `Wire` over Streamable HTTP: one POST per request, no task and no queue on the way of a call.
+
+Speaks both eras (sessions and stateless). A fault of one request stays with that request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import re
+from codecs import BOM_UTF8
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.abc
+import msgspec
+
+from toolweave.connect._http_errors import HttpSettings, http_error, not_json
+from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss
+from toolweave.connect._wire.dispatcher import IncomingDispatcher
+from toolweave.connect._wire.endpoint import EVENTS, JSON, HttpEndpoint
+from toolweave.connect._wire.event_streams import EventStreams
+from toolweave.connect._wire.headers import HeaderFactory
+from toolweave.connect._wire.http1 import NoAnswer, Response
+from toolweave.connect._wire.request_encoder import RequestEncoder
+from toolweave.connect._wire.request_head import SharedHeaders
+from toolweave.connect._wire.responses import invalid, result_of
+from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
+from toolweave.protocol import methods
+from toolweave.protocol.headers import mirroring_problem
+from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.jsonrpc import (
+    LenientMessage,
+    answer_id,
+    decode_lenient,
+    decode_plain,
+    encode_notification,
+    is_json,
+    own_id,
+    without_deep_entries,
+)
+from toolweave.protocol.meta import PROTOCOL_VERSION
+
+__all__ = ["HttpWire", "http_wire"]
+
+_log = logging.getLogger("toolweave.connect")
+_INITIALIZED = methods.NOTIFICATIONS_INITIALIZED
+_COURTESY_SECONDS = 1.0
+_NOTICE_SECONDS = 30.0
+_LASTING = methods.SUBSCRIPTIONS_LISTEN
+_LEADING_METHOD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"method"\s*:')
+
+
+class HttpWire:
+    """One conversation over Streamable HTTP.
+
+    Attributes:
+        over: Whether the conversation is over.
+        late_answers: The number of answers to no pending request.
+    """
+
+    def __init__(
+        self,
+        settings: HttpSettings,
+        endpoint: HttpEndpoint,
+        peer: ClientHandlers,
+        tasks: anyio.abc.TaskGroup,
+        *,
+        server: str,
+        loss: Loss,
+    ) -> None:
+        self.over = False
+        self.late_answers = 0
+        self._settings = settings
+        self._endpoint = endpoint
+        self._tasks = tasks
+        self._server = server
+        self._loss = loss
+        self._incoming = IncomingDispatcher(peer, tasks, self._reply, server=server)
+        self._streams = EventStreams(
+            settings,
+            endpoint,
+            take=self._take,
+            refused=self._refused,
+            missed=peer.on_gap,
+            headers=self._session_headers,
+            server=server,
+        )
+        self._ids = itertools.count(1)
+        self._texts = RequestEncoder()
+        self._over = anyio.Event()
+        self._revision: str | None = None
+        self._stateless = False
+        self._session: str | None = None
+        self._modern = HeaderFactory()
+        self._in_session = SharedHeaders()
+        self._known: tuple[object, object, object, SharedHeaders] = (object(), None, None, self._in_session)
+
+    def heard(self) -> object:
+        """Return a value that changes whenever bytes of the server arrive."""
+        return self._endpoint.heard()
+
+    # Wire
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+    ) -> dict[str, Any]:
+        """Send a request and return its result as it came; see `Wire.request`."""
+        if self.over:
+            raise self._loss(False)
+        key = next(self._ids) if request_id is None else request_id
+        text = self._texts.of(key, method, params)
+        if method == methods.INITIALIZE:  # what the probe said counts no more
+            self._enter(None, None)
+        headers = self._headers(method, params, schema)
+        try:
+            response = await self._endpoint.send(
+                "POST", headers, text, repeatable=method != methods.TOOLS_CALL, lasting=method == _LASTING
+            )
+            if method == methods.INITIALIZE:
+                self._enter(response.headers.get("mcp-session-id"), None)
+            body = response.body
+            if body is not None and response.head.is_json and len(body) <= self._settings.max_bytes:
+                result = self._parsed(body, response.status, key, method)  # as nearly every answer is
+            else:
+                with response:
+                    result = await self._answer(response, key, method)
+                    response.finish()
+        except asyncio.CancelledError:
+            if "mcp-method" not in headers and method not in UNCANCELLABLE and not self.over:
+                self._tasks.start_soon(self._cancel, key)
+            raise  # to a modern server the closed stream says it
+        except ProtocolError as exc:
+            exc.mask(self._settings.redact)  # tokens that callables made are known here only
+            raise
+        if method == methods.INITIALIZE:
+            self._enter(self._session, as_text(result.get("protocolVersion")))
+        return result
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification; nothing is raised when the server is gone.
+
+        Raises:
+            AuthRequiredError: The handshake's last word was refused for want of credentials.
+        """
+        try:
+            await self._post(encode_notification(method, params), self._headers(method, params, None))
+        except ServerError as exc:
+            if method == _INITIALIZED and isinstance(exc, AuthRequiredError):
+                raise
+            _log.debug("server %r: a notification %r was not taken: %s", self._server, method, exc)
+        if method == _INITIALIZED and self._session is not None:
+            self._tasks.start_soon(self._streams.listen, self._over.is_set)
+
+    async def ended(self) -> None:
+        """Wait until the conversation ends otherwise than by our own closing."""
+        await self._over.wait()
+
+    def refusal(self, schema: Mapping[str, Any]) -> str | None:
+        """Return why a tool with this input schema must not be offered over HTTP (SEP-2243), or None."""
+        found = mirroring_problem(schema)
+        return None if found is None else found[0]
+
+    async def end(self) -> None:
+        """Mark the conversation as over and end the session on the server; bounded."""
+        gone = self.over
+        self._end()
+        if self._session is None or gone:
+            return
+        with anyio.CancelScope(shield=True):
+            await self._leave(self._in_session)
+
+    # out
+
+    async def _post(self, text: bytes, headers: Mapping[str, str]) -> None:
+        """Send a message that has no answer, within a bound of its own."""
+        with anyio.move_on_after(_NOTICE_SECONDS):
+            with await self._endpoint.send("POST", headers, text, repeatable=True) as response:
+                if response.status >= 400:
+                    raise await self._refused(response)
+
+    async def _reply(self, text: bytes) -> None:
+        try:
+            await self._post(text, self._session_headers())
+        except ServerError as exc:
+            raise OSError(str(exc)) from None
+
+    async def _cancel(self, key: int | str) -> None:
+        """Cancel the request at a legacy server."""
+        await self.notify(methods.NOTIFICATIONS_CANCELLED, {"requestId": key, "reason": "the caller gave up"})
+
+    def _headers(self, method: str, params: Mapping[str, Any], schema: Mapping[str, Any] | None) -> Mapping[str, str]:
+        given = params.get("_meta")
+        meta_before, schema_before, name_before, headers_before = self._known
+        alike = given is meta_before and schema is schema_before and params.get("name") == name_before
+        if alike and method == methods.TOOLS_CALL:
+            return headers_before
+        meta = as_object(given)
+        revision = meta.get(PROTOCOL_VERSION) if meta is not None else None
+        if not isinstance(revision, str):
+            return self._in_session
+        self._stateless = True
+        headers = self._modern.of(method, params, revision, schema)
+        if method == methods.TOOLS_CALL and type(headers) is SharedHeaders:
+            self._known = (given, schema, params.get("name"), headers)
+        return headers
+
+    def _session_headers(self) -> Mapping[str, str]:
+        return self._in_session
+
+    def forget_session(self) -> None:
+        """End a session that a late answer to `initialize` opened, when the conversation turns out to have none."""
+        if self._session is not None:
+            self._tasks.start_soon(self._leave, self._in_session)
+        self._enter(None, None)
+
+    async def _leave(self, headers: Mapping[str, str]) -> None:
+        with anyio.move_on_after(_COURTESY_SECONDS):
+            try:
+                (await self._endpoint.send("DELETE", headers)).close()
+            except ServerError as exc:
+                _log.debug("server %r: its session was not ended: %s", self._server, exc)
+
+    def _enter(self, session: str | None, revision: str | None) -> None:
+        self._session, self._revision, self._stateless = session, revision, False
+        named = {"mcp-session-id": session, "mcp-protocol-version": revision}
+        self._in_session = SharedHeaders({name: value for name, value in named.items() if value is not None})
+
+    def _end(self) -> None:
+        self.over = True
+        self._over.set()
+
+    # in
+
+    async def _answer(self, response: Response, key: int | str, method: str) -> dict[str, Any]:
+        status = response.status
+        if status in (202, 204):
+            text = f"the answer did not come: server answered a request with {status} {response.reason}"
+            raise ConnectionLostError(text.strip(), server=self._server, sent=True)
+        if status >= 300:
+            raise await self._refused(response)
+        kind = response.headers.get("content-type", "").lower()
+        if kind.startswith(EVENTS):
+            return await self._streams.answer(response, key, method, resumable=self._revision is not None)
+        if not kind.startswith(JSON):
+            raise await self._refused(response)
+        self._endpoint.check_encoding(response)
+        try:
+            body = await response.read(self._settings.max_bytes)
+        except NoAnswer as exc:
+            raise self._endpoint.error(exc) from None
+        return self._parsed(body, status, key, method)
+
+    def _parsed(self, body: bytes, status: int, key: int | str, method: str) -> dict[str, Any]:
+        """Return the result in a whole body of JSON."""
+        message = decode_plain(body)
+        if message is not None and message.id == key and message.method is msgspec.UNSET:
+            result: Any = message.result
+            if type(result) is dict and message.error is msgspec.UNSET:  # nearly always
+                return result  # pyright: ignore[reportUnknownVariableType]
+            return result_of(message, self._server)
+        body = body.removeprefix(BOM_UTF8)
+        try:
+            result = self._take(body, key, method)
+        except ValueError as exc:
+            if is_json(body):
+                raise invalid(self._server, str(exc)) from None
+            raise http_error(not_json(self._settings, status, body), server=self._server) from None
+        if result is None:
+            raise invalid(self._server, "it answers another request")
+        return result
+
+    def _take(self, text: bytes, key: int | str | None, method: str) -> dict[str, Any] | None:
+        """Handle one JSON text; return the result that answers `key`, if it holds that.
+
+        Raises:
+            ValueError: It is no JSON-RPC message.
+            ProtocolError: The answer is an error, or no proper answer.
+        """
+        try:
+            messages = decode_lenient(text)
+        except RecursionError:
+            named = answer_id(text)
+            if key is None or (named is not None and own_id(named) != key) or _LEADING_METHOD.match(text):
+                self.late_answers += 1
+                return None
+            try:
+                messages = decode_lenient(without_deep_entries(text) if method.endswith("/list") else text)
+            except RecursionError:
+                raise invalid(self._server, "it is nested too deeply") from None
+        answer: LenientMessage | None = None
+        for message in messages:
+            if message.method is not msgspec.UNSET:
+                self._incoming.take(message, answerable=not self._stateless)
+            elif key is not None and (message.id == key or _answers(message, key)):
+                answer = message
+            else:
+                self.late_answers += 1
+        return result_of(answer, self._server) if answer is not None else None
+
+    async def _refused(self, response: Response, *, ends: bool = True) -> ServerError:
+        """Return the error of an answer with an HTTP error status, or of one that is no answer at all."""
+        error = await self._endpoint.refusal(response, in_session=self._session is not None)
+        if ends and isinstance(error, ConnectionLostError):
+            self._end()
+        return error
+
+
+@asynccontextmanager
+async def http_wire(
+    settings: HttpSettings, peer: ClientHandlers, *, server: str, loss: Loss
+) -> AsyncGenerator[HttpWire, None]:
+    """Open a wire over Streamable HTTP for as long as the block lasts."""
+    endpoint = HttpEndpoint(settings, server=server)
+    try:
+        async with anyio.create_task_group() as tasks:
+            wire = HttpWire(settings, endpoint, peer, tasks, server=server, loss=loss)
+            try:
+                yield wire
+            finally:
+                tasks.cancel_scope.cancel()
+                await wire.end()
+    finally:
+        endpoint.close()
+
+
+def _answers(message: LenientMessage, key: int | str) -> bool:
+    """Whether an answer is the one to a request; some servers turn ids into strings or leave them out of errors."""
+    if message.id is None or message.id is msgspec.UNSET:
+        return message.error is not msgspec.UNSET  # of a request that the server could not read
+    return message.id == key or own_id(message.id) == key

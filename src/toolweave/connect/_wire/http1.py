@@ -1,0 +1,524 @@
+"""HTTP/1.1 to one origin over pooled keep-alive connections, through a proxy where there is one.
+
+Knows nothing of JSON-RPC, redirects or credentials.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import ssl
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Self, cast
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from toolweave.connect._wire.eyeballs import connect_tcp
+from toolweave.connect._wire.http_connection import Head, NoAnswer, Socket
+from toolweave.connect._wire.inflate import PIECE_BYTES, Inflater, NotInflated
+from toolweave.connect._wire.proxy import HttpProxy, refused_by_proxy
+from toolweave.connect._wire.request_head import request_head
+
+__all__ = ["HttpClient", "NoAnswer", "Response", "Unreadable"]
+
+_IDLE_SECONDS = 60.0
+_LINGER_SECONDS = 0.5
+_MAX_HEADS = 256
+_IDLE_HINT = re.compile(r"timeout=(\d{1,6})")
+
+
+class Unreadable(NoAnswer):
+    """An answer whose body is not accepted.
+
+    Attributes:
+        limit: The bound in bytes that it passed, or None.
+        bomb: Whether it is a decompression bomb.
+    """
+
+    def __init__(self, detail: str, *, limit: int | None = None, bomb: bool = False) -> None:
+        super().__init__("ReadError", detail, heard=True)
+        self.detail = detail
+        self.limit = limit
+        self.bomb = bomb
+
+
+class Response(msgspec.Struct, eq=False):
+    """An answer whose head has arrived; `close` it, or use it as a context manager.
+
+    A body in a known content encoding is decompressed.
+
+    Attributes:
+        head: The head as it came.
+        body: The whole raw body, if it arrived with the head, as nearly every one does; the connection is free then.
+    """
+
+    _client: HttpClient
+    _socket: Socket | None
+    head: Head
+    body: bytes | None
+    _inflater: Inflater | None = None
+
+    @property
+    def encoding(self) -> str:
+        """The content encoding of the body, in lower case; empty for none."""
+        value = self.head.headers.get("content-encoding", "").strip().lower()
+        return "" if value == "identity" else value
+
+    @property
+    def status(self) -> int:
+        """The status code."""
+        return self.head.status
+
+    @property
+    def reason(self) -> str:
+        """The reason phrase."""
+        return self.head.reason
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers, with lower-case names; repeated ones are joined by commas."""
+        return self.head.headers
+
+    async def piece(self) -> bytes:
+        """Return the next piece of the body, or nothing at its end.
+
+        Raises:
+            NoAnswer: It breaks off, or cannot be inflated.
+        """
+        if not Inflater.reads(self.encoding):
+            return await self._piece()
+        inflater = self._inflater = self._inflater or Inflater(self.encoding)
+        try:
+            while not (piece := inflater.take()):
+                arrived = await self._piece()
+                if not arrived:
+                    inflater.finish()
+                    return b""
+                inflater.feed(arrived)
+        except NotInflated as exc:
+            raise Unreadable(str(exc), bomb=exc.too_large) from None
+        if len(piece) == PIECE_BYTES:  # there is more, and others have their turn
+            await asyncio.sleep(0)
+        return piece
+
+    async def _piece(self) -> bytes:
+        if self.body is not None:
+            body, self.body = self.body, None
+            return body
+        socket = self._socket
+        while socket is not None:
+            if socket.pieces:
+                return socket.take()
+            if socket.complete:
+                return b""
+            await socket.news()
+        return b""
+
+    async def read(self, max_bytes: int) -> bytes:
+        """Return the whole body.
+
+        Raises:
+            NoAnswer: It broke off, or is larger than `max_bytes`.
+        """
+        pieces: list[bytes] = []
+        size = 0
+        while piece := await self.piece():
+            size += len(piece)
+            if size > max_bytes:
+                raise Unreadable(f"the answer is larger than {max_bytes} bytes", limit=max_bytes)
+            pieces.append(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def beginning(self, max_bytes: int, seconds: float) -> bytes:
+        """Return the part of the body that arrives within both bounds, also of one that breaks off."""
+        pieces: list[bytes] = []
+        size = 0
+        with anyio.move_on_after(seconds):
+            try:
+                while size < max_bytes and (piece := await self.piece()):
+                    pieces.append(piece)
+                    size += len(piece)
+            except NoAnswer:
+                pass
+        return b"".join(pieces)[:max_bytes]
+
+    def with_body(self, body: bytes) -> Response:
+        """Return the answer with a body that was read, and inflated, before."""
+        headers = {name: value for name, value in self.head.headers.items() if name != "content-encoding"}
+        return Response(self._client, None, replace(self.head, headers=headers), body)
+
+    def finish(self) -> None:
+        """Close the answer; the connection is kept if the rest, such as a stream's last chunk, arrives soon."""
+        socket, self._socket = self._socket, None
+        if socket is not None and (socket.complete or socket.ended):
+            self._client.release(socket)
+        elif socket is not None:
+            socket.when_settled(partial(self._client.release, socket), _LINGER_SECONDS)
+
+    def close(self) -> None:
+        """Give the connection back if the answer has arrived whole, else close it."""
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            self._client.release(socket)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        if self._socket is not None:
+            self.close()
+
+
+class _Turn:
+    """A request that waits for a connection.
+
+    Attributes:
+        come: Whether its turn has come: it was sent on `socket`, or may open a connection itself where that is None.
+        news: Done when its answer begins to arrive, or when it may open a connection.
+    """
+
+    __slots__ = ("come", "news", "request", "socket")
+
+    def __init__(self, request: bytes, news: asyncio.Future[None]) -> None:
+        self.request = request
+        self.news = news
+        self.come = False
+        self.socket: Socket | None = None
+
+
+class HttpClient:
+    """Sends requests to the origin of one URL; `connect_seconds` bounds TCP, a proxy's tunnel and TLS together.
+
+    All go the same way: straight to the origin, or through `proxy`, which forwards what is plain and opens a tunnel to
+    what is encrypted (RFC 9110, 9.3.6), so that it sees nothing of it.
+
+    At most `max_connections` are open for requests; a request beyond that waits for as long as its caller does, and
+    the one that has waited longest goes first: it is sent on a connection as soon as that is free. All are kept until
+    they have been idle for a minute, or for as long as the server says. Lasting streams do not count, so that they
+    block no request.
+
+    Attributes:
+        proxy: The proxy that all requests go through, or None.
+        forwarded: Whether it reads them, and may answer itself.
+    """
+
+    def __init__(
+        self, url: str, *, connect_seconds: float, max_connections: int = 100, proxy: HttpProxy | None = None
+    ) -> None:
+        parts = urlsplit(url)
+        self._secure = parts.scheme == "https"
+        self._host = parts.hostname or ""
+        self._port = parts.port or (443 if self._secure else 80)
+        self.proxy = proxy
+        self._connect_seconds = connect_seconds
+        self._max = self._free = max_connections
+        self._turns: OrderedDict[_Turn, None] = OrderedDict()
+        self._tls: ssl.SSLContext | None = None
+        self._idle: list[Socket] = []
+        self._open: set[Socket] = set()
+        self._lasting = 0
+        self._closed = False
+        self._sweep: asyncio.TimerHandle | None = None
+        self._sweep_at = math.inf
+        self._heads: dict[tuple[object, ...], bytes] = {}
+        self._known: dict[bytes, Head] = {}
+        host = self._host if self._host.isascii() else self._host.encode("idna").decode("ascii")
+        host = f"[{host}]" if ":" in host else host
+        self._place = f"{host}:{self._port}"
+        self._named = host if self._port == (443 if self._secure else 80) else self._place
+        self.forwarded = proxy is not None and not self._secure
+        self._authority = f"http://{self._named}" if self.forwarded else ""
+        self._for_proxy = _credentials(proxy) if proxy is not None and self.forwarded else {}
+
+    @property
+    def open_sockets(self) -> int:
+        """The number of connections that are open, busy or idle."""
+        return sum(not socket.ended for socket in self._open)
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests that wait for a connection."""
+        return len(self._turns)
+
+    def heard(self) -> object:
+        """Return a value that changes whenever bytes arrive on one of the connections."""
+        return {id(socket): socket.arrivals for socket in self._open}
+
+    async def send(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes = b"",
+        *,
+        repeatable: bool = False,
+        lasting: bool = False,
+    ) -> Response:
+        """Send a request and return its answer as soon as the head has arrived.
+
+        `headers` have lower-case names. A `repeatable` request goes out once more when a kept connection
+        turns out to be closed before anything of the answer arrived. A `lasting` one is answered by a
+        stream that may stay open for hours.
+
+        Raises:
+            NoAnswer: There is no answer.
+        """
+        head = self.head(method, target, headers)
+        return await self.ask(head, body if method == "POST" else None, repeatable=repeatable, lasting=lasting)
+
+    async def ask(
+        self, head: bytes, body: bytes | None, *, repeatable: bool = False, lasting: bool = False
+    ) -> Response:
+        """Send a request whose head was made by `head`, with a body if it is a POST; see `send`."""
+        request = _with_body(head, body)
+        socket: Socket | None = None
+        if lasting:
+            self._lasting += 1
+        elif self._free:
+            self._free -= 1
+        else:
+            socket = await self._wait_for_turn(request)
+        try:
+            if socket is None and (socket := self._take_idle()) is not None:
+                socket.begin(request, lasting=lasting)
+            while socket is None or not socket.has_head:
+                if socket is None:
+                    socket, repeatable = await self._connect(), False  # it was not kept: what fails on it has failed
+                    socket.begin(request, lasting=lasting)
+                try:
+                    await socket.news()
+                except BaseException as exc:
+                    self._drop(socket)
+                    if not repeatable or not isinstance(exc, NoAnswer) or exc.heard:
+                        raise
+                    socket = None
+        except BaseException:
+            self._leave(lasting=lasting)
+            raise
+        if not socket.complete:
+            return Response(self, socket, socket.head, None)
+        response = Response(self, None, socket.head, socket.take())
+        self.release(socket)
+        return response
+
+    def release(self, socket: Socket) -> None:
+        """Take a connection back after its exchange: for the request that has waited longest, or to be kept."""
+        lasting = socket.lasting
+        if not socket.is_free() or (lasting and len(self._open) - self._lasting >= self._max):
+            self._drop(socket)
+        else:
+            head = socket.head
+            if head.idle_seconds < 0:
+                head.idle_seconds = _idle_seconds(head.headers.get("keep-alive", ""))
+            now, seconds = time.monotonic(), head.idle_seconds
+            socket.idle_until = now + seconds
+            if self._turns and not lasting and self._hand_over(socket, now):
+                return
+            self._idle.append(socket)
+            if socket.idle_until < self._sweep_at:
+                self._sweep_in(seconds, now)
+        if lasting or self._turns:
+            self._leave(lasting=lasting)
+        else:
+            self._free += 1
+
+    def close(self) -> None:
+        """Close every connection; requests that wait for one are not sent."""
+        self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for socket in list(self._open):
+            self._drop(socket)
+        self._idle.clear()
+
+    def head(self, method: str, target: str, headers: Mapping[str, str]) -> bytes:
+        """Return the head of a request, for `ask`.
+
+        Raises:
+            NoAnswer: It cannot be sent.
+        """
+        key = (method, target, *headers.items())
+        head = self._heads.get(key)
+        if head is None:
+            try:
+                named = {**self._for_proxy, **headers}
+                head = request_head(method, target, self._named, named, authority=self._authority)
+            except ValueError as exc:
+                raise NoAnswer("LocalProtocolError", str(exc), sent=False) from None
+            if len(self._heads) >= _MAX_HEADS:  # headers that change with each request
+                self._heads.clear()
+            self._heads[key] = head
+        return head
+
+    # who may use a connection: at most `max_connections` requests at once, the others in the order they came
+
+    async def _wait_for_turn(self, request: bytes) -> Socket | None:
+        """Wait for the request's turn; return the connection it was sent on, or None where it needs one."""
+        turn = _Turn(request, asyncio.get_running_loop().create_future())
+        self._turns[turn] = None
+        try:
+            await turn.news
+        except BaseException:
+            if not turn.come:
+                self._turns.pop(turn, None)
+            else:  # cancelled with an answer under way, or at the very moment its turn came
+                if turn.socket is not None:
+                    self._drop(turn.socket)
+                self._leave(lasting=False)
+            raise
+        return turn.socket
+
+    def _next_turn(self) -> _Turn | None:
+        while self._turns:
+            turn, _ = self._turns.popitem(last=False)
+            if not turn.news.done():  # not cancelled
+                turn.come = True
+                return turn
+        return None
+
+    def _hand_over(self, socket: Socket, now: float) -> bool:
+        """Send the next waiting request on a free connection: no turn of the event loop lies between."""
+        if not socket.is_usable(now):
+            self._drop(socket)
+            self._leave(lasting=False)
+            return True
+        turn = self._next_turn()
+        if turn is None:
+            return False
+        turn.socket = socket
+        socket.begin(turn.request, turn.news)
+        return True
+
+    def _leave(self, *, lasting: bool) -> None:
+        """Let the next request take the place of one that is over."""
+        if lasting:
+            self._lasting -= 1
+            return
+        turn = self._next_turn()
+        if turn is None:
+            self._free += 1
+        else:
+            turn.news.set_result(None)
+
+    # connections
+
+    def _take_idle(self) -> Socket | None:
+        now = time.monotonic()
+        while self._idle:
+            socket = self._idle.pop()
+            if socket.is_usable(now):
+                return socket
+            self._drop(socket)
+        return None
+
+    def _close_idle(self) -> None:
+        """Close connections that were idle for too long, and schedule the check of the next one."""
+        now = time.monotonic()
+        kept: list[Socket] = []
+        for socket in self._idle:
+            if socket.ended or socket.idle_until <= now:
+                self._drop(socket)
+            else:
+                kept.append(socket)
+        self._idle[:] = kept
+        self._sweep_at = math.inf
+        if kept:
+            self._sweep_in(min(socket.idle_until for socket in kept) - now, now)
+
+    def _sweep_in(self, seconds: float, now: float) -> None:
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._sweep_at = now + seconds
+        self._sweep = asyncio.get_running_loop().call_later(seconds, self._close_idle)
+
+    def _drop(self, socket: Socket) -> None:
+        self._open.discard(socket)
+        socket.abort()
+
+    async def _connect(self) -> Socket:
+        self._check_open()
+        try:
+            with anyio.fail_after(self._connect_seconds):
+                socket = await self._opened()
+        except TimeoutError:
+            raise NoAnswer("ConnectTimeout", f"not within {self._connect_seconds:g} s", sent=False) from None
+        except (OSError, UnicodeError) as exc:
+            raise NoAnswer("ConnectError", str(exc), sent=False) from None
+        if self._closed:  # meanwhile
+            socket.abort()
+        self._check_open()
+        self._open.add(socket)
+        return socket
+
+    async def _opened(self) -> Socket:
+        """Open a connection to the origin, or to the proxy that forwards to it, or a tunnel through that."""
+        proxy = self.proxy
+        if self._tls is None and (self._secure or (proxy is not None and proxy.secure)):
+            # reads the certificates of the system: too slow for the loop
+            self._tls = await anyio.to_thread.run_sync(ssl.create_default_context)
+        if proxy is None:
+            return await self._reached(self._host, self._port, secure=self._secure)
+        try:
+            socket = await self._reached(proxy.host, proxy.port, secure=proxy.secure)
+        except (OSError, UnicodeError) as exc:
+            raise NoAnswer("ProxyError", str(exc), sent=False) from None
+        return await self._tunnelled(socket, proxy) if self._secure else socket
+
+    async def _reached(self, host: str, port: int, *, secure: bool) -> Socket:
+        _, socket = await asyncio.get_running_loop().create_connection(
+            partial(Socket, self._known),
+            sock=await connect_tcp(host, port),
+            ssl=self._tls if secure else None,
+            server_hostname=host if secure else None,
+        )
+        return socket
+
+    async def _tunnelled(self, outer: Socket, proxy: HttpProxy) -> Socket:
+        """Return a connection to the origin in TLS, inside of one to the proxy: it is asked to CONNECT, and no more."""
+        request = request_head("CONNECT", "", self._place, _credentials(proxy), authority=self._place)
+        try:
+            try:
+                outer.begin(_with_body(request, None))
+                while not outer.has_head:
+                    await outer.news()
+            except NoAnswer as exc:
+                raise NoAnswer("ProxyError", str(exc), sent=False) from None
+            head = outer.head
+            if not 200 <= head.status < 300:
+                raise NoAnswer("ProxyError", refused_by_proxy(head.status, head.reason, self._place), sent=False)
+            socket = Socket(self._known)
+            transport = await asyncio.get_running_loop().start_tls(
+                cast("asyncio.Transport", outer.transport), socket, cast("ssl.SSLContext", self._tls),
+                server_hostname=self._host,
+            )  # fmt: skip
+            socket.connection_made(cast("asyncio.Transport", transport))  # which asyncio does not call here
+        except BaseException:
+            outer.abort()
+            raise
+        return socket
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise NoAnswer("ConnectError", "the client is closed", sent=False)
+
+
+def _credentials(proxy: HttpProxy) -> dict[str, str]:
+    return {} if proxy.authorization is None else {"proxy-authorization": proxy.authorization}
+
+
+def _with_body(head: bytes, body: bytes | None) -> bytes:
+    return head + b"\r\n" if body is None else b"%b%d\r\n\r\n%b" % (head, len(body), body)
+
+
+def _idle_seconds(hint: str) -> float:
+    """Return the seconds to keep an idle connection: a little less than the server does, to avoid its end."""
+    found = _IDLE_HINT.search(hint)
+    return min(max(int(found.group(1)) - 1.0, 0.0), _IDLE_SECONDS) if found else _IDLE_SECONDS

@@ -1,0 +1,206 @@
+"""Our own `Wire` over HTTP+SSE, the transport of revision 2024-11-05: an event stream comes in, POSTs go out.
+
+The stream's first event names the URL of the POSTs; what answers a message comes as an event too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urljoin
+
+import anyio
+import anyio.abc
+
+from toolweave.connect._http_errors import HttpSettings, origin_of, public_url, too_large
+from toolweave.connect._session import ClientHandlers, Loss
+from toolweave.connect._wire.channel import ChannelWire
+from toolweave.connect._wire.endpoint import EVENTS, HttpEndpoint
+from toolweave.connect._wire.http1 import NoAnswer, Response
+from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
+from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.sse import EventParser, ServerSentEvent
+
+__all__ = ["EventChannel", "SseWire", "sse_wire"]
+
+_POST_SECONDS = 30.0
+
+
+class EventChannel:
+    """An event stream and the POSTs beside it, as a `Channel`.
+
+    Attributes:
+        failure: The reason why the stream ended; empty while it is open.
+        forgotten: Whether the server has said that it does not know the session.
+    """
+
+    def __init__(self, settings: HttpSettings, endpoint: HttpEndpoint, stream: Response, *, server: str) -> None:
+        self.failure = ""
+        self.forgotten = False
+        self._settings = settings
+        self._endpoint = endpoint
+        self._stream = stream
+        self._server = server
+        self._parser = EventParser(settings.max_bytes)
+        self._events: deque[ServerSentEvent] = deque()
+
+    async def begin(self) -> None:
+        """Wait for the event that names the URL of the POSTs.
+
+        Raises:
+            ConnectionLostError: The stream ended before it.
+            ProtocolError: It is no URL of this origin, for which messages and credentials are meant.
+        """
+        while (event := await self._next()) is not None:
+            if event.type == "endpoint":
+                break
+        else:
+            text = f"{self.failure} before it named the URL for messages"
+            raise ConnectionLostError(text, server=self._server, sent=False)
+        named = event.data.decode("utf-8", "replace").strip()
+        try:
+            url = urljoin(self._settings.url, named)
+            if origin_of(url) != origin_of(self._settings.url):
+                raise self._refused(f"a URL of another origin for messages, {public_url(url)}; nothing is sent there")
+        except ValueError:
+            raise self._refused("what is no URL for messages") from None
+        self._endpoint = self._endpoint.at(url)
+
+    async def receive(self) -> bytes:
+        """Return the next message; see `Channel.receive`."""
+        while (event := await self._next()) is not None:
+            if event.type == "message":
+                return event.data
+        raise EOFError(self.failure)
+
+    async def send(self, message: bytes) -> None:
+        """Send one message; see `Channel.send`."""
+        try:
+            await self.post(message, repeatable=True)
+        except ServerError as exc:
+            raise OSError(str(exc)) from None
+
+    async def post(self, message: bytes, *, repeatable: bool = False) -> None:
+        """Send one message, and return when the server has taken it.
+
+        Raises:
+            ServerError: It was not taken.
+        """
+        with await self._endpoint.send("POST", {}, message, repeatable=repeatable) as response:
+            if response.status < 300:
+                return
+            error = await self._endpoint.refusal(response, in_session=True)
+            self.forgotten = isinstance(error, ConnectionLostError)
+            raise error
+
+    def heard(self) -> object:
+        """Return a value that changes whenever bytes of the server arrive."""
+        return self._endpoint.heard()
+
+    async def _next(self) -> ServerSentEvent | None:
+        """Return the next event, or None at the end of the stream."""
+        while not self._events:
+            try:
+                piece = await self._stream.piece()
+                self._events.extend(self._parser.feed(piece))
+            except NoAnswer as exc:
+                self.failure = f"its event stream failed: {exc}"
+                return None
+            except ValueError:
+                self.failure = too_large(self._settings.max_bytes).text
+                return None
+            if not piece:
+                self.failure = "its event stream ended"
+                return None
+        return self._events.popleft()
+
+    def _refused(self, what: str) -> ProtocolError:
+        return ProtocolError(f"its event stream names {what}", server=self._server, code=INTERNAL_ERROR)
+
+
+class SseWire(ChannelWire):
+    """One conversation over HTTP+SSE: a POST that fails ends the request in it, not the conversation."""
+
+    def __init__(
+        self,
+        settings: HttpSettings,
+        channel: EventChannel,
+        peer: ClientHandlers,
+        tasks: anyio.abc.TaskGroup,
+        *,
+        server: str,
+        loss: Loss,
+    ) -> None:
+        super().__init__(channel, peer, tasks, server=server, loss=loss)
+        self._settings = settings
+        self._stream = channel
+        self._tasks = tasks
+
+    def heard(self) -> object:
+        """Return a value that changes whenever bytes of the server arrive."""
+        return self._stream.heard()
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+    ) -> dict[str, Any]:
+        """Send a request and return its result as it came; see `Wire.request`."""
+        try:
+            return await super().request(method, params, schema=schema, request_id=request_id)
+        except ProtocolError as exc:
+            exc.mask(self._settings.redact)  # tokens that callables made are known here only
+            raise
+
+    def _write(self, key: int | str, text: bytes) -> bool:
+        # in a task of its own: its answer may come on the stream before that of the POST does
+        self._tasks.start_soon(self._post, key, text)
+        return True
+
+    async def _post(self, key: int | str, text: bytes) -> None:
+        try:
+            with anyio.move_on_after(_POST_SECONDS):  # a server that holds the POST may answer on the stream
+                await self._stream.post(text)
+        except ServerError as exc:
+            answer = self._pending.get(key)
+            if answer is not None and not answer.done():
+                answer.set_exception(exc)
+            if self._stream.forgotten:
+                self.end()
+
+
+@asynccontextmanager
+async def sse_wire(
+    settings: HttpSettings, peer: ClientHandlers, *, server: str, loss: Loss
+) -> AsyncGenerator[SseWire, None]:
+    """Open a wire over HTTP+SSE for as long as the block lasts.
+
+    Raises:
+        ServerError: The server does not support it, or refuses.
+    """
+    endpoint = HttpEndpoint(settings, server=server)
+    try:
+        with await endpoint.send("GET", {"accept": EVENTS}, repeatable=True, lasting=True) as stream:
+            if stream.status != 200 or not stream.headers.get("content-type", "").lower().startswith(EVENTS):
+                raise await endpoint.refusal(stream, in_session=False)
+            endpoint.check_encoding(stream)
+            channel = EventChannel(settings, endpoint, stream, server=server)
+            await channel.begin()
+
+            def lost(sent: bool) -> ServerError:
+                return ConnectionLostError(channel.failure, server=server, sent=sent) if channel.failure else loss(sent)
+
+            async with anyio.create_task_group() as tasks:
+                wire = SseWire(settings, channel, peer, tasks, server=server, loss=lost)
+                tasks.start_soon(wire.read)
+                try:
+                    yield wire
+                finally:
+                    tasks.cancel_scope.cancel()
+    finally:
+        endpoint.close()

@@ -1,0 +1,85 @@
+"""A toolset for Anthropic's Messages API: definitions, and the answers to a message's tool calls.
+
+Makes no request and needs no SDK: accepts the SDK's objects, or the same as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from toolweave.export._tool_calls import run_calls
+from toolweave.export._tool_export import ToolExport, member
+from toolweave.tools._anthropic_content import anthropic_content
+from toolweave.tools._call import CallContext
+from toolweave.tools._result import ToolResult
+from toolweave.tools._sources import ToolSource
+from toolweave.tools._wire_tools import WireTool
+
+if TYPE_CHECKING:
+    from anthropic.types import ToolParam, ToolResultBlockParam
+
+__all__ = ["AnthropicTools"]
+
+
+class AnthropicTools:
+    """The tools of a toolset for `client.messages.create`, live.
+
+    ::
+
+        tools = AnthropicTools(hub)
+        message = await client.messages.create(..., messages=messages, tools=tools.definitions())
+        messages.append({"role": "assistant", "content": message.content})
+        messages.append({"role": "user", "content": await tools.dispatch(message)})
+
+    Args:
+        source: A toolset, tools or functions, as for `as_toolset`. It is borrowed: neither opened nor closed.
+    """
+
+    def __init__(self, source: ToolSource) -> None:
+        self._listing = ToolExport(source, "anthropic", _definition)
+
+    def definitions(self) -> list[ToolParam]:
+        """Return the definitions of the tools offered now, for `tools`; call it anew for every request.
+
+        Names are legal for the API and lead back to the tools; the dictionaries are the caller's to add to.
+        """
+        return [cast("ToolParam", {**one}) for one in self._listing.now().definitions]
+
+    @property
+    def quarantined(self) -> Mapping[str, str]:
+        """The tools that are left out because the API cannot accept them, each with the reason."""
+        return self._listing.quarantined
+
+    async def dispatch(self, message: Any, ctx: CallContext | None = None) -> list[ToolResultBlockParam]:
+        """Run the tool calls of a message and return the content of the user's message that answers it.
+
+        The calls run at the same time; the blocks stand in the order of the calls. Every fault, a tool that does not
+        exist included, is a block with `is_error` for the model to read.
+
+        Args:
+            message: A `Message` or its content blocks, or the same as JSON. Blocks other than `tool_use` are left
+                alone.
+            ctx: The context of each call, such as a timeout or a callback for progress.
+        """
+        blocks: Any = member(message, "content")
+        if blocks is None:
+            blocks = message
+        used = [block for block in blocks if member(block, "type") == "tool_use"]
+        calls = [
+            self._listing.call(member(block, "name"), member(block, "input"), member(block, "id")) for block in used
+        ]
+        results = await run_calls(self._listing.toolset, calls, ctx)
+        return [_answer(member(block, "id"), result) for block, result in zip(used, results, strict=True)]
+
+
+def _definition(tool: WireTool) -> dict[str, Any]:
+    described = {"description": tool.description} if tool.description.strip() else {}
+    return {"name": tool.name, **described, "input_schema": tool.schema}
+
+
+def _answer(call_id: str, result: ToolResult) -> ToolResultBlockParam:
+    answer: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, "content": anthropic_content(result)}
+    if result.is_error:
+        answer["is_error"] = True
+    return cast("ToolResultBlockParam", answer)

@@ -1,0 +1,166 @@
+"""A toolset as plain Python functions, for frameworks that read signatures and docstrings, and for scripts."""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+from collections.abc import Callable, Collection, Mapping, Sequence
+from inspect import Parameter, Signature
+from typing import Any, Literal, Union, cast
+
+from toolweave.export._blocking import Bridge
+from toolweave.export._tool_calls import run_call
+from toolweave.tools._call import ToolCall
+from toolweave.tools._names import NameMap
+from toolweave.tools._sources import ToolSource, as_toolset
+from toolweave.tools._spec import ToolSpec
+from toolweave.tools._toolset import Toolset
+
+__all__ = ["plain_functions"]
+
+_TYPES: Mapping[str, Any] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "null": type(None),
+    "object": dict[str, Any],
+    "array": list[Any],
+}
+_MORE = "more"
+
+
+def plain_functions(source: ToolSource, *, blocking: bool = False) -> list[Callable[..., Any]]:
+    """Return the tools of a toolset as functions with a name, a typed signature and a docstring of their own.
+
+    A function takes its arguments by name or in order, and returns the tool's structured content, or its text where
+    there is none. An argument that is left out is not sent. Arguments whose names Python does not allow are passed as
+    `**{"a-b": 1}`, and so are the additional ones of a schema that allows or requires any. The list is a snapshot; a
+    call goes to the current toolset.
+
+    Args:
+        source: A toolset, tools or functions, as for `as_toolset`. It is borrowed: neither opened nor closed.
+        blocking: Return ordinary functions, to be called in a thread without an event loop; they run on the loop in
+            which this was called, if there was one. False returns async functions.
+
+    Raises:
+        ToolExecutionError: By the functions, when the tool answers with an error; it has the whole result.
+        TypeError: By the functions, for arguments that the signature does not have.
+    """
+    toolset = as_toolset(source)
+    snapshot = toolset.snapshot()
+    names = NameMap(snapshot)
+    bridge = Bridge() if blocking else None
+    return [_function(toolset, spec, names.wire(spec.name), bridge) for spec in snapshot]
+
+
+def _function(toolset: Toolset, spec: ToolSpec, name: str, bridge: Bridge | None) -> Callable[..., Any]:
+    signature = _signature(spec.input_schema)
+
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        return await _value(toolset, spec.name, _arguments(signature, args, kwargs))
+
+    def call_blocking(*args: Any, **kwargs: Any) -> Any:
+        assert bridge is not None
+        arguments = _arguments(signature, args, kwargs)
+        return bridge.run(lambda: _value(toolset, spec.name, arguments), instead="export without blocking=True")
+
+    function: Any = call if bridge is None else call_blocking
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = _docstring(spec)
+    function.__signature__ = signature
+    function.__annotations__ = {part.name: part.annotation for part in signature.parameters.values()} | {"return": Any}
+    return function
+
+
+async def _value(toolset: Toolset, name: str, arguments: Mapping[str, Any]) -> Any:
+    result = (await run_call(toolset, ToolCall(name=name, arguments=arguments))).raise_for_error(tool=name)
+    return result.text if result.structured_content is None else result.structured_content
+
+
+def _arguments(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the given arguments, without a None that stands for `left out`."""
+    given: dict[str, Any] = {}
+    for name, value in signature.bind(*args, **kwargs).arguments.items():
+        parameter = signature.parameters[name]
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            given |= value
+        elif value is not None or not isinstance(parameter, _OptionalParameter):
+            given[name] = value
+    return given
+
+
+class _OptionalParameter(Parameter):
+    """A parameter whose None means that it was left out."""
+
+    __slots__ = ()
+
+
+def _signature(schema: Mapping[str, Any]) -> Signature:
+    properties = _mapping(schema.get("properties"))
+    required = set(cast("Sequence[str]", schema.get("required") or ()))
+    fit = [name for name in properties if name.isidentifier() and not keyword.iskeyword(name)]
+    parameters = [_parameter(name, _mapping(properties[name]), needed=name in required) for name in fit]
+    parameters.sort(key=lambda parameter: parameter.default is not Parameter.empty)
+    if len(fit) < len(properties) or _allows_unlisted(schema, required - properties.keys()):
+        more = _MORE
+        while more in properties:
+            more += "_"
+        parameters.append(Parameter(more, Parameter.VAR_KEYWORD, annotation=Any))
+    return Signature(parameters, return_annotation=Any)
+
+
+def _allows_unlisted(schema: Mapping[str, Any], unlisted: Collection[str]) -> bool:
+    """Whether a schema explicitly allows arguments beside its properties."""
+    return bool(
+        unlisted
+        or schema.get("additionalProperties")
+        or schema.get("patternProperties")
+        or any(part in schema for part in ("$ref", "allOf", "anyOf", "oneOf"))
+    )
+
+
+def _parameter(name: str, schema: Mapping[str, Any], *, needed: bool) -> Parameter:
+    annotation, kind = _annotation(schema, 0), Parameter.POSITIONAL_OR_KEYWORD
+    if needed:
+        return Parameter(name, kind, annotation=annotation)
+    if "default" in schema:
+        return Parameter(name, kind, annotation=annotation, default=schema["default"])
+    optional = Union[annotation, None]  # noqa: UP007 - `|` has no meaning for every annotation
+    return (Parameter if optional == annotation else _OptionalParameter)(name, kind, annotation=optional, default=None)
+
+
+def _annotation(schema: Mapping[str, Any], depth: int) -> Any:
+    """Return the Python type of a schema; Any where there is none."""
+    if depth > 8:
+        return Any
+    choices = schema.get("enum") or ([schema["const"]] if "const" in schema else None)
+    if choices and all(isinstance(choice, str | int | bool | None) for choice in cast("list[Any]", choices)):
+        named = tuple(choice for choice in cast("list[Any]", choices) if choice is not None)
+        return _union([*([Literal[named]] if named else []), *([None] if len(named) < len(choices) else [])])
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if isinstance(options, Sequence):
+        return _union([_annotation(_mapping(option), depth + 1) for option in cast("Sequence[Any]", options)])
+    kinds = schema.get("type")
+    if kinds == "array" and isinstance(schema.get("items"), Mapping):
+        return list[_annotation(_mapping(schema["items"]), depth + 1)]
+    several = [kinds] if isinstance(kinds, str) else cast("list[Any]", kinds) if isinstance(kinds, list) else []
+    return _union([_TYPES.get(kind, Any) if isinstance(kind, str) else Any for kind in several])
+
+
+def _union(types: Sequence[Any]) -> Any:
+    return Union[tuple(types)] if types and Any not in types else Any  # noqa: UP007 - made of a list
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _docstring(spec: ToolSpec) -> str:
+    described = [
+        (name, text.strip())
+        for name, schema in _mapping(spec.input_schema.get("properties")).items()
+        if isinstance(text := _mapping(schema).get("description"), str) and text.strip()
+    ]
+    lines = [f"    {name}: {' '.join(text.split())}" for name, text in described]
+    return inspect.cleandoc("\n".join([spec.description, *(["", "Args:", *lines] if lines else [])]))

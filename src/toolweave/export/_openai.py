@@ -1,0 +1,178 @@
+"""A toolset for OpenAI's Responses and Chat APIs: definitions, and the answers to a turn's tool calls.
+
+Makes no request and needs no SDK: accepts the SDK's objects, or the same as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from toolweave.export._tool_calls import run_calls
+from toolweave.export._tool_export import ToolExport, member
+from toolweave.tools._call import CallContext
+from toolweave.tools._openai_content import chat_text, responses_content
+from toolweave.tools._result import ToolResult
+from toolweave.tools._sources import ToolSource
+from toolweave.tools._wire_tools import WireTool
+
+if TYPE_CHECKING:
+    from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionToolMessageParam
+    from openai.types.responses import FunctionToolParam
+    from openai.types.responses.response_input_param import FunctionCallOutput
+
+__all__ = ["MAX_DESCRIPTION", "OpenAIChatTools", "OpenAIResponsesTools"]
+
+MAX_DESCRIPTION = 1024
+"""Maximum characters of a function's description for OpenAI; the rest of a longer one goes into its schema's."""
+
+
+class OpenAIResponsesTools:
+    """The tools of a toolset for `client.responses.create`, live.
+
+    ::
+
+        tools = OpenAIResponsesTools(hub)
+        response = await client.responses.create(..., input=items, tools=tools.definitions())
+        items += response.output
+        items += await tools.dispatch(response)
+
+    Args:
+        source: A toolset, tools or functions, as for `as_toolset`. It is borrowed: neither opened nor closed.
+        strict: Enforce the schemas of those tools whose schemas OpenAI's strict mode can express.
+    """
+
+    def __init__(self, source: ToolSource, *, strict: bool = False) -> None:
+        self._listing = _listing(source, strict, _responses_definition)
+
+    def definitions(self) -> list[FunctionToolParam]:
+        """Return the definitions of the tools offered now, for `tools`; call it anew for every request.
+
+        Names are legal for the API and lead back to the tools; the dictionaries are the caller's to add to.
+        """
+        return [cast("FunctionToolParam", {**one}) for one in self._listing.now().definitions]
+
+    @property
+    def quarantined(self) -> Mapping[str, str]:
+        """The tools that are left out because the API cannot accept them, each with the reason."""
+        return self._listing.quarantined
+
+    async def dispatch(self, response: Any, ctx: CallContext | None = None) -> list[FunctionCallOutput]:
+        """Run the function calls of a response and return the items that answer them.
+
+        The calls run at the same time; the items stand in the order of the calls. Every fault, a tool that does not
+        exist included, is an output that begins with `Error:` for the model to read.
+
+        Args:
+            response: A `Response` or its output items, or the same as JSON. Items other than `function_call` are left
+                alone.
+            ctx: The context of each call, such as a timeout or a callback for progress.
+        """
+        items: Any = member(response, "output")
+        if items is None:
+            items = response
+        made = [item for item in items if member(item, "type") == "function_call"]
+        calls = [
+            self._listing.call(member(item, "name"), member(item, "arguments"), member(item, "call_id"))
+            for item in made
+        ]
+        results = await run_calls(self._listing.toolset, calls, ctx)
+        return [
+            cast(
+                "FunctionCallOutput",
+                {
+                    "type": "function_call_output",
+                    "call_id": member(item, "call_id"),
+                    "output": responses_content(result),
+                },
+            )
+            for item, result in zip(made, results, strict=True)
+        ]
+
+
+class OpenAIChatTools:
+    """The tools of a toolset for `client.chat.completions.create` of OpenAI and compatible APIs, live.
+
+    ::
+
+        tools = OpenAIChatTools(hub)
+        completion = await client.chat.completions.create(..., messages=messages, tools=tools.definitions())
+        messages.append(completion.choices[0].message)
+        messages += await tools.dispatch(completion.choices[0].message)
+
+    Args:
+        source: A toolset, tools or functions, as for `as_toolset`. It is borrowed: neither opened nor closed.
+        strict: Enforce the schemas of those tools whose schemas OpenAI's strict mode can express.
+    """
+
+    def __init__(self, source: ToolSource, *, strict: bool = False) -> None:
+        self._listing = _listing(source, strict, _chat_definition)
+
+    def definitions(self) -> list[ChatCompletionFunctionToolParam]:
+        """Return the definitions of the tools offered now, for `tools`; call it anew for every request.
+
+        Names are legal for the API and lead back to the tools; the dictionaries are the caller's to add to.
+        """
+        return [
+            cast("ChatCompletionFunctionToolParam", {**one, "function": {**one["function"]}})
+            for one in self._listing.now().definitions
+        ]
+
+    @property
+    def quarantined(self) -> Mapping[str, str]:
+        """The tools that are left out because the API cannot accept them, each with the reason."""
+        return self._listing.quarantined
+
+    async def dispatch(self, message: Any, ctx: CallContext | None = None) -> list[ChatCompletionToolMessageParam]:
+        """Run the tool calls of a message and return the messages that answer them.
+
+        The calls run at the same time; the messages stand in the order of the calls. Every fault, a tool that does
+        not exist included, is a message that begins with `Error:` for the model to read. The API takes text alone:
+        an image is a note that says so.
+
+        Args:
+            message: A `ChatCompletion`, which stands for its first choice, a `ChatCompletionMessage` or its
+                `tool_calls`, or the same as JSON. None of them is no message.
+            ctx: The context of each call, such as a timeout or a callback for progress.
+        """
+        made: list[Any] = list(_tool_calls(message))
+        results = await run_calls(self._listing.toolset, [self._call(one) for one in made], ctx)
+        return [
+            {"role": "tool", "tool_call_id": member(one, "id"), "content": chat_text(result)}
+            for one, result in zip(made, results, strict=True)
+        ]
+
+    def _call(self, made: Any) -> Any:
+        function = member(made, "function")
+        if function is None:  # the API refuses a conversation in which a call is not answered
+            return ToolResult.failure(f"only functions can be called, not tools of type {member(made, 'type')!r}")
+        return self._listing.call(member(function, "name"), member(function, "arguments"), member(made, "id"))
+
+
+def _tool_calls(message: Any) -> Any:
+    choices = member(message, "choices")
+    if choices:
+        message = member(choices[0], "message")
+    is_message = member(message, "role") is not None or member(message, "tool_calls") is not None
+    return (member(message, "tool_calls") if is_message else message) or ()
+
+
+def _listing(source: ToolSource, strict: bool, form: Any) -> ToolExport:
+    return ToolExport(
+        source, "openai", form, strict="openai-strict" if strict else None, max_description=MAX_DESCRIPTION
+    )
+
+
+def _responses_definition(tool: WireTool) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.schema,
+        "strict": tool.strict,
+    }
+
+
+def _chat_definition(tool: WireTool) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
+    return {"type": "function", "function": {**function, "strict": True} if tool.strict else function}

@@ -1,0 +1,136 @@
+"""A toolset as a toolset of Pydantic AI; Pydantic AI is imported when the first is made."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from toolweave.export._tool_calls import run_call
+from toolweave.export._tool_export import ToolExport
+from toolweave.tools._call import ToolCall
+from toolweave.tools._media_parts import SHOWN, SOUNDS, Media, shown
+from toolweave.tools._openai_content import chat_text
+from toolweave.tools._result import ToolResult
+from toolweave.tools._sources import ToolSource
+from toolweave.tools._spec import ToolSpec
+from toolweave.tools._wire_tools import WireTool
+
+if TYPE_CHECKING:
+    from pydantic_ai import RunContext
+    from pydantic_ai.toolsets import AbstractToolset
+
+__all__ = ["pydantic_ai_toolset"]
+
+_TAKEN = SHOWN | frozenset(SOUNDS)
+
+
+def pydantic_ai_toolset(source: ToolSource, *, id: str | None = None) -> AbstractToolset[Any]:  # noqa: A002 - its name
+    """Return a toolset as one of Pydantic AI, for `Agent(toolsets=[...])`; a change is seen at the next step.
+
+    It composes like any of theirs (`.filtered`, `.prefixed`, `.approval_required`). A failed call, malformed arguments
+    included, is reported to the model and neither ends the run nor counts as a retry. Images, PDFs and sounds reach
+    models that accept them.
+
+    Args:
+        source: A toolset, tools or functions, as for `as_toolset`. It is borrowed: neither opened nor closed.
+        id: A name that is unique among the agent's toolsets; durable execution needs one.
+
+    Raises:
+        ModuleNotFoundError: Pydantic AI is missing: `pip install 'toolweave[pydantic-ai]'`.
+    """
+    return _toolset_class()(source, id)
+
+
+def _name(tool: WireTool) -> dict[str, Any]:
+    return {"name": tool.name}
+
+
+@cache
+def _toolset_class() -> type[Any]:
+    from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+
+    class BorrowedToolset(AbstractToolset[Any]):
+        """A Toolweave toolset as one of Pydantic AI."""
+
+        def __init__(self, source: ToolSource, id: str | None) -> None:  # noqa: A002
+            self._id = id
+            self._listing = ToolExport(source, "openai", _name)
+
+        @property
+        def id(self) -> str | None:
+            return self._id
+
+        async def get_tools(self, ctx: RunContext[Any]) -> dict[str, Any]:
+            wire = self._listing.now()
+            offered = [spec for spec in self._listing.toolset.snapshot() if spec.name not in wire.quarantined]
+            return {
+                (name := wire.names.wire(spec.name)): ToolsetTool(
+                    toolset=self,
+                    tool_def=_definition(name, spec),
+                    max_retries=1,
+                    args_validator=_ArgumentsValidator(self._listing, name),
+                )
+                for spec in offered
+            }
+
+        async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: Any) -> Any:
+            call = self._listing.call(name, tool_args, ctx.tool_call_id)
+            return _returned(await run_call(self._listing.toolset, call) if isinstance(call, ToolCall) else call)
+
+    return BorrowedToolset
+
+
+class _ArgumentsValidator:
+    """Parses the arguments of a tool; the toolset validates them, with messages that a model can act on."""
+
+    __slots__ = ("_listing", "_name")
+
+    def __init__(self, listing: ToolExport, name: str) -> None:
+        self._listing = listing
+        self._name = name
+
+    def validate_json(self, input: str | bytes | bytearray, **options: Any) -> dict[str, Any]:  # noqa: A002 - theirs
+        text = input if isinstance(input, str) else bytes(input).decode("utf-8", "replace")
+        return self.validate_python(text, **options)
+
+    def validate_python(self, input: Any, **options: Any) -> dict[str, Any]:  # noqa: A002
+        """Return the arguments.
+
+        Raises:
+            ToolFailed: They are no JSON object.
+        """
+        call = self._listing.call(self._name, input, None)
+        return dict(call.arguments) if isinstance(call, ToolCall) else _returned(call)
+
+
+def _definition(name: str, spec: ToolSpec) -> Any:
+    from pydantic_ai.tools import ToolDefinition
+
+    return ToolDefinition(
+        name=name,
+        description=spec.description or None,
+        parameters_json_schema=dict(spec.input_schema),
+        sequential=spec.sequential,
+        metadata={"name": spec.name, "server": spec.server, "annotations": dict(spec.annotations or {})},
+    )
+
+
+def _returned(result: ToolResult) -> Any:
+    """Return the content for the model, with the rest as metadata for the application.
+
+    Raises:
+        ToolFailed: The result is an error.
+    """
+    from pydantic_ai.exceptions import ToolFailed
+    from pydantic_ai.messages import BinaryContent, ToolReturn
+
+    if result.is_error:
+        raise ToolFailed(result.text if result.text.strip() else result.require_error().message)
+
+    def part(one: str | Media) -> Any:
+        return one if isinstance(one, str) else BinaryContent(data=one.decode(), media_type=one.mime_type)
+
+    parts = [part(one) for one in shown(result.content, _TAKEN)]
+    value = chat_text(result) if all(isinstance(one, str) for one in parts) else parts
+    metadata = {"structured_content": result.structured_content, "meta": dict(result.meta)}
+    return ToolReturn(return_value=value, metadata=metadata)

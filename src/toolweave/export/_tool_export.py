@@ -1,0 +1,78 @@
+"""The base of exports of definitions: the tools offered now, under names that every API accepts.
+
+Definitions are written once per snapshot; names go out and come back by the map of the last listing, so a tool that
+comes in between cannot take over a name that a model was shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from toolweave.schema._lowering import Dialect
+from toolweave.schema._problems import Problem
+from toolweave.tools._arguments import read_arguments
+from toolweave.tools._call import ToolCall
+from toolweave.tools._result import ToolResult, invalid_input
+from toolweave.tools._sources import ToolSource, as_toolset
+from toolweave.tools._toolset import Toolset
+from toolweave.tools._wire_tools import Form, ToolWriter, WireTools
+
+__all__ = ["ToolExport", "member"]
+
+
+class ToolExport:
+    """A toolset's definitions in one provider's form, and the mapping of a model's calls back to the toolset's.
+
+    Args:
+        source: Anything that `as_toolset` accepts; borrowed.
+        dialect: The dialect of JSON Schema that the API accepts.
+        form: Returns a tool's definition in the API's form.
+        strict: The dialect of structured outputs, for tools whose schemas it can express.
+        max_description: Characters that a description may have.
+    """
+
+    __slots__ = ("_listed", "_writer", "toolset")
+
+    def __init__(
+        self,
+        source: ToolSource,
+        dialect: Dialect,
+        form: Form,
+        *,
+        strict: Dialect | None = None,
+        max_description: int | None = None,
+    ) -> None:
+        self.toolset: Toolset = as_toolset(source)
+        self._writer = ToolWriter(dialect, form, strict=strict, max_description=max_description)
+        self._listed: WireTools | None = None
+
+    def now(self) -> WireTools:
+        """Return the tools offered now, and remember them as shown to a model."""
+        self._listed = self._writer.of(self.toolset.snapshot())
+        return self._listed
+
+    @property
+    def quarantined(self) -> Mapping[str, str]:
+        """The tools that the API cannot accept, by exposed name, each with the reason."""
+        return self._writer.of(self.toolset.snapshot()).quarantined
+
+    def call(self, name: Any, arguments: Any, call_id: Any) -> ToolCall | ToolResult:
+        """Return the toolset's call for a model's call, or the error result that answers a malformed one."""
+        wire = self._listed or self.now()
+        exposed = wire.names.exposed(str(name)) or self._writer.of(self.toolset.snapshot()).call_name(str(name))
+        if isinstance(arguments, Mapping):
+            given, malformed = dict(cast("Mapping[str, Any]", arguments)), None
+        elif arguments is None or isinstance(arguments, str):
+            given, malformed = read_arguments(arguments or "")
+        else:
+            given, malformed = {}, str(arguments)
+        if malformed is not None:
+            problem = Problem(path="", message=f"the arguments are no JSON object: {malformed[:200]!r}")
+            return invalid_input(exposed, [problem])
+        return ToolCall(name=exposed, arguments=wire.arguments(exposed, given), id=str(call_id))
+
+
+def member(item: Any, name: str) -> Any:
+    """Return a member of an SDK's object, or of the same as JSON; None when it has none."""
+    return item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] - any SDK's object

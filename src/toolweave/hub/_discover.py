@@ -1,0 +1,128 @@
+"""Discovery of one server's tools in one step, over a connection of its own or a borrowed one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterable
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from toolweave.config import server_config
+from toolweave.connect._connection import McpConnection
+from toolweave.hub._hub import Hub
+from toolweave.tools._names import expose, unknown_tool
+from toolweave.tools._toolset import ToolList, Toolset, tools_of
+from toolweave.tools._wrappers import filtered, renamed
+
+__all__ = ["DiscoveredTools", "McpClient", "discover_mcp_tools"]
+
+_log = logging.getLogger("toolweave.hub")
+
+McpClient: TypeAlias = Hub | McpConnection
+"""A hub or a connection that `discover_mcp_tools` can borrow."""
+
+
+class DiscoveredTools(ToolList):
+    """The tools of one server and the connection they use.
+
+    Attributes:
+        connection: The connection behind the tools.
+        toolset: The live toolset behind the tools; it follows changes at the server.
+        borrowed: True when the connection belongs to the caller, who closes it.
+    """
+
+    __slots__ = ("borrowed", "connection", "toolset")
+
+    def __init__(self, toolset: Toolset, connection: McpConnection, *, borrowed: bool) -> None:
+        super().__init__(tools_of(toolset))
+        self.connection = connection
+        self.toolset = toolset
+        self.borrowed = borrowed
+
+    async def close(self) -> None:
+        """Close the connection, unless it is borrowed."""
+        if not self.borrowed:
+            await self.connection.close()
+
+
+class _Discovering:
+    def __init__(self, config: Any, client: McpClient | None, filters: dict[str, Any]) -> None:
+        self._config = config
+        self._client = client
+        self._filters = filters
+        self._found: DiscoveredTools | None = None
+
+    async def _run(self) -> DiscoveredTools:
+        connection = await self._connection()
+        try:
+            if not connection.snapshot().version:  # lazy, or its first listing failed
+                await connection.refresh()
+        except BaseException:
+            if self._client is None:
+                await connection.close()
+            raise
+        view = _view(connection, **self._filters)
+        names = [spec.original_name for spec in connection.snapshot()]
+        for name in self._filters["include"]:
+            if names and name.removeprefix(f"{connection.name}:").removeprefix(f"{connection.name}/") not in names:
+                _log.warning("server %r: include: %s", connection.name, unknown_tool(name, names))
+        self._found = DiscoveredTools(view, connection, borrowed=self._client is not None)
+        return self._found
+
+    async def _connection(self) -> McpConnection:
+        if isinstance(self._client, McpConnection):
+            return self._client
+        config = server_config(self._config)
+        if self._client is not None:
+            return await self._client.connect(config.name, config)
+        connection = McpConnection(config)
+        await connection.open()
+        return connection
+
+    def __await__(self) -> Generator[Any, Any, DiscoveredTools]:
+        return self._run().__await__()
+
+    async def __aenter__(self) -> DiscoveredTools:
+        return await self._run()
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._found is not None:
+            await self._found.close()
+
+
+def discover_mcp_tools(
+    config: Any = None,
+    *,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    tool_prefix: str | None = None,
+    client: McpClient | None = None,
+) -> _Discovering:
+    """Connect to one server and return its tools: `await` it and close the result, or `async with` it.
+
+    Args:
+        config: Anything that `connect_mcp` accepts; not needed when `client` is a connection.
+        include: The only tools to return, by original name; wins over `exclude`. Empty: all. One that
+            the server does not have is warned of, and there as soon as it has it.
+        exclude: Tools to leave out, by original name.
+        tool_prefix: Put literally before each name; None keeps the server's names.
+        client: A hub or a connection to use; it is never closed by the result.
+
+    Raises:
+        ServerError: The server cannot be reached.
+    """
+    filters = {"include": tuple(include), "exclude": tuple(exclude), "tool_prefix": tool_prefix}
+    return _Discovering(config, client, filters)
+
+
+def _view(
+    connection: McpConnection, *, include: tuple[str, ...], exclude: tuple[str, ...], tool_prefix: str | None
+) -> Toolset:
+    view: Toolset = connection
+    if include or exclude:
+        view = filtered(view, include=include, exclude=exclude)
+    if tool_prefix is not None:
+        view = renamed(view, lambda spec: expose(spec.server or "", spec.original_name, tool_prefix))
+    return view

@@ -1,0 +1,161 @@
+"""Exposed names for the tools, prompts and resources of many servers: given once, kept for the life of the hub.
+
+Identity is the pair (server key, the server's own name). What is named first keeps its name through refreshes, restarts
+and new servers, also while it is gone: a name that changed hands would let one server answer calls that were meant for
+another. Pure; a collision affects only the later item.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from toolweave.config import ServerConfig
+from toolweave.tools._names import AssignedNames, expose
+from toolweave.tools._spec import ToolSpec
+from toolweave.tools._toolset import ToolSnapshot
+
+__all__ = ["NameConflict", "NamedServer", "name_others", "name_server", "without_server"]
+
+_NOT_IN_SCHEMES = re.compile(r"[^A-Za-z0-9.-]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameConflict:
+    """A name conflict: a server offers a name that is already taken.
+
+    Attributes:
+        server: The server that came later.
+        text: The effect on its tool, prompt or resource, for people.
+        name: The name that was taken.
+        lasting: True if it lasts as long as `server` offers the name; else only while the name's owner offers it.
+    """
+
+    server: str
+    text: str
+    name: str
+    lasting: bool = False
+
+    def __str__(self) -> str:
+        return f"server {self.server!r}: {self.text}"
+
+
+@dataclass(slots=True, kw_only=True)
+class NamedServer:
+    """The tools of one server under their exposed names.
+
+    Attributes:
+        seen: The server's own snapshot.
+        specs: The definitions by exposed name, in the order of the server's list.
+        inner: For each exposed name, the tool's name in `seen`.
+        conflicts: The names that were taken.
+        refused: The conflicting name that leaves out all of its tools, under `on_conflict="error"`; else None.
+    """
+
+    seen: ToolSnapshot = field(default_factory=ToolSnapshot)
+    specs: dict[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
+    inner: dict[str, str] = field(default_factory=dict[str, str])
+    conflicts: list[NameConflict] = field(default_factory=list[NameConflict])
+    refused: str | None = None
+
+
+def name_server(
+    config: ServerConfig,
+    snapshot: ToolSnapshot,
+    given: AssignedNames,
+    before: NamedServer,
+    servers: Collection[str] = (),
+) -> NamedServer:
+    """Name the tools of one server; a definition that is as before stays the same object.
+
+    Args:
+        config: The server.
+        snapshot: Its tools.
+        given: The names that were given so far; new ones are added.
+        before: The previous return value for this server.
+        servers: All servers there ever were: `other:tool` is an alias of another's tool, and no name for this one's.
+    """
+    server = config.name
+    named = NamedServer(seen=snapshot)
+    wishes = [(spec, expose(server, spec.original_name, config.tool_prefix)) for spec in snapshot]
+    taken = {wanted for spec, wanted in wishes if not _is_free(wanted, (server, spec.original_name), given, servers)}
+    if taken and config.on_conflict == "error":
+        named.refused = next(wanted for _, wanted in wishes if wanted in taken)
+        text = f"all its tools are left out: the name {named.refused!r} is taken"
+        named.conflicts.append(NameConflict(server=server, text=text, name=named.refused, lasting=True))
+        return named
+    for spec, wanted in wishes:
+        if wanted in taken and config.on_conflict == "skip":
+            text = f"tool {spec.original_name!r} left out: the name {wanted!r} is taken"
+            named.conflicts.append(NameConflict(server=server, text=text, name=wanted, lasting=True))
+            continue
+        wish = wanted
+        if wanted in taken and given.holder(wanted) is None:  # it must not look like an alias, nor take what that means
+            wish = expose(server, wanted.replace(":", "_").replace("/", "_"))
+        name = given.give((server, spec.original_name), wish, server)
+        if name != wanted:
+            text = f"tool {spec.original_name!r} is named {name!r}: the name {wanted!r} is taken"
+            named.conflicts.append(NameConflict(server=server, text=text, name=wanted))
+        known = before.specs.get(name)
+        if known is None or before.seen.by_name.get(before.inner[name]) is not spec:
+            known = spec if spec.name == name else spec.replace(name=name)
+        named.specs[name] = known
+        named.inner[name] = spec.name
+    given.forget(server, {spec.original_name for spec in snapshot})
+    return named
+
+
+def name_others(
+    kind: str, config: ServerConfig, names: Iterable[str], given: AssignedNames
+) -> tuple[dict[str, str], list[NameConflict]]:
+    """Name one server's prompts, resources or templates; return own names by exposed name, and the conflicts.
+
+    A prompt is named as tools are. A URI stays unchanged; one that is taken gets the server before its scheme, such as
+    `notes+file:///a`, so that it is still a URI and shows its server.
+
+    Args:
+        kind: `"prompt"`, `"resource"` or `"resource template"`.
+        config: The server.
+        names: Its own names or URIs.
+        given: The names given so far to this kind.
+    """
+    exposed: dict[str, str] = {}
+    conflicts: list[NameConflict] = []
+    for own in names:
+        who = config.name, own
+        if kind == "prompt":
+            wanted = expose(config.name, own, config.tool_prefix)
+            name = given.give(who, wanted, config.name)
+        else:
+            wanted = own
+            qualified = f"{_scheme(config.name)}+{own}"
+            is_taken = given.holder(own) not in (None, who) or given.holder(qualified) == who
+            name = given.give(who, qualified if is_taken else own, None)
+        if name != wanted:
+            text = f"{kind} {own!r} is offered as {name!r}: {wanted!r} is taken"
+            conflicts.append(NameConflict(server=config.name, text=text, name=wanted))
+        exposed[name] = own
+    given.forget(config.name, set(exposed.values()))
+    return exposed, conflicts
+
+
+def without_server(uri: str, server: str) -> str | None:
+    """Strip the server's prefix from a URI such as `notes+file:///a`; None if the URI has none."""
+    prefix = f"{_scheme(server)}+"
+    return uri.removeprefix(prefix) if uri.startswith(prefix) else None
+
+
+def _scheme(server: str) -> str:
+    """Return a server's key as a valid URI scheme."""
+    letters = _NOT_IN_SCHEMES.sub("-", server)
+    return letters if letters[:1].isalpha() else f"s{letters}"
+
+
+def _is_free(name: str, who: tuple[str, str], given: AssignedNames, servers: Collection[str]) -> bool:
+    """Whether a name is a tool's own or free for it: not taken, and no alias such as `bank:pay`."""
+    holder = given.holder(name)
+    if holder is not None:
+        return holder == who
+    heads = (name.partition(separator)[0] for separator in ":/" if separator in name)
+    return not any(head != who[0] and head in servers for head in heads)

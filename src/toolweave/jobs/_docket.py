@@ -1,0 +1,191 @@
+"""The job queue over docket: one docket for each topic, so that a worker receives jobs of the topics it handles only.
+
+It holds nothing but keys and JSON text (`messages.py`), and keeps no results. `topic.py` runs the jobs.
+"""
+
+from __future__ import annotations
+
+import json
+from asyncio import AbstractEventLoop, get_running_loop
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote
+
+import anyio
+from docket import Disposition, Docket, Execution
+from redis.exceptions import RedisError
+
+from toolweave.errors import StoreError
+from toolweave.jobs._docket_worker import TopicWorker, open_docket
+from toolweave.jobs._messages import FUNCTION, PlainDocket, in_plain
+from toolweave.jobs._queue import Handler, Job
+
+__all__ = ["REDELIVERY_SECONDS", "DocketQueue"]
+
+REDELIVERY_SECONDS = 15.0
+"""Seconds until a job of a silent worker is delivered to another; at most half as long again."""
+_REACH_SECONDS = 15.0
+_FAR_SECONDS = 120.0
+"""A job that waits for longer was postponed by a worker whose clock is ahead."""
+
+
+@dataclass(slots=True)
+class _OpenDockets:
+    """The dockets that are open in one event loop; they can be used in no other."""
+
+    entered: int = 0
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    dockets: dict[str, PlainDocket] = field(default_factory=dict[str, PlainDocket])
+
+
+class DocketQueue:
+    """A `WorkQueue` over docket; see `Backend`.
+
+    Entered by count, in each event loop. Where it is not entered, `submit` and `work` open what they need for as long
+    as they take.
+
+    Args:
+        url: As docket expects it.
+        name: Separates the jobs from those of other installations on the same server.
+        where: The address for people, without a password.
+        redelivery_seconds: Seconds until a job of a silent worker is delivered to another.
+        words: Removes the secrets of the URL from a text.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str,
+        where: str,
+        redelivery_seconds: float = REDELIVERY_SECONDS,
+        words: Callable[[str], str] = str,
+    ) -> None:
+        self._url = url
+        self._name = name
+        self._where = where
+        self._words = words
+        self._redelivery = timedelta(seconds=redelivery_seconds)
+        self._loops: dict[AbstractEventLoop, _OpenDockets] = {}
+
+    async def submit(self, job: Job) -> bool:
+        """Submit a job; return False when one of its topic and key waits or runs already.
+
+        One that is due in more than two minutes becomes due now.
+
+        Raises:
+            StoreError: The queue cannot be reached, or the job's payload is no JSON.
+        """
+        try:
+            about = json.dumps(dict(job.about), allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as exc:
+            raise StoreError(f"what job {job.key!r} of {job.topic!r} is about is no JSON: {exc}") from None
+        async with self._reaching(), self._docket(job.topic) as docket:
+            now = datetime.now(UTC)  # noqa: TID251 - docket's own clock
+            function = docket.tasks[FUNCTION]
+            execution = in_plain(Execution(docket, function, (about,), {}, job.key, now, 1, function_name=FUNCTION))
+            added = await execution.schedule() is Disposition.SCHEDULED
+            if not added and await _due(docket, job.key) > now.timestamp() + _FAR_SECONDS:
+                await execution.schedule(replace=True)
+        return added
+
+    async def waiting(self, topic: str, keys: Sequence[str]) -> Sequence[str]:
+        """Return those of these keys whose jobs wait and are due within two minutes.
+
+        Raises:
+            StoreError: The queue cannot be reached.
+        """
+        latest = datetime.now(UTC).timestamp() + _FAR_SECONDS  # noqa: TID251 - docket's own clock
+        async with self._reaching(), self._docket(topic) as docket, docket.redis() as redis:
+            pipeline = redis.pipeline()
+            for key in keys:
+                pipeline.hget(docket.runs_key(key), "known")  # when it is due
+            found: list[bytes | None] = await pipeline.execute()
+        return [key for key, due in zip(keys, found, strict=True) if due is not None and float(due) <= latest]
+
+    async def work(
+        self, handlers: Mapping[str, Handler], *, concurrency: int = 10, started: Callable[[], None] | None = None
+    ) -> None:
+        """Run jobs of these topics until this is cancelled; unfinished ones are handed back at once.
+
+        Args:
+            handlers: By topic.
+            concurrency: Maximum jobs of a topic that run here at the same time.
+            started: Called when jobs are accepted.
+
+        Raises:
+            StoreError: The queue cannot be reached at the start; a later loss is waited out.
+        """
+        stop = anyio.Event()
+        async with self:
+            workers = [await self._worker(topic, handlers[topic], concurrency) for topic in handlers]
+            async with anyio.create_task_group() as tasks:
+                try:
+                    for worker in workers:
+                        tasks.start_soon(worker.work, stop)
+                    for worker in workers:
+                        await worker.ready.wait()
+                    if started is not None:
+                        started()
+                    await anyio.sleep_forever()
+                finally:
+                    stop.set()
+
+    async def __aenter__(self) -> Self:
+        self._loops.setdefault(get_running_loop(), _OpenDockets()).entered += 1
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        opened = self._loops[get_running_loop()]
+        opened.entered -= 1
+        if opened.entered:
+            return
+        del self._loops[get_running_loop()]
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_REACH_SECONDS):
+            for docket in opened.dockets.values():
+                await docket.__aexit__(None, None, None)
+
+    def __repr__(self) -> str:
+        return f"<DocketQueue {self._name!r} at {self._where}>"
+
+    async def _worker(self, topic: str, handler: Handler, concurrency: int) -> TopicWorker:
+        async with self._reaching(), self._docket(topic) as docket, docket.redis() as redis:
+            await redis.exists(docket.stream_key)
+        return TopicWorker(docket, topic, handler, concurrency=concurrency, redelivery=self._redelivery)
+
+    @asynccontextmanager
+    async def _docket(self, topic: str) -> AsyncGenerator[PlainDocket, None]:
+        """Return the docket of a topic, which stays open as long as the queue."""
+        # docket's name is the prefix of its keys and patterns
+        name = f"{quote(self._name, safe='')}:{quote(topic, safe=':')}"
+        opened = self._loops.get(get_running_loop())
+        if opened is None:
+            async with open_docket(self._url, name) as docket:
+                yield docket
+            return
+        async with opened.lock:
+            if topic not in opened.dockets:
+                opened.dockets[topic] = await open_docket(self._url, name).__aenter__()
+        yield opened.dockets[topic]
+
+    @asynccontextmanager
+    async def _reaching(self) -> AsyncGenerator[None, None]:
+        try:
+            with anyio.fail_after(_REACH_SECONDS):
+                yield
+        except TimeoutError:
+            raise StoreError(f"the queue at {self._where} does not answer within {_REACH_SECONDS:g} s") from None
+        except (RedisError, OSError) as exc:
+            raise StoreError(f"the queue at {self._where} cannot be used: {self._words(str(exc))}") from None
+
+
+async def _due(docket: Docket, key: str) -> float:
+    """Return when a postponed job is due; 0 for one that was not postponed."""
+    async with docket.redis() as redis:
+        return await redis.zscore(docket.queue_key, key) or 0.0

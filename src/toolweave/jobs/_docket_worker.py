@@ -1,0 +1,283 @@
+"""A worker of one topic: docket's worker delivers the jobs, a task group of ours runs them.
+
+These are separate so that a job continues while the queue is unreachable, and is handed back at once on shutdown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+import anyio
+import anyio.abc
+from docket import Docket, Execution, Worker
+from docket.dependencies import FailureHandler, current_execution, current_worker
+from docket.dependencies import TaskOutcome as Outcome
+
+from toolweave.jobs._liveness import Liveness, worker_name
+from toolweave.jobs._messages import FUNCTION, Messages, PlainDocket, in_plain
+from toolweave.jobs._queue import Handler, Job, Reschedule
+
+__all__ = ["TopicWorker", "open_docket"]
+
+_log = logging.getLogger("toolweave.jobs")
+_SHORTEST, _LONGEST = 1.0, 60.0
+"""Seconds until a job that failed is delivered again."""
+_RECONNECT_SECONDS = 1.0
+_SPARE = 1
+"""Free slots that docket sees beyond the real ones."""
+_GIVEN_BEFORE = b"__redelivery__"
+"""The name under which docket's loop receives redelivered messages."""
+_HAND_BACK_SECONDS = 30.0
+
+
+class _Again(Exception):
+    """Raised to end a delivery and request another.
+
+    Args:
+        seconds: When, from now.
+        failed: Whether this delivery counts.
+    """
+
+    def __init__(self, seconds: float, *, failed: bool = False) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+        self.failed = failed
+
+
+class _Redeliver(FailureHandler["_Redeliver"]):
+    """Requeues a job instead of finishing it; its message is acknowledged atomically with that."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def handle_failure(self, execution: Execution, outcome: Outcome) -> bool:
+        again = outcome.exception if isinstance(outcome.exception, _Again) else _Again(_LONGEST, failed=True)
+        execution.when = datetime.now(UTC) + timedelta(seconds=again.seconds)  # noqa: TID251 - docket's own clock
+        execution.attempt += again.failed
+        await in_plain(execution).schedule(
+            replace=True, reschedule_message=execution.message_id, expected_generation=execution.generation
+        )
+        return True
+
+    @classmethod
+    @asynccontextmanager
+    async def worker_lifecycle(cls, docket: Docket, worker: Worker) -> AsyncGenerator[None, None]:
+        """Notify the topic when its worker begins and stops to accept jobs."""
+        topic = worker.topic if isinstance(worker, _DocketWorker) else None
+        if topic is not None:
+            topic.taking()
+        try:
+            yield
+        finally:
+            if topic is not None:
+                topic.not_taking()
+
+
+class _DocketWorker(Worker):
+    topic: TopicWorker
+
+
+async def _do(about: str, _redeliver: _Redeliver = _Redeliver()) -> None:  # noqa: B008 - how docket is asked for it
+    worker = current_worker.get()
+    if isinstance(worker, _DocketWorker):
+        await worker.topic.do(current_execution.get(), about)
+
+
+def open_docket(url: str, name: str) -> PlainDocket:
+    """Return a docket, not yet entered, with the one function and without stored results."""
+    quiet = logging.getLogger("docket")
+    if quiet.level == logging.NOTSET:  # it tells of each job, and of each second of an outage; we tell what matters
+        quiet.setLevel(logging.CRITICAL)
+    docket = PlainDocket(name, url)
+    docket.register(_do, names=[FUNCTION])
+    return docket
+
+
+class _SlotReader:
+    """Gives a docket worker as many jobs as it has free slots, and wakes it when one is done.
+
+    docket would sleep for a fixed time without a free slot. So it sees one slot more than there is, always reads, and
+    the read waits here.
+
+    Args:
+        docket: Of the worker.
+        name: Of the worker.
+    """
+
+    def __init__(self, docket: PlainDocket, name: str) -> None:
+        self.docket = docket
+        self.freed = anyio.Event()
+        self._liveness = Liveness(docket, name)
+
+    async def read(self, redis: Any, **arguments: Any) -> Sequence[tuple[bytes, Messages]]:
+        """Return new jobs, or those of dead workers; wait for a free slot or a job, within docket's own timeout."""
+        room = arguments["count"] - _SPARE
+        abandoned = await self._liveness.look(redis, room)
+        if abandoned:
+            return [(_GIVEN_BEFORE, abandoned)]
+        if room <= 0:
+            with anyio.move_on_after(arguments["block"] / 1000):
+                await self.freed.wait()
+            self.freed = anyio.Event()
+            return []
+        found = await redis.xreadgroup(**arguments | {"count": room})
+        return [(stream, await self.docket.checked(redis, messages)) for stream, messages in found]
+
+    async def take_over(self, redis: Any, **arguments: Any) -> Sequence[Any]:
+        """Return jobs that a silent worker has held for too long, as many as there are free slots."""
+        room = arguments["count"] - _SPARE
+        if room <= 0:
+            return [arguments["start_id"].encode(), []]
+        cursor, messages, *rest = await redis.xautoclaim(**arguments | {"count": room})
+        return [cursor, await self.docket.checked(redis, messages), *rest]
+
+
+@dataclass(slots=True)
+class _RunningJob:
+    """A job that is running.
+
+    Attributes:
+        news: Set when it ended, or the queue was lost; replaced for its next delivery.
+        over: Whether it has ended.
+        again: The request for another delivery, or None.
+    """
+
+    news: anyio.Event = field(default_factory=anyio.Event)
+    over: bool = False
+    again: _Again | None = None
+
+
+class TopicWorker:
+    """Runs the jobs of one topic.
+
+    Args:
+        docket: Open.
+        topic: As jobs name it.
+        handler: Runs a job.
+        concurrency: Maximum jobs at the same time.
+        redelivery: Seconds until jobs of a silent worker are delivered to another.
+
+    Attributes:
+        ready: Set when jobs are accepted.
+    """
+
+    def __init__(
+        self, docket: PlainDocket, topic: str, handler: Handler, *, concurrency: int, redelivery: timedelta
+    ) -> None:
+        self.ready = anyio.Event()
+        self._name = worker_name()
+        self._reading = _SlotReader(docket, self._name)
+        self._docket = docket
+        self._topic = topic
+        self._handler = handler
+        self._concurrency = concurrency
+        self._redelivery = redelivery
+        self._doing: dict[str, _RunningJob] = {}
+        self._group: anyio.abc.TaskGroup | None = None
+        self._stopping = False
+
+    async def work(self, stop: anyio.Event) -> None:
+        """Run jobs until `stop`; then hand back the unfinished ones, within a timeout."""
+        worker = _DocketWorker(
+            self._docket,
+            name=self._name,
+            concurrency=self._concurrency + _SPARE,
+            message_batch=self._concurrency + _SPARE,  # so that a read always tells how much room there is
+            redelivery_timeout=self._redelivery,
+            reconnection_delay=timedelta(seconds=_RECONNECT_SECONDS),
+            schedule_automatic_tasks=False,
+        )
+        worker.topic = self
+        self._docket.readers[self._name] = self._reading
+        # docket must not be cancelled with its jobs: it would wait for them, or leave them to their timeout
+        with anyio.CancelScope(shield=True) as scope:
+            async with anyio.create_task_group() as self._group, anyio.create_task_group() as loop, worker:
+                loop.start_soon(worker.run_forever)
+                await stop.wait()
+                self._stopping = True
+                scope.deadline = anyio.current_time() + _HAND_BACK_SECONDS
+                # hands all jobs back
+        self._docket.readers.pop(self._name, None)
+
+    async def do(self, execution: Execution, about: str) -> None:
+        """Run one job, or continue to wait for it, as docket's delivery of it."""
+        task = asyncio.current_task()  # docket's, which has its room until it ends
+        if task is not None:
+            task.add_done_callback(lambda _: self._reading.freed.set())
+        doing = self._doing.get(execution.key)
+        if doing is None:
+            job = await self._job(execution, about)
+            if job is None:
+                return
+            if self._stopping or self._group is None:
+                raise _Again(0)
+            doing = self._doing[execution.key] = _RunningJob()
+            self._group.start_soon(self._handle, job, doing)
+        await doing.news.wait()
+        if not doing.over:  # the queue was lost: the job goes on, and will be delivered again
+            raise _Again(0)
+        if doing.again is not None:
+            raise doing.again
+
+    def taking(self) -> None:
+        """Note that docket accepts jobs."""
+        if self.ready.is_set():
+            _log.warning("topic %r: the queue is back", self._topic)
+        self.ready.set()
+
+    def not_taking(self) -> None:
+        """Note that docket accepts no more jobs: it is stopped, or the queue was lost."""
+        if self._stopping and self._group is not None:
+            self._group.cancel_scope.cancel()
+        else:
+            _log.warning("topic %r: the queue is lost; trying again every %g s", self._topic, _RECONNECT_SECONDS)
+            for doing in self._doing.values():
+                news, doing.news = doing.news, anyio.Event()
+                news.set()
+
+    async def _handle(self, job: Job, doing: _RunningJob) -> None:
+        doing.again = _Again(0)  # unless it gets further
+        try:
+            await self._handler(job)
+        except Reschedule as exc:
+            doing.again = _Again(exc.seconds)
+        except Exception as exc:  # boundary: one job never takes the others down
+            seconds = min(_LONGEST, _SHORTEST * 2 ** min(job.delivery - 1, 10))
+            _log.warning("job %r of %r failed, again in %g s: %s", job.key, self._topic, seconds, exc)
+            doing.again = _Again(seconds, failed=True)
+        else:
+            doing.again = None
+        finally:
+            del self._doing[job.key]
+            doing.over = True
+            doing.news.set()
+
+    async def _job(self, execution: Execution, about: str) -> Job | None:
+        try:
+            known: dict[str, Any] = dict(json.loads(about))
+        except (TypeError, ValueError):
+            _log.exception("job %r of %r was dropped: what it is about is no JSON object", execution.key, self._topic)
+            return None
+        deaths = await self._deaths(execution) if execution.redelivered else 0
+        return Job(
+            topic=self._topic,
+            key=execution.key,
+            about=known,
+            delivery=execution.attempt + deaths,
+            deaths=deaths,
+        )
+
+    async def _deaths(self, execution: Execution) -> int:
+        message = execution.message_id or b""
+        docket = self._docket
+        async with docket.redis() as redis, redis.pipeline() as pipeline:
+            pipeline.xpending_range(docket.stream_key, docket.worker_group_name, message, message, 1)
+            (found,) = await pipeline.execute()
+        return max(1, found[0]["times_delivered"] - 1) if found else 1

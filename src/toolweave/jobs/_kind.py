@@ -1,0 +1,184 @@
+"""The port of a kind of durable job, and the notes that a store has of the jobs of one topic.
+
+Knows a store and a queue by their ports; nothing of what the jobs do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+from urllib.parse import quote
+
+import anyio
+
+from toolweave.jobs._backoff import Sleep
+from toolweave.jobs._lease import LEASE_SECONDS, Lease
+from toolweave.jobs._queue import Job, WorkQueue
+from toolweave.state import Change, Delete, Document, Put, Store
+
+__all__ = ["JobCollections", "JobKind", "JobTopic"]
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class JobCollections:
+    """The collections of a store in which the jobs of a kind are noted.
+
+    Attributes:
+        name: The kind: `run` or `task`.
+        owner: What such a job belongs to, for people: `agent` or `server`.
+        leases: Who is doing a job, by its key; gone when nobody is.
+        deaths: How many workers died of a job, by its key.
+        cancels: Keys of jobs that were to be cancelled while they were done, for workers that take them over.
+        submitted: Jobs that workers are to do and that have not ended, below the name of what they belong to.
+        sweeps: When jobs that nobody does were looked for.
+    """
+
+    name: str
+    owner: str
+    leases: str = field(init=False)
+    deaths: str = field(init=False)
+    cancels: str = field(init=False)
+    submitted: str = field(init=False)
+    sweeps: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        for what in ("leases", "deaths", "cancels", "submitted", "sweeps"):
+            object.__setattr__(self, what, f"{self.name}-{what}")
+
+
+class JobTopic:
+    """The jobs of one kind that belong to one agent or server: where they are noted, and the queue that wakes workers.
+
+    A job that is submitted stays noted in the store until it has ended, so that a queue which lost its jobs is given
+    them again.
+
+    Args:
+        notes: Where they are noted.
+        owner: The name of what they belong to.
+        store: Where their records are.
+        queue: Tells workers of them.
+        clock: Returns the time in seconds.
+        keep_seconds: How long what is noted is kept.
+
+    Attributes:
+        name: The topic in the queue.
+    """
+
+    def __init__(
+        self,
+        notes: JobCollections,
+        owner: str,
+        *,
+        store: Store,
+        queue: WorkQueue,
+        clock: Callable[[], float] = time.time,
+        keep_seconds: float,
+    ) -> None:
+        self.name = f"{notes.name}s:{owner}"
+        self.notes = notes
+        self.owner = owner
+        self.store = store
+        self.queue = queue
+        self.clock = clock
+        self.keep_seconds = keep_seconds
+        self.prefix = f"{quote(owner, safe='')}/"
+
+    def job(self, key: str, about: Mapping[str, Any] | None = None) -> Job:
+        """Return what is put into the queue to have a job done."""
+        return Job(topic=self.name, key=key, about=dict(about or {}))
+
+    def note(self, key: str, about: Mapping[str, Any] | None = None, *, ttl: float | None = None) -> Put:
+        """Return the change that notes a job as submitted, to be written together with its record.
+
+        It is kept for `ttl` seconds, `keep_seconds` by default.
+        """
+        noted = {"at": self.clock(), "about": dict(about or {})}
+        return Put(collection=self.notes.submitted, key=self.prefix + key, value=noted, ttl=ttl or self.keep_seconds)
+
+    def forgotten(self, key: str) -> Sequence[Change]:
+        """Return the changes that forget all notes of a job, to be written together with its end."""
+        notes = self.notes
+        return [
+            Delete(collection=notes.submitted, key=self.prefix + key),
+            Delete(collection=notes.deaths, key=key),
+            Delete(collection=notes.cancels, key=key),
+        ]
+
+    async def submit(self, key: str, about: Mapping[str, Any] | None = None) -> None:
+        """Note a job whose record is in the store, and have it done; harmless when it waits already.
+
+        Raises:
+            StoreError: The store or the queue cannot be reached.
+        """
+        await self.store.write([self.note(key, about)])
+        await self.queue.submit(self.job(key, about))
+
+    def lease(
+        self, key: str, *, seconds: float = LEASE_SECONDS, sleep: Sleep = anyio.sleep, strict: bool = False
+    ) -> Lease:
+        """Return the lease of a job, not yet taken."""
+        return Lease(self.store, self.notes.leases, key, seconds=seconds, sleep=sleep, strict=strict)
+
+    def __str__(self) -> str:
+        return f"{self.notes.owner} {self.owner!r}"
+
+
+class JobKind(Protocol[R]):
+    """A kind of durable job: where its records are, how one is done, and what is written when it cannot be.
+
+    All else, `JobWorker` does for every kind. A method that raises `StoreError` has the job delivered again after a
+    while.
+    """
+
+    @property
+    def topic(self) -> JobTopic:
+        """The topic under which its jobs are noted and queued."""
+        ...
+
+    @property
+    def records(self) -> str:
+        """The collection with the record of each job, by its key."""
+        ...
+
+    def details(self, key: str) -> Sequence[tuple[str, str]]:
+        """Return the collections and keys of what is read together with the record of a job that is to be done."""
+        ...
+
+    def load(self, record: Document, details: Sequence[Document | None] = ()) -> R:
+        """Return a job by its documents; without `details` only to tell whether it has ended.
+
+        Raises:
+            StoreError: It is none of this topic, or another version wrote it: the delivery is dropped.
+        """
+        ...
+
+    def has_ended(self, record: R) -> bool:
+        """Whether nothing is left to be done."""
+        ...
+
+    async def perform(self, record: R, job: Job) -> None:
+        """Do a job to its end, holding its lease, and `clean` up.
+
+        Nobody else does it now. What of it may not be done twice is this method's to know: who did it before may have
+        died in the middle.
+
+        Raises:
+            Later: It is not yet its turn.
+        """
+        ...
+
+    async def cancel(self, record: R) -> None:
+        """Record that a job that nobody does was cancelled."""
+        ...
+
+    async def give_up(self, record: R, deaths: int) -> None:
+        """Record that a job has failed, as so many workers died of it."""
+        ...
+
+    async def clean(self, record: R) -> None:
+        """Forget what was noted of a job that has ended."""
+        ...

@@ -1,0 +1,303 @@
+"""Leases: at most one process does a piece of work; a lease is a document in the store, renewed while the work runs.
+
+Independent of what the work is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from toolweave.errors import StoreError
+from toolweave.jobs._backoff import Sleep
+from toolweave.state import Change, Delete, Document, Put, Store, listening, signal
+
+__all__ = ["LEASE_SECONDS", "Lease", "ask_to_cancel", "is_held", "is_living", "machine", "process_is_dead"]
+
+LEASE_SECONDS = 15.0
+"""Lifetime of a lease without renewal, in seconds; the lease of a dead process of this machine ends at once."""
+_SHORT_SECONDS = 0.1
+"""Seconds after the begin of work until requests to cancel it are listened for."""
+_here: set[str] = set()
+"""The lease holders of this process that have neither released their lease nor tried to."""
+SURE = 0.8
+"""The fraction of its lifetime in which a lease is safe to rely on; the rest is for work that has to stop."""
+
+
+class Lease:
+    """The right to do one piece of work.
+
+    Args:
+        collection: Where the leases of this kind of work are kept.
+        key: The work.
+        seconds: Lifetime without renewal.
+        sleep: Waits between renewals.
+        strict: Whether it also counts as lost when it could not be renewed and may soon be another's; otherwise the
+            work continues, and the holder is checked when the store is back.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        collection: str,
+        key: str,
+        *,
+        seconds: float = LEASE_SECONDS,
+        sleep: Sleep = anyio.sleep,
+        strict: bool = False,
+    ) -> None:
+        self._store = store
+        self._collection = collection
+        self._key = key
+        self._seconds = seconds
+        self._sleep = sleep
+        self._strict = strict
+        self._value: dict[str, Any] = {"holder": os.urandom(16).hex(), "process": os.getpid(), "machine": machine()}
+        self._revision = 0
+        self._since = 0.0  # when it was last renewed, or before
+        self.lost = False
+        self._given = False
+
+    @property
+    def holder(self) -> str:
+        """The unique name of this holder, different from that of every earlier one."""
+        return self._value["holder"]
+
+    @property
+    def sure(self) -> bool:
+        """Whether no other process can hold it now, even if the store is unreachable."""
+        return anyio.current_time() < self._since + self._seconds * SURE
+
+    async def take(self) -> Mapping[str, Any] | None:
+        """Take it; return None, or the living process that holds it: `process` and `machine`.
+
+        Raises:
+            StoreError: The store cannot be reached.
+        """
+        self._given = False
+        if await self._put(0):
+            return None
+        while True:
+            found = await self._store.get(self._collection, self._key)
+            if found is not None and not _is_abandoned(found.value):
+                _here.discard(self.holder)
+                return found.value
+            if await self._put(0 if found is None else found.revision):
+                return None
+
+    async def take_with(self, changes: Sequence[Change]) -> Sequence[int] | None:
+        """Take it if it is free, with changes in the same write; return their revisions, or None when that fails.
+
+        Raises:
+            StoreError: The store cannot be reached.
+        """
+        begun = anyio.current_time()
+        self._given = False
+        _here.add(self.holder)
+        ours = Put(collection=self._collection, key=self._key, value=self._value, ttl=self._seconds, expect=0)
+        revisions = await self._store.write([ours, *changes])
+        if revisions is None:
+            return None
+        self._revision, self._since = revisions[0], begun
+        return revisions[1:]
+
+    async def give_back_with(self, changes: Sequence[Change], *, tell: str) -> Sequence[int] | None:
+        """Release it with changes in the same write; return their revisions, or None when an `expect` did not hold.
+
+        `tell` is the signal that is sent then. When another process holds it, or wrote to it, nothing is done.
+
+        Raises:
+            StoreError: The store cannot be reached.
+        """
+        self._given = True  # who renews it meanwhile would take it again
+        revisions: Sequence[int] | None = None
+        try:
+            ours = Delete(collection=self._collection, key=self._key, expect=self._revision)
+            revisions = await self._store.write([*changes, ours], tell=tell)
+        finally:
+            self._given = revisions is not None
+        return None if revisions is None else revisions[:-1]
+
+    @asynccontextmanager
+    async def kept(self, cancel: Callable[[], None]) -> AsyncGenerator[None, None]:
+        """Renew a taken lease during the block, then release it; the block is cancelled when the lease is lost.
+
+        `cancel` is called when another process requests that.
+        """
+        failure: Exception | None = None
+        try:
+            async with anyio.create_task_group() as tasks:
+                # short work needs no renewal of its lease
+                later = min(_SHORT_SECONDS, self._seconds / 10)
+                keeping = asyncio.get_running_loop().call_later(
+                    later, tasks.start_soon, self.keep, tasks.cancel_scope.cancel, cancel
+                )
+                try:
+                    yield
+                except Exception as exc:  # boundary: raised below, a task group would wrap it
+                    failure = exc
+                finally:
+                    keeping.cancel()
+                tasks.cancel_scope.cancel()
+        finally:
+            _here.discard(self.holder)
+            if not (self.lost or self._given):
+                with anyio.CancelScope(shield=True):
+                    await self.release()
+        if failure is not None:
+            raise failure
+
+    async def keep(self, lost: Callable[[], None], cancel: Callable[[], None]) -> None:
+        """Renew it for ever; call `lost` and return when another process holds it, `cancel` when one requests that."""
+        async with listening(self._store, _name_of(self._collection, self._key)) as ear:
+            changed = await self._is_changed()
+            while not self.lost:
+                if not changed:
+                    await ear.wait(self._seconds / 3, self._sleep)
+                changed = False
+                if self._given:
+                    continue
+                ours = await self._renewed(lost)
+                if not (ours or self.lost):
+                    self._lose(lost)
+                elif self._value.get("cancel"):
+                    cancel()
+
+    async def _is_changed(self) -> bool:
+        """Whether another process wrote to it before this listened."""
+        try:
+            found = await self._store.get(self._collection, self._key)
+        except StoreError:  # which is seen at the renewal
+            return False
+        return found is None or found.revision != self._revision
+
+    async def _renewed(self, lost: Callable[[], None]) -> bool:
+        """Renew it; return False when another process holds it, or may soon."""
+        ours = False
+        async with anyio.create_task_group() as tasks:
+            if self._strict:
+                tasks.start_soon(self._run_out, lost)
+            try:
+                ours = await self.is_ours()
+            except StoreError:  # busy for a while: whether it still holds is seen the next time
+                soon = anyio.current_time() + self._seconds / 3
+                ours = not self._strict or soon < self._since + self._seconds * SURE
+            tasks.cancel_scope.cancel()
+        return ours
+
+    async def _run_out(self, lost: Callable[[], None]) -> None:
+        """Lose it while the store does not answer: a pending write may take longer than its lifetime."""
+        left = self._since + self._seconds * SURE - anyio.current_time()
+        await anyio.sleep(max(left, self._seconds / 6))  # a process that slept has a moment to see whose it is
+        self._lose(lost)
+
+    def _lose(self, lost: Callable[[], None]) -> None:
+        self.lost = True
+        lost()
+
+    async def release(self) -> None:
+        """Release it, if it is still held; one that cannot be released, as on a full disk, is free for this process."""
+        _here.discard(self.holder)
+        if self._given:
+            return
+        self._given = True  # who renews it meanwhile would take it again
+        try:
+            await self._store.delete(self._collection, self._key, expect=self._revision)
+        except StoreError:
+            pass
+
+    async def _put(self, expect: int) -> bool:
+        begun = anyio.current_time()
+        _here.add(self.holder)
+        revision = await self._store.put(self._collection, self._key, self._value, ttl=self._seconds, expect=expect)
+        if revision is None:
+            return False
+        self._revision, self._since = revision, begun
+        return True
+
+    async def is_ours(self) -> bool:
+        """Whether the store says that no other process holds it; one that expired without a new holder is renewed.
+
+        Raises:
+            StoreError: The store cannot be reached.
+        """
+        if self.lost or await self._put(self._revision):
+            return not self.lost
+        found = await self._store.get(self._collection, self._key)
+        if found is None:  # it ran out, on a machine that slept, and nobody wanted it
+            return await self._put(0)
+        if found.value["holder"] != self._value["holder"]:
+            return False
+        self._value = found.value
+        self._revision = found.revision
+        return await self._put(self._revision)
+
+
+async def is_held(store: Store, collection: str, key: str) -> bool:
+    """Whether a living process holds a lease now."""
+    return is_living(await store.get(collection, key))
+
+
+def is_living(found: Document | None) -> bool:
+    """Whether the document of a lease is that of a living process."""
+    return found is not None and not _is_abandoned(found.value)
+
+
+async def ask_to_cancel(store: Store, collection: str, key: str, *, seconds: float = LEASE_SECONDS) -> bool:
+    """Ask the holder of a lease to cancel its work; return False when there is none.
+
+    It is notified at once where the store passes on signals, else at the next renewal.
+    """
+    while True:
+        found = await store.get(collection, key)
+        if found is None or _is_abandoned(found.value):
+            return False
+        value = {**found.value, "cancel": True}
+        if await store.put(collection, key, value, ttl=seconds, expect=found.revision) is not None:
+            await signal(store, _name_of(collection, key))
+            return True
+
+
+def _name_of(collection: str, key: str) -> str:
+    """Return the name of the signal that another process wrote to a lease."""
+    return f"{collection}/{key}"
+
+
+@cache
+def machine() -> str:
+    """Return an id of this machine, shared by everything that shares its process ids."""
+    parts = [socket.gethostname()]
+    try:
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip())
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+    except OSError:
+        pass  # not on Linux, where the name has to do
+    return " ".join(parts)
+
+
+def _is_abandoned(value: Mapping[str, Any]) -> bool:
+    """Whether a lease is that of a dead process of this machine, or one that this process holds no longer."""
+    if os.name != "posix" or value["machine"] != machine():
+        return False
+    if value["process"] == os.getpid():
+        return value["holder"] not in _here
+    return process_is_dead(value["process"])
+
+
+def process_is_dead(process: int) -> bool:
+    """Whether this machine has no process of this id; one that ended and was not waited for counts as living."""
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except OSError:
+        return False
+    return False

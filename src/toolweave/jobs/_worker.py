@@ -1,0 +1,211 @@
+"""The engine of durable jobs, the same for every kind: who does one, and what becomes of it when that one dies.
+
+The store is the truth, and a delivery from the queue only says that it is worth a look. So every delivery reads what
+the store knows of its job, and decides from that alone:
+
+- A job that has ended is cleaned up. One whose lease a living process holds comes again later: its worker may be slow,
+  or dead and not known to be. The lease is what keeps two workers from doing it at the same time.
+- A death is counted when the queue says that a worker died (or was silent for too long) and that worker's lease was
+  not counted before: many deliveries may tell of one death. From two on, a job is done beside no other that workers
+  died of, since all that a dead worker did is suspect; after three it is given up.
+- Everything else is done. What may not be done twice is known to the kind.
+
+What is submitted is noted in the store until it has ended. One worker at a time reads these notes, about once a minute,
+and submits again what waits in no queue and is done by nobody. Knows neither agents nor servers.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, NoReturn, TypeVar
+
+import anyio
+
+from toolweave.errors import StoreError
+from toolweave.jobs._kind import JobKind
+from toolweave.jobs._lease import is_living
+from toolweave.jobs._queue import Handler, Job, Reschedule, WorkBackend
+from toolweave.state import Document, iter_pages
+
+__all__ = ["HELD_SECONDS", "MOST_DEATHS", "JobWorker", "resubmit_jobs", "share_suspicion", "work_jobs"]
+
+R = TypeVar("R")
+
+_log = logging.getLogger("toolweave.jobs")
+
+HELD_SECONDS = 2.0
+"""Seconds until a job that is done elsewhere is looked at again."""
+_SOON_SECONDS = 0.5
+"""Seconds until a run whose worker may be dead is polled again."""
+MOST_DEATHS = 3
+"""Number of dead workers after which a job is given up."""
+_SUSPICIOUS_DEATHS = 2
+_FORGET_SECONDS = 3600.0
+"""Seconds after which a note without a record is no longer that of a job which is being submitted."""
+_SWEEP_SECONDS = 60.0
+
+
+class JobWorker(Generic[R]):
+    """Does the jobs of one topic; a `Handler`.
+
+    Args:
+        kind: What the jobs are.
+        most_deaths: How many workers may die of a job until it is given up.
+
+    Attributes:
+        topic: Where they are noted.
+        suspect: Held while a job is done that workers died of; one for all that work in a process.
+    """
+
+    def __init__(self, kind: JobKind[R], *, most_deaths: int = MOST_DEATHS) -> None:
+        self.topic = kind.topic
+        self.suspect = anyio.Lock()
+        self._kind = kind
+        self._most_deaths = most_deaths
+
+    async def do(self, job: Job) -> None:
+        """Bring a job to its end, or see that it has one.
+
+        Raises:
+            Later: Somebody else does it, or it is not yet its turn: it is to be delivered again.
+            StoreError: It has not ended, and the store cannot be reached: the same.
+        """
+        kind, notes, key = self._kind, self.topic.notes, job.key
+        names = [(kind.records, key), *kind.details(key)]
+        noted = [(notes.leases, key), (notes.deaths, key), (notes.cancels, key)]
+        found, *details, lease, dead, cancel = await self.topic.store.read([*names, *noted])
+        try:
+            record = kind.load(_there(notes.name, key, found), details)
+        except StoreError as exc:
+            _log.warning("a job of %s was dropped: %s", self.topic, exc)
+            return
+        if kind.has_ended(record):
+            await kind.clean(record)
+            return
+        deaths = await self._deaths(job, dead, lease)
+        if is_living(lease):
+            raise Reschedule(_SOON_SECONDS if job.deaths else HELD_SECONDS)
+        if cancel is not None:
+            await kind.cancel(record)
+            await kind.clean(record)
+        elif deaths >= self._most_deaths:
+            await kind.give_up(record, deaths)
+            await kind.clean(record)
+        elif deaths >= _SUSPICIOUS_DEATHS:
+            await self._perform_alone(record, job)
+        else:
+            await kind.perform(record, job)
+
+    __call__ = do
+
+    async def submit_lost(self) -> int:
+        """Submit the jobs anew that have not ended, are done by nobody and wait in no queue; return how many.
+
+        The records of those that wait are not read: there may be many.
+
+        Raises:
+            StoreError: The store or the queue cannot be reached.
+        """
+        kind, topic, lost = self._kind, self.topic, 0
+        async for page in iter_pages(topic.store, topic.notes.submitted, topic.prefix):
+            noted = {one.key.removeprefix(topic.prefix): one for one in page}
+            waiting = set(await topic.queue.waiting(topic.name, list(noted))) if noted else set[str]()
+            gone = [key for key in noted if key not in waiting]
+            names = [(collection, key) for collection in (kind.records, topic.notes.leases) for key in gone]
+            found = await topic.store.read(names)
+            for key, record, lease in zip(gone, found[: len(gone)], found[len(gone) :], strict=True):
+                if not is_living(lease) and await self._has_to_be_done(noted[key], record):
+                    await topic.submit(key, noted[key].value["about"])
+                    lost += 1
+        return lost
+
+    async def _deaths(self, job: Job, dead: Document | None, lease: Document | None) -> int:
+        """Return how many workers died of a job; who was only lost for a while counts once at most."""
+        known: dict[str, Any] = {"deaths": 0, "holder": None} if dead is None else dead.value
+        holder = None if lease is None else lease.value["holder"]
+        deaths: int = known["deaths"]
+        if not job.deaths or (holder is not None and holder == known["holder"]):
+            return deaths
+        counted = {"deaths": deaths + 1, "holder": holder}
+        await self.topic.store.put(self.topic.notes.deaths, job.key, counted, ttl=self.topic.keep_seconds)
+        return deaths + 1
+
+    async def _perform_alone(self, record: R, job: Job) -> None:
+        """Do a job that workers died of: never two such at the same time, so that none dies of another's fault."""
+        if self.suspect.locked():
+            raise Reschedule(random.uniform(1, 5))  # noqa: S311 - so that they come apart
+        async with self.suspect:
+            await self._kind.perform(record, job)
+
+    async def _has_to_be_done(self, note: Document, found: Document | None) -> bool:
+        """Whether a job that was submitted has not ended; what is noted of one that has, or is gone, is forgotten."""
+        topic = self.topic
+        if found is None:
+            if topic.clock() - note.value["at"] >= _FORGET_SECONDS:  # else it is being submitted
+                await topic.store.delete(topic.notes.submitted, note.key, expect=note.revision)
+            return False
+        try:
+            record = self._kind.load(found)
+        except StoreError:
+            return False  # another version wrote it, and will do it
+        if self._kind.has_ended(record):
+            await self._kind.clean(record)
+            return False
+        return True
+
+
+async def work_jobs(
+    handlers: Mapping[str, Handler],
+    backend: WorkBackend,
+    *,
+    concurrency: int = 10,
+    started: Callable[[], None] | None = None,
+) -> None:
+    """Do jobs until this is cancelled, and look for those that nobody does; see `WorkQueue.work`.
+
+    Raises:
+        StoreError: The backend cannot be reached at the start.
+    """
+    workers: list[JobWorker[Any]] = [one for one in handlers.values() if isinstance(one, JobWorker)]
+    share_suspicion(workers)
+    failure: Exception | None = None
+    async with backend, anyio.create_task_group() as tasks:
+        tasks.start_soon(resubmit_jobs, workers)
+        try:
+            await backend.queue.work(handlers, concurrency=concurrency, started=started)
+        except Exception as exc:  # boundary: raised below, a task group would wrap it
+            failure = exc
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+async def resubmit_jobs(workers: Sequence[JobWorker[Any]], *, seconds: float = _SWEEP_SECONDS) -> NoReturn:
+    """Submit jobs anew that nobody does: now and about every so many seconds, one worker at a time."""
+    first = True
+    while True:
+        for one in workers:
+            topic = one.topic
+            try:
+                sweeps, ttl = topic.notes.sweeps, seconds * 0.9
+                if first or await topic.store.put(sweeps, topic.owner, True, ttl=ttl, expect=0) is not None:
+                    await one.submit_lost()
+            except StoreError as exc:
+                _log.warning("lost %ss of %s cannot be looked for: %s", topic.notes.name, topic, exc)
+        first = False
+        await anyio.sleep(seconds * random.uniform(0.75, 1.25))  # noqa: S311 - so that workers do not look at once
+
+
+def share_suspicion(workers: Iterable[JobWorker[Any]]) -> None:
+    """Have workers of one process do no two jobs that workers died of at the same time."""
+    suspect = anyio.Lock()
+    for one in workers:
+        one.suspect = suspect
+
+
+def _there(what: str, key: str, found: Document | None) -> Document:
+    if found is None:
+        raise StoreError(f"{what} {key!r} is not in the store")
+    return found

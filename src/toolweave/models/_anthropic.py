@@ -1,0 +1,292 @@
+"""Anthropic's Messages API as a streaming model, over plain HTTP; needs no package of Anthropic's."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Literal, Self, TypeAlias, cast
+from urllib.parse import urlsplit
+
+from toolweave.errors import ConfigError, ModelError, SchemaError
+from toolweave.models._anthropic_messages import CONTAINER, PROVIDER, container_id, tools_used, wire_messages
+from toolweave.models._anthropic_turn import TurnReader
+from toolweave.models._base import ModelEvent, ModelRequest
+from toolweave.models._http import BODY, ProviderApi, SecretLike
+from toolweave.models._messages import AssistantMessage
+from toolweave.models._prices import Price
+from toolweave.models._refused_features import RefusedFeatures, prompted
+from toolweave.models._retry import Retry, with_retries
+from toolweave.schema._lowering import lower
+from toolweave.tools._anthropic_content import anthropic_text
+from toolweave.tools._arguments import encode
+from toolweave.tools._spec import ToolSpec
+from toolweave.tools._wire_tools import ToolWriter, WireTool, WireTools
+
+__all__ = ["AnthropicModel"]
+
+
+BASE_URL = "https://api.anthropic.com"
+API_VERSION = "2023-06-01"
+KEY_VARIABLE = "ANTHROPIC_API_KEY"
+_HOST = "api.anthropic.com"
+_PATH = "v1/messages"
+_MAX_TOKENS = 16_384
+_SEARCH_TYPES = ("tool_search_tool_regex", "tool_search_tool_bm25")
+_LEAST_THOUGHT = 1024
+_THINKING_TOP_P = 0.95
+_CODE = "code_execution"
+_SEARCH_TOOL = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+
+Json: TypeAlias = dict[str, Any]
+
+
+class AnthropicModel:
+    """A Claude model behind Anthropic's Messages API, or behind a server that speaks it.
+
+    Text, thoughts and tool calls are streamed. Results of tools keep their images and documents; what the API does not
+    accept becomes a visible note. A turn is sent again on HTTP 429, 529 and 5xx, as `retry` says.
+
+    Args:
+        model: The model's id, such as `"claude-sonnet-4-5"`.
+        api_key: A string, or anything with `reveal()`; for Anthropic's own API the environment's `ANTHROPIC_API_KEY`
+            by default.
+        base_url: URL of the API, with or without the `/v1` at its end.
+        max_tokens: Default of the request's `max_tokens`, which the API requires.
+        thinking: A budget in tokens, at least 1024, `"adaptive"`, or None for the model's default. A `max_tokens` that
+            is not larger reduces it, or turns it off; a thinking model takes no `temperature`.
+        cache: Lifetime of the provider's prompt cache for the conversation's beginning, or None for no cache.
+        headers: Further headers, such as `anthropic-beta`, or `authorization` in place of an API key.
+        retry: Policy for failed requests.
+        price: Price of its tokens, for a cost limit, if no price list has the model.
+
+    Attributes:
+        native_tool_search: Whether the provider searches deferred tools; true of Anthropic's own API, settable for
+            another server that has it.
+
+    Raises:
+        ConfigError: There is no API key for Anthropic's own API, or `base_url` is none.
+    """
+
+    def __init__(  # noqa: PLR0913 - each but the model with a default of its own
+        self,
+        model: str,
+        api_key: str | SecretLike | None = None,
+        base_url: str = BASE_URL,
+        *,
+        max_tokens: int = _MAX_TOKENS,
+        thinking: int | Literal["adaptive"] | None = None,
+        cache: Literal["5m", "1h"] | None = "5m",
+        headers: Mapping[str, str | SecretLike] | None = None,
+        retry: Retry | None = None,
+        price: Price | None = None,
+    ) -> None:
+        self.model = model
+        self.price = price
+        self._unsupported = RefusedFeatures()
+        self.max_tokens = max_tokens
+        self._thinking = _thinking(thinking)
+        self._cache = None if cache is None else {"type": "ephemeral", **({"ttl": cache} if cache != "5m" else {})}
+        self._retry = Retry() if retry is None else retry
+        self._writer = ToolWriter("anthropic", _definition)
+        self._api = _api(self.name, base_url, api_key, headers or {})
+        self.native_tool_search = self._api.host == _HOST
+
+    @property
+    def name(self) -> str:
+        """`"anthropic:"` and the model's id."""
+        return f"{PROVIDER}:{self.model}"
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Yield the events of one turn; `Finished` comes last. Closing the generator ends the request.
+
+        Raises:
+            ModelError: The API refused or could not be reached; retries are over by then.
+        """
+        async with aclosing(self._unsupported.stream(request, self._sent)) as events:
+            async for event in events:
+                yield event
+
+    async def _sent(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        tools = self._writer.of(request.tools)
+        try:
+            body = encode(self._body(request, tools))
+        except (TypeError, ValueError, RecursionError) as exc:
+            raise ModelError(f"the request is no JSON: {exc}", model=self.name, kind="invalid_request") from exc
+        async with aclosing(with_retries(lambda: self._attempt(request, tools, body), self._retry)) as events:
+            async for event in events:
+                yield event
+
+    def wire_tools(self, tools: Sequence[ToolSpec]) -> WireTools:
+        """Return these tools in the API's form, with the changed and the omitted parts of their schemas."""
+        return self._writer.of(tools)
+
+    async def aclose(self) -> None:
+        """Close the connections; a later request opens new ones."""
+        await self._api.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    async def _attempt(self, request: ModelRequest, tools: WireTools, body: bytes) -> AsyncGenerator[ModelEvent, None]:
+        taken = {call.id for one in request.messages if isinstance(one, AssistantMessage) for call in one.tool_calls}
+        turn = TurnReader(tools.call_name, taken=taken)
+        async with aclosing(self._api.events(_PATH, body, timeout=request.settings.timeout)) as events:
+            async for event in events:
+                members = self._api.decode(event.data)
+                if event.type == "error" or members.get("type", "error") == "error":
+                    raise self._api.refusal(members)
+                try:
+                    ours = turn.take_whole(members) if event.type == BODY else turn.take(members)
+                except ValueError as exc:
+                    raise self._api.protocol(str(exc)) from exc
+                for one in ours:
+                    yield one
+                if turn.complete:
+                    break
+        if not turn.complete:
+            raise self._api.broken_off()
+        yield turn.finished()
+
+    def _body(self, request: ModelRequest, tools: WireTools) -> Json:
+        output = None if request.output_schema is None else _format(request.output_schema)
+        if output is None:
+            request = prompted(request)  # the API has no words for some schemas
+        settings = request.settings
+        messages = wire_messages(request.messages, tools.names)
+        choice = self._tool_choice(request, tools)
+        body: Json = {
+            "model": self.model,
+            "max_tokens": settings.max_tokens or self.max_tokens,
+            "stream": True,
+            "messages": messages,
+        }
+        if request.system and request.system.strip():
+            body["system"] = [anthropic_text(request.system)]
+        deferred = request.deferred if self.native_tool_search else ()
+        definitions = _definitions(request, tools, messages, deferred)
+        if definitions:
+            body["tools"] = definitions
+            body["tool_choice"] = choice
+        given = {"temperature": settings.temperature, "top_p": settings.top_p, "stop_sequences": list(settings.stop)}
+        thinking = _within(self._thinking, body["max_tokens"])
+        if thinking is not None and _may_think(thinking, choice, messages):
+            body["thinking"] = thinking
+            given["temperature"] = None  # a model that thinks takes none, and a `top_p` from 0.95 on
+            if settings.top_p is not None and settings.top_p < _THINKING_TOP_P:
+                given["top_p"] = None
+        body |= {name: value for name, value in given.items() if value not in (None, [])}
+        if output is not None:
+            body["output_config"] = {"format": output}
+        runs_code = any(str(one.definition.get("type", "")).startswith(_CODE) for one in request.provider_tools)
+        if runs_code and (container := container_id(request.messages, now=time.time())) is not None:
+            body[CONTAINER] = container
+        if self._cache is not None:
+            _mark(body, self._cache)
+        return {**body, **settings.extra}
+
+    def _tool_choice(self, request: ModelRequest, tools: WireTools) -> Json:
+        wanted = request.tool_choice
+        if not tools.definitions and not request.provider_tools:
+            return {"type": "none"}  # tools that only the conversation still tells of
+        if wanted == "none":
+            return {"type": "none"}
+        choice: Json = {"type": {"auto": "auto", "required": "any"}.get(wanted, "tool")}
+        if choice["type"] == "tool":
+            if wanted not in tools.names.wire_names:
+                reason = tools.quarantined.get(wanted, "the request has no such tool")
+                message = f"tool_choice {wanted!r} cannot be called: {reason}"
+                raise ModelError(message, model=self.name, kind="invalid_request")
+            choice["name"] = tools.names.wire(wanted)
+        if request.settings.parallel_tool_calls is False:
+            choice["disable_parallel_tool_use"] = True
+        return choice
+
+    def __repr__(self) -> str:
+        return f"AnthropicModel({self.model!r})"
+
+
+def _api(
+    name: str, base_url: str, api_key: str | SecretLike | None, headers: Mapping[str, str | SecretLike]
+) -> ProviderApi:
+    sent: dict[str, str | SecretLike] = {"anthropic-version": API_VERSION}
+    official = urlsplit(base_url).hostname == _HOST
+    key = api_key or (os.environ.get(KEY_VARIABLE) if official else None)  # no other host is sent the user's key
+    if key:
+        sent["x-api-key"] = key
+    elif official and "authorization" not in {header.lower() for header in headers}:
+        raise ConfigError(f"model {name!r} needs an API key: set {KEY_VARIABLE} or pass `api_key`", field="api_key")
+    base_url = base_url.rstrip("/").removesuffix("/v1")
+    try:
+        return ProviderApi(base_url, model=name, headers={**sent, **headers})
+    except ValueError as exc:
+        raise ConfigError(str(exc), field="base_url") from exc
+
+
+def _thinking(wanted: int | Literal["adaptive"] | None) -> Json | None:
+    if wanted is None:
+        return None
+    return {"type": "adaptive"} if wanted == "adaptive" else {"type": "enabled", "budget_tokens": wanted}
+
+
+def _within(thinking: Json | None, max_tokens: int) -> Json | None:
+    """Return the `thinking` member within `max_tokens`, towards which thoughts count; None if none fits."""
+    budget = None if thinking is None else thinking.get("budget_tokens")
+    if thinking is None or budget is None or budget < max_tokens:
+        return thinking
+    return {**thinking, "budget_tokens": max_tokens - 1} if max_tokens > _LEAST_THOUGHT else None
+
+
+def _format(schema: Mapping[str, Any]) -> Json | None:
+    try:
+        lowered = lower(schema, "anthropic-strict")
+    except SchemaError:
+        return None
+    return {"type": "json_schema", "schema": lowered.schema}
+
+
+def _may_think(thinking: Json, choice: Json, messages: list[Json]) -> bool:
+    """Return whether the API lets the model think in this request.
+
+    It does not if a tool is forced, nor, with a budget, in the middle of a turn that began without a thought
+    (such as one of another model).
+    """
+    if choice["type"] in ("any", "tool"):
+        return False
+    if thinking["type"] == "adaptive":
+        return True
+    if not messages or messages[-1]["content"][0]["type"] != "tool_result":
+        return True
+    begun = cast("list[Json]", messages[-2]["content"])
+    return begun[0]["type"] in ("thinking", "redacted_thinking")
+
+
+def _definition(tool: WireTool) -> Json:
+    described = {"description": tool.description} if tool.description.strip() else {}
+    return {"name": tool.name, **described, "input_schema": tool.schema}
+
+
+def _definitions(request: ModelRequest, tools: WireTools, messages: list[Json], names: Collection[str]) -> list[Any]:
+    own = [dict(one.definition) for one in request.provider_tools if one.provider == PROVIDER]
+    deferred = {tools.names.wire_names.get(name) for name in names} - {None}
+    if deferred:
+        if not any(str(one.get("type", "")).startswith(_SEARCH_TYPES) for one in own):
+            own.append(dict(_SEARCH_TOOL))
+        return own + [{**one, "defer_loading": True} if one["name"] in deferred else one for one in tools.definitions]
+    if own or tools.encoded:
+        return [*own, *tools.encoded]
+    # a conversation that tells of tool calls is refused without the tools they called
+    return [{"name": name, "input_schema": {"type": "object", "properties": {}}} for name in tools_used(messages)]
+
+
+def _mark(body: Json, cache: Mapping[str, Any]) -> None:
+    """Set the cache breakpoints: after the tools and the system prompt, and after the conversation so far."""
+    if "system" in body:
+        body["system"][-1]["cache_control"] = cache
+    last = body["messages"][-1] if body["messages"] else None
+    if last is not None and last["role"] == "user":
+        last["content"][-1]["cache_control"] = cache

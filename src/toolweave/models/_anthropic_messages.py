@@ -1,0 +1,113 @@
+"""A conversation in the form of Anthropic's Messages API, in the order that it requires. Pure; sends nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from toolweave.models._history import pair_tool_calls
+from toolweave.models._messages import (
+    AssistantMessage,
+    AssistantPart,
+    Message,
+    ProviderPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolOutcome,
+    UserMessage,
+)
+from toolweave.tools._anthropic_content import anthropic_content, anthropic_parts, anthropic_text
+from toolweave.tools._arguments import wire_id
+from toolweave.tools._names import NameMap
+
+__all__ = ["CONTAINER", "PROVIDER", "container_id", "tools_used", "wire_messages"]
+
+PROVIDER = "anthropic"
+"""Marker of the parts of a conversation that only this provider understands."""
+
+CONTAINER = "container"
+"""Type of the part that records the container of a turn's code execution."""
+
+Json: TypeAlias = dict[str, Any]
+
+_EMPTY = "(empty message)"
+_EARLIER = "(earlier messages are left out)"
+
+
+def wire_messages(messages: Sequence[Message], names: NameMap) -> list[Json]:
+    """Return the conversation in the form that the API requires.
+
+    Roles alternate and the user begins; the results of a turn's calls come first in the next user message; thoughts and
+    steps of the provider's own tools are sent back unchanged, those of other providers are omitted.
+    """
+    out: list[Json] = []
+    for message in pair_tool_calls(messages):
+        match message:
+            case UserMessage():
+                _append(out, "user", anthropic_parts(message.content) or [anthropic_text(_EMPTY)])
+            case ToolMessage():
+                _append(out, "user", [_tool_result(outcome) for outcome in message.outcomes])
+            case AssistantMessage():
+                _append(out, "assistant", [wire for part in message.parts for wire in _part(part, names)])
+    if out and out[0]["role"] == "assistant":
+        out.insert(0, {"role": "user", "content": [anthropic_text(_EARLIER)]})
+    return out
+
+
+def tools_used(messages: Iterable[Json]) -> list[str]:
+    """Return the wire names of the tools that a conversation in the API's form calls, each once, in order."""
+    blocks = (block for message in messages for block in message["content"])
+    return list(dict.fromkeys(block["name"] for block in blocks if block["type"] == "tool_use"))
+
+
+def container_id(messages: Iterable[Message], *, now: float) -> str | None:
+    """Return the container in which the code of the conversation ran last, unless it expired before `now`."""
+    found: Mapping[str, Any] = {}
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            for part in message.parts:
+                if isinstance(part, ProviderPart) and part.provider == PROVIDER and part.raw.get("type") == CONTAINER:
+                    found = part.raw
+    try:
+        expires = datetime.fromisoformat(found["expires_at"]).timestamp()
+    except (KeyError, TypeError, ValueError):
+        expires = math.inf
+    return found.get("id") if expires > now else None
+
+
+def _append(out: list[Json], role: str, blocks: list[Json]) -> None:
+    if not blocks:  # such as an assistant's message of another provider's thoughts alone
+        return
+    if out and out[-1]["role"] == role:
+        out[-1]["content"] += blocks
+    else:
+        out.append({"role": role, "content": blocks})
+
+
+def _part(part: AssistantPart, names: NameMap) -> list[Json]:
+    match part:
+        case TextPart():
+            return [anthropic_text(part.text)] if part.text.strip() else []
+        case ToolCallPart():
+            call = {"type": "tool_use", "id": wire_id(part.id), "name": names.wire(part.name)}
+            return [{**(part.extra if part.provider == PROVIDER else {}), **call, "input": dict(part.arguments)}]
+        case ProviderPart(raw={"type": "container"}):
+            return []  # it goes beside the messages
+        case ThinkingPart(raw=Mapping() as raw, provider="anthropic") | ProviderPart(raw=raw, provider="anthropic"):
+            return [dict(raw)]
+        case _:
+            return []
+
+
+def _tool_result(outcome: ToolOutcome) -> Json:
+    wire: Json = {"type": "tool_result", "tool_use_id": wire_id(outcome.call_id)}
+    content = anthropic_content(outcome.result)
+    if content:
+        wire["content"] = content
+    if outcome.result.is_error:
+        wire["is_error"] = True
+    return wire

@@ -1,0 +1,269 @@
+"""Parser of one turn from the events of Anthropic's Messages API. Pure: takes API events, returns ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from toolweave.models._anthropic_messages import CONTAINER, PROVIDER
+from toolweave.models._base import (
+    Finished,
+    ModelEvent,
+    StopReason,
+    StreamedText,
+    StreamedThinking,
+    StreamedToolCall,
+    ToolCallDelta,
+    Usage,
+)
+from toolweave.models._messages import (
+    AssistantMessage,
+    AssistantPart,
+    ProviderPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+)
+from toolweave.models._provider_errors import short
+from toolweave.tools._arguments import fresh_id, json_text, read_arguments
+
+__all__ = ["TurnReader"]
+
+_CALL_MEMBERS = frozenset({"type", "id", "name", "input"})
+_STOP_REASONS: Mapping[str, StopReason] = {
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "tool_use": "tool_calls",
+    "max_tokens": "max_tokens",
+    "model_context_window_exceeded": "max_tokens",
+    "pause_turn": "pause",
+    "refusal": "refusal",
+}
+
+
+@dataclass(slots=True)
+class _PartialBlock:
+    """A content block that is still streaming: its start, and the deltas since."""
+
+    raw: dict[str, Any]
+    id: str = ""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list[str])
+    signature: str = ""
+    closed: bool = False
+
+
+class TurnReader:
+    """Reads the events of one turn.
+
+    Attributes:
+        complete: Whether the turn has come to its end.
+    """
+
+    def __init__(self, exposed: Callable[[str], str], *, taken: Collection[str] = ()) -> None:
+        self.complete = False
+        self._exposed = exposed
+        self._ids = set(taken)
+        self._blocks: dict[int, _PartialBlock] = {}
+        self._usage: dict[str, int] = {}
+        self._stop_reason: str | None = None
+        self._container: dict[str, Any] | None = None
+
+    def take(self, event: Mapping[str, Any]) -> list[ModelEvent]:
+        """Return our events for one event of the stream; none for an unknown type.
+
+        Raises:
+            ValueError: The event is malformed or comes out of order.
+        """
+        match event.get("type"):
+            case "content_block_start":
+                return self._start(_index(event), _object(event, "content_block"))
+            case "content_block_delta":
+                return self._delta(self._block(event), _object(event, "delta"))
+            case "content_block_stop":
+                self._block(event).closed = True
+            case "message_start":
+                message = _object(event, "message")
+                self._count(message.get("usage"))
+                self._take_container(message.get("container"))
+            case "message_delta":
+                delta = _object(event, "delta")
+                self._end(delta.get("stop_reason"), event.get("usage"))
+                self._take_container(delta.get("container"))
+            case "message_stop":
+                self.complete = True
+            case _:
+                pass
+        return []
+
+    def take_whole(self, message: Mapping[str, Any]) -> list[ModelEvent]:
+        """Return our events for an answer that was not streamed.
+
+        Raises:
+            ValueError: The answer is no message.
+        """
+        content = message.get("content")
+        if not isinstance(content, list):
+            raise ValueError("the answer is no message: it has no list `content`")
+        events: list[ModelEvent] = []
+        for index, block in enumerate(cast("list[Any]", content)):
+            if not isinstance(block, dict):
+                raise ValueError(f"content {index} is no object")
+            events += self._start(index, cast("dict[str, Any]", block))
+            self._blocks[index].closed = True
+        self._end(message.get("stop_reason"), message.get("usage"))
+        self._take_container(message.get("container"))
+        self.complete = True
+        return events
+
+    def finished(self) -> Finished:
+        """Return the whole turn."""
+        reason = self._reason()
+        blocks = [block for _, block in sorted(self._blocks.items())]
+        parts = [part for block in blocks if (part := _part(block, cut=self._is_cut(block, reason))) is not None]
+        if self._container is not None:
+            parts.append(ProviderPart(provider=PROVIDER, raw={"type": CONTAINER, **self._container}))
+        read = self._usage.get("cache_read_input_tokens", 0)
+        written = self._usage.get("cache_creation_input_tokens", 0)
+        usage = Usage(
+            input_tokens=self._usage.get("input_tokens", 0) + read + written,
+            output_tokens=self._usage.get("output_tokens", 0),
+            cached_tokens=read,
+            cache_written_tokens=written,
+        )
+        detail = short(self._stop_reason or "") if reason == "other" else None
+        message = AssistantMessage(parts=tuple(parts))
+        return Finished(message=message, usage=usage, stop_reason=reason, stop_detail=detail)
+
+    def _reason(self) -> StopReason:
+        if self._stop_reason is None:  # the turn is complete, its server only does not say why
+            calls = any(block.raw.get("type") == "tool_use" for block in self._blocks.values())
+            return "tool_calls" if calls else "end"
+        return _STOP_REASONS.get(self._stop_reason, "other")
+
+    def _is_cut(self, block: _PartialBlock, reason: StopReason) -> bool:
+        """Return whether a call may be incomplete: one that was not closed, or the last block at the token limit.
+
+        https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
+        """
+        last = block is self._blocks[max(self._blocks)]
+        return (reason == "max_tokens" and last) or (reason in ("max_tokens", "other") and not block.closed)
+
+    def _take_container(self, container: Any) -> None:
+        if isinstance(container, dict) and cast("dict[str, Any]", container).get("id"):
+            self._container = cast("dict[str, Any]", container)
+
+    def _start(self, index: int, raw: dict[str, Any]) -> list[ModelEvent]:
+        block = self._blocks[index] = _PartialBlock(raw=raw)
+        match raw.get("type"):
+            case "text":
+                return _text_delta(block, _text(raw, "text"))
+            case "thinking":
+                block.signature = _text(raw, "signature")
+                return _thinking_delta(block, _text(raw, "thinking"))
+            case "tool_use":
+                block.id, block.name = self._free_id(_text(raw, "id")), self._exposed(_text(raw, "name"))
+                events: list[ModelEvent] = [StreamedToolCall(id=block.id, name=block.name)]
+                whole = raw.get("input")  # some servers write no deltas
+                return events + _arguments_delta(block, json_text(whole)) if whole else events
+            case _:
+                return []
+
+    def _free_id(self, given: str) -> str:
+        if not given or given in self._ids:  # some servers count from zero in every turn
+            given = fresh_id()
+        self._ids.add(given)
+        return given
+
+    def _delta(self, block: _PartialBlock, delta: Mapping[str, Any]) -> list[ModelEvent]:
+        match delta.get("type"):
+            case "text_delta":
+                return _text_delta(block, _text(delta, "text"))
+            case "thinking_delta":
+                return _thinking_delta(block, _text(delta, "thinking"))
+            case "signature_delta":
+                block.signature += _text(delta, "signature")
+            case "input_json_delta":
+                return _arguments_delta(block, _text(delta, "partial_json"))
+            case _:
+                pass  # citations, and what is to come
+        return []
+
+    def _block(self, event: Mapping[str, Any]) -> _PartialBlock:
+        index = _index(event)
+        if index not in self._blocks:
+            raise ValueError(f"a delta for content block {index}, which has not begun")
+        return self._blocks[index]
+
+    def _end(self, stop_reason: Any, usage: Any) -> None:
+        if isinstance(stop_reason, str):
+            self._stop_reason = stop_reason
+        self._count(usage)
+
+    def _count(self, usage: Any) -> None:
+        """Store the usage, which is that of the whole turn so far."""
+        if isinstance(usage, dict):
+            counts = cast("dict[str, Any]", usage)
+            self._usage |= {name: count for name, count in counts.items() if isinstance(count, int)}
+
+
+def _text_delta(block: _PartialBlock, text: str) -> list[ModelEvent]:
+    block.pieces.append(text)
+    return [StreamedText(text=text)] if text else []
+
+
+def _thinking_delta(block: _PartialBlock, text: str) -> list[ModelEvent]:
+    block.pieces.append(text)
+    return [StreamedThinking(text=text)] if text else []
+
+
+def _arguments_delta(block: _PartialBlock, text: str) -> list[ModelEvent]:
+    block.pieces.append(text)
+    return [ToolCallDelta(id=block.id, arguments=text)] if text and block.id else []
+
+
+def _part(block: _PartialBlock, *, cut: bool) -> AssistantPart | None:
+    raw, text = block.raw, "".join(block.pieces)
+    match raw.get("type"):
+        case "text":
+            return TextPart(text=text) if text else None
+        case "thinking":
+            kept = {"type": "thinking", "thinking": text, "signature": block.signature}
+            return ThinkingPart(text=text, raw=kept, provider=PROVIDER)
+        case "redacted_thinking":
+            return ThinkingPart(text="", raw=raw, provider=PROVIDER)
+        case "tool_use":
+            arguments, malformed = read_arguments(text)
+            added = {name: value for name, value in raw.items() if name not in _CALL_MEMBERS}
+            return ToolCallPart(
+                id=block.id,
+                name=block.name,
+                arguments=arguments,
+                malformed=malformed,
+                cut=cut,
+                extra=added,
+                provider=PROVIDER if added else None,
+            )
+        case _:  # a step of the provider's own tools
+            whole = {**raw, "input": read_arguments(text)[0]} if text else raw
+            return ProviderPart(provider=PROVIDER, raw=whole)
+
+
+def _index(event: Mapping[str, Any]) -> int:
+    index = event.get("index")
+    if not isinstance(index, int):
+        raise ValueError(f"an event {event.get('type')!r} without the index of its content block")
+    return index
+
+
+def _object(event: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = event.get(name)
+    if not isinstance(value, dict):
+        raise ValueError(f"an event {event.get('type')!r} without an object {name!r}")
+    return cast("dict[str, Any]", value)
+
+
+def _text(members: Mapping[str, Any], name: str) -> str:
+    value = members.get(name)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,245 @@
+"""`OpenAICompatibleModel`: OpenAI, and every server that speaks its Chat Completions or its Responses.
+
+Imports no LLM package, and the HTTP library at the first request only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Literal, Self, TypeAlias
+
+from toolweave.errors import ModelError, SchemaError
+from toolweave.models._base import ModelEvent, ModelRequest
+from toolweave.models._http import ProviderApi, SecretLike
+from toolweave.models._messages import AssistantMessage
+from toolweave.models._openai_chat import ChatTurn, chat_form, chat_messages, is_mistral
+from toolweave.models._openai_responses import ResponsesTurn, responses_form, responses_input
+from toolweave.models._prices import Price
+from toolweave.models._refused_features import RefusedFeatures
+from toolweave.models._retry import Retry, with_retries
+from toolweave.protocol.sse import ServerSentEvent
+from toolweave.schema._lowering import lower
+from toolweave.tools._arguments import encode
+from toolweave.tools._spec import ToolSpec
+from toolweave.tools._wire_tools import ToolWriter, WireTools
+
+__all__ = ["OPENAI_URL", "OpenAICompatibleModel"]
+
+
+OPENAI_URL = "https://api.openai.com/v1"
+"""OpenAI's own API."""
+
+_OPENAI_HOST = "api.openai.com"
+_OPENAI_MAX_TOOLS = 128
+_OPENAI_MAX_DESCRIPTION = 1024
+_REASONS = re.compile(r"(o\d|codex|gpt-(?:[5-9]|\d\d))(?!.*chat)")
+_DONE = b"[DONE]"
+
+_Turn: TypeAlias = ChatTurn | ResponsesTurn
+
+
+class OpenAICompatibleModel:
+    """A model behind OpenAI's API, or behind one of the same shape: Ollama, llama.cpp, vLLM, LM Studio, OpenRouter.
+
+    Holds one HTTP client, opened at the first request and closed by `aclose()` or at the end of `async with`.
+
+    Attributes:
+        name: `"openai:MODEL"`, or `"URL#MODEL"` for a server without a provider's name.
+        provider: Provider whose `ProviderTool`s and thoughts are sent: the given name, else `"openai"` or the URL.
+        max_tools: Maximum number of tools in a request, or None if no limit is known.
+        price: Price of its tokens, for a cost limit, if no price list has the model; None asks the list.
+
+    Raises:
+        ValueError: The URL is none of HTTP or holds credentials, or a header cannot be sent.
+    """
+
+    def __init__(  # noqa: PLR0913 - keyword-only, each with a default of its own
+        self,
+        base_url: str = OPENAI_URL,
+        *,
+        model: str,
+        api_key: str | SecretLike | None = None,
+        api: Literal["chat", "responses"] = "chat",
+        provider: str | None = None,
+        headers: Mapping[str, str | SecretLike] | None = None,
+        strict_tools: bool = False,
+        retry: Retry | None = None,
+        price: Price | None = None,
+    ) -> None:
+        self.price = price
+        self._unsupported = RefusedFeatures()
+        self._model = model
+        self._responses = api == "responses"
+        sent: dict[str, str | SecretLike] = dict(headers or {})
+        if api_key is not None:
+            sent["authorization"] = f"Bearer {api_key if isinstance(api_key, str) else api_key.reveal()}"
+        self._api = ProviderApi(base_url, model=f"{provider or 'openai'}:{model}", headers=sent)
+        self._is_openai = self._api.host == _OPENAI_HOST
+        self.provider = provider or ("openai" if self._is_openai else self._api.url)
+        self._api.model = self.name
+        self._is_mistral = is_mistral(self.provider, model)
+        self._retry = retry or Retry()
+        self.max_tools = _OPENAI_MAX_TOOLS if self._is_openai else None
+        self._writer = ToolWriter(
+            "openai",
+            responses_form if self._responses else chat_form,
+            strict="openai-strict" if strict_tools else None,
+            max_description=_OPENAI_MAX_DESCRIPTION if self._is_openai else None,
+        )
+
+    @property
+    def name(self) -> str:
+        """Provider and model."""
+        between = "#" if "://" in self.provider else ":"
+        return f"{self.provider}{between}{self._model}"
+
+    def wire_tools(self, tools: Sequence[ToolSpec]) -> WireTools:
+        """Return these tools in the API's form, with the changed and the omitted parts of their schemas."""
+        return self._writer.of(tools)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Yield the events of one turn; `Finished` comes last. Closing the generator ends the request.
+
+        Raises:
+            ModelError: The provider refused or could not be reached; retries are over by then.
+        """
+        async with aclosing(self._unsupported.stream(request, self._sent)) as events:
+            async for event in events:
+                yield event
+
+    async def _sent(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        wire = self._writer.of(request.tools)
+        taken = {call.id for one in request.messages if isinstance(one, AssistantMessage) for call in one.tool_calls}
+        try:
+            body = encode(self.body(request))
+        except (TypeError, ValueError, RecursionError) as exc:
+            raise ModelError(f"the request is no JSON: {exc}", model=self.name, kind="invalid_request") from exc
+        turn = ResponsesTurn if self._responses else ChatTurn
+
+        def attempt() -> AsyncGenerator[ModelEvent, None]:
+            return self._attempt(body, request.settings.timeout, turn(wire, self.provider, taken=taken))
+
+        async with aclosing(with_retries(attempt, self._retry)) as events:
+            async for event in events:
+                yield event
+
+    def body(self, request: ModelRequest) -> dict[str, Any]:
+        """Return the members of the request's body; the tools are JSON already."""
+        request = self._unsupported.adapted(request)
+        wire = self._writer.of(request.tools)
+        body: dict[str, Any] = {"model": self._model, "stream": True}
+        body |= self._responses_members(request, wire) if self._responses else self._chat_members(request, wire)
+        own = (dict(one.definition) for one in request.provider_tools if one.provider == self.provider)
+        tools = [*wire.encoded, *own]
+        if tools:
+            body["tools"] = tools
+            body |= self._choice(request, wire)
+        if request.output_schema is not None:
+            body |= self._output(request.output_schema)
+        settings = request.settings
+        for name, value in (("temperature", settings.temperature), ("top_p", settings.top_p)):
+            if value is not None:
+                body[name] = value
+        return body | dict(settings.extra)
+
+    def _chat_members(self, request: ModelRequest, wire: WireTools) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "messages": chat_messages(
+                request, wire, self.provider, images=self._unsupported.images, short_ids=self._is_mistral
+            )
+        }
+        if not self._is_mistral:  # which always tells what a turn took, and refuses what it does not know
+            body["stream_options"] = {"include_usage": True}
+        if request.settings.stop:
+            body["stop"] = list(request.settings.stop)
+        if request.settings.max_tokens is not None:
+            # the old name is what other servers know, the new one what OpenAI's reasoning models want
+            body["max_completion_tokens" if self._is_openai else "max_tokens"] = request.settings.max_tokens
+        return body
+
+    def _responses_members(self, request: ModelRequest, wire: WireTools) -> dict[str, Any]:
+        body: dict[str, Any] = {"input": responses_input(request, wire, self.provider), "store": False}
+        if _REASONS.match(self._model.rpartition("/")[2]):  # refused for the models that do not reason
+            body["include"] = ["reasoning.encrypted_content"]
+        if request.system:
+            body["instructions"] = request.system
+        if request.settings.max_tokens is not None:
+            body["max_output_tokens"] = request.settings.max_tokens
+        return body
+
+    async def aclose(self) -> None:
+        """Close the connections; a later request opens new ones."""
+        await self._api.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    def _choice(self, request: ModelRequest, wire: WireTools) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        if request.settings.parallel_tool_calls is not None:
+            out["parallel_tool_calls"] = request.settings.parallel_tool_calls
+        choice = request.tool_choice
+        if choice in ("none", "required"):
+            out["tool_choice"] = choice
+        elif choice != "auto":
+            named = {"name": wire.names.wire(choice)}
+            out["tool_choice"] = {"type": "function", **(named if self._responses else {"function": named})}
+        return out
+
+    def _output(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        named: dict[str, Any] = {"name": "output", "schema": dict(schema), "strict": False}
+        try:
+            lowered = lower(schema, "openai-strict")
+        except SchemaError:
+            lowered = None
+        # a null that strict mode makes the model write would not fit the schema that the answer is checked with
+        if lowered is not None and not lowered.fillers:
+            named |= {"schema": lowered.schema, "strict": True}
+        if self._responses:
+            return {"text": {"format": {"type": "json_schema", **named}}}
+        return {"response_format": {"type": "json_schema", "json_schema": named}}
+
+    async def _attempt(self, body: bytes, timeout: float, turn: _Turn) -> AsyncGenerator[ModelEvent, None]:
+        path = "responses" if self._responses else "chat/completions"
+        async with aclosing(self._api.events(path, body, timeout=timeout)) as events:
+            done = False
+            async for event in self._until_broken(events, turn):
+                done = event.data == _DONE
+                if not done:
+                    for one in self._taken(turn, event):
+                        yield one
+                    done = turn.complete and isinstance(turn, ResponsesTurn)  # of a chat the usage is still to come
+                if done:
+                    await self._api.drain(events)
+                    break
+        if not turn.complete and (turn.empty or not done):
+            raise self._api.broken_off()
+        for one in turn.finish():
+            yield one
+
+    async def _until_broken(
+        self, events: AsyncGenerator[ServerSentEvent, None], turn: _Turn
+    ) -> AsyncGenerator[ServerSentEvent, None]:
+        """Yield the events; a connection that breaks after the end of the turn is no failure."""
+        try:
+            async for event in events:
+                yield event
+        except ModelError as exc:
+            if not (turn.complete and exc.kind in ("timeout", "unreachable")):
+                raise
+
+    def _taken(self, turn: _Turn, event: ServerSentEvent) -> Iterator[ModelEvent]:
+        chunk = self._api.decode(event.data)
+        if chunk.get("error") or (event.type == "error" and not chunk.keys() & {"response", "choices"}):
+            raise self._api.refusal(chunk)
+        yield from turn.take(chunk)
+        if turn.failure is not None:
+            raise self._api.refusal(turn.failure)
+
+    def __repr__(self) -> str:
+        return f"OpenAICompatibleModel({self._api.url!r}, model={self._model!r})"

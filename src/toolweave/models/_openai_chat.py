@@ -1,0 +1,423 @@
+"""Chat Completions: the request body, and the parser of a turn from response chunks. Pure; sends nothing.
+
+Accepts the variants of Ollama, llama.cpp, vLLM, LM Studio and OpenRouter too: calls without an index, all with the same
+index, or without an id; usage in a chunk of its own; a stream without `[DONE]`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
+
+from toolweave.models._base import (
+    Finished,
+    ModelEvent,
+    ModelRequest,
+    StopReason,
+    StreamedText,
+    StreamedThinking,
+    StreamedToolCall,
+    ToolCallDelta,
+    Usage,
+)
+from toolweave.models._history import pair_tool_calls
+from toolweave.models._messages import (
+    AssistantMessage,
+    AssistantPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolMessage,
+    UserMessage,
+)
+from toolweave.models._provider_errors import MALFORMED, short
+from toolweave.tools._arguments import alphanumeric_id, fresh_id, json_text, read_arguments, wire_id
+from toolweave.tools._openai_content import chat_images, chat_parts, chat_text
+from toolweave.tools._wire_tools import WireTool, WireTools
+
+__all__ = ["ChatTurn", "chat_form", "chat_messages", "chat_usage", "is_mistral"]
+
+_STOPS: Mapping[str, StopReason] = {
+    "stop": "end",
+    "eos": "end",
+    "eos_token": "end",
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "tool_calls": "tool_calls",
+    "tool_call": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "max_tokens",
+    "max_tokens": "max_tokens",
+    "model_length": "max_tokens",  # Mistral
+    "content_filter": "refusal",
+    "safety": "refusal",
+}
+"""Stop reasons by finish reason, of OpenAI and of other servers, in lower case."""
+
+_FAILURES = ("error", "insufficient_system_resource")
+"""Finish reasons of a turn that its server aborted; the second one is DeepSeek's."""
+
+_THOUGHTS = ("reasoning_content", "reasoning")
+_DETAILS = "reasoning_details"
+_CHUNKS = "thinking"
+_ADDED = "extra_content"
+"""Member in which Gemini sends the signature of a thought."""
+_CALL_MEMBERS = frozenset({"index", "id", "type", "function"})
+_MISTRAL = re.compile(r"(?:mi|min|magi|dev|code)stral|mixtral|pixtral|voxtral", re.IGNORECASE)
+_MISTRAL_ID = 9
+
+_NOTHING: Mapping[str, Any] = {}
+
+_Id: TypeAlias = Callable[[str], str]
+
+
+def chat_form(tool: WireTool) -> dict[str, Any]:
+    """Return a tool's definition."""
+    function: dict[str, Any] = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
+    if tool.strict:
+        function["strict"] = True
+    return {"type": "function", "function": function}
+
+
+def is_mistral(*names: str) -> bool:
+    """Return whether a provider's or a model's name is Mistral's, whose API and templates are stricter."""
+    return any(_MISTRAL.search(name) for name in names)
+
+
+def chat_messages(
+    request: ModelRequest, wire: WireTools, provider: str, *, images: bool = True, short_ids: bool = False
+) -> list[dict[str, Any]]:
+    """Return the conversation.
+
+    Args:
+        request: The request.
+        wire: Its tools.
+        provider: Provider whose own parts of the conversation are sent back.
+        images: Whether images of tools' results follow in a user message, the only place for them in this API.
+        short_ids: Whether call ids are 9 letters and digits, as Mistral requires.
+    """
+    name: _Id = (lambda given: alphanumeric_id(given, _MISTRAL_ID)) if short_ids else wire_id
+    out: list[dict[str, Any]] = []
+    if request.system:
+        out.append({"role": "system", "content": request.system})
+    messages = pair_tool_calls(request.messages)
+    # thoughts are for the turns of one tool loop: before the last question they only cost tokens (DeepSeek, OpenAI)
+    asked = max((at for at, one in enumerate(messages) if isinstance(one, UserMessage)), default=0)
+    waiting: list[dict[str, Any]] = []
+    for at, message in enumerate(messages):
+        if isinstance(message, UserMessage):
+            out.append({"role": "user", "content": _content(message, waiting)})
+            waiting = []
+        elif isinstance(message, AssistantMessage):
+            out += [{"role": "user", "content": waiting}] if waiting else []
+            out.append(_assistant(message, wire, provider, name, thoughts=at > asked))
+            waiting = []
+        else:
+            out += [
+                {"role": "tool", "tool_call_id": name(one.call_id), "content": chat_text(one.result)}
+                for one in message.outcomes
+            ]
+            waiting = _images(message) if images else []
+    return [*out, {"role": "user", "content": waiting}] if waiting else out
+
+
+def chat_usage(usage: Any) -> Usage:
+    """Return the tokens of a `usage` member."""
+    if not isinstance(usage, dict):
+        return Usage()
+    members = cast("dict[str, Any]", usage)
+    details = members.get("prompt_tokens_details")
+    cached = cast("dict[str, Any]", details).get("cached_tokens") if isinstance(details, dict) else 0
+    cost = members.get("cost")
+    return Usage(
+        input_tokens=_count(members.get("prompt_tokens")),
+        output_tokens=_count(members.get("completion_tokens")),
+        cached_tokens=_count(cached),
+        cost=float(cost) if isinstance(cost, (int, float)) and not isinstance(cost, bool) else None,
+    )
+
+
+def _images(message: ToolMessage) -> list[dict[str, Any]]:
+    """Return the images of tools' results as parts of a user's message."""
+    parts: list[dict[str, Any]] = []
+    for one in message.outcomes:
+        if images := chat_images(one.result.content):
+            parts += [{"type": "text", "text": f"From the result of tool {one.name!r}:"}, *images]
+    return parts
+
+
+def _content(message: UserMessage, before: Sequence[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """Return the content of a user message: one string if all of it is text, which every server accepts."""
+    parts = [*before, *chat_parts(message.content)]
+    if all(part["type"] == "text" for part in parts):
+        return "\n".join(part["text"] for part in parts)
+    return parts
+
+
+def _assistant(
+    message: AssistantMessage, wire: WireTools, provider: str, name: _Id, *, thoughts: bool
+) -> dict[str, Any]:
+    out: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+    calls = [
+        {
+            **(call.extra if call.provider == provider else {}),
+            "id": name(call.id),
+            "type": "function",
+            "function": {"name": wire.names.wire(call.name), "arguments": json_text(call.arguments)},
+        }
+        for call in message.tool_calls
+    ]
+    if calls:
+        out["tool_calls"] = calls
+    elif out["content"] is None:
+        out["content"] = ""
+    for part in message.parts:
+        if isinstance(part, ThinkingPart) and part.raw is not None and part.provider == provider:
+            kept = (*(_THOUGHTS if thoughts else ()), _DETAILS, _ADDED)
+            out.update({key: value for key, value in part.raw.items() if key in kept})
+            if thoughts and _CHUNKS in part.raw:
+                said = [{"type": "text", "text": message.text}] if message.text else []
+                out["content"] = [*part.raw[_CHUNKS], *said]
+    return out
+
+
+@dataclass(slots=True)
+class _PartialToolCall:
+    id: str
+    given: str | None
+    index: int | None
+    name: str = ""
+    pieces: list[str] = field(default_factory=list[str])
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])
+    told: bool = False
+
+    def goes_on(self, given: str | None, index: int | None, name: str, text: str) -> bool:
+        """Return whether a delta belongs to this call although it repeats the name, as some servers always do."""
+        same = self.given == given and (given is not None or index is not None)
+        return (
+            same
+            and self.name == name
+            and (not text or not self.is_whole() or (given is not None and self.is_whole(text)))
+        )
+
+    def is_whole(self, text: str | None = None) -> bool:
+        """Return whether the arguments are complete JSON and, with a text, equal to that text."""
+        joined = "".join(self.pieces)
+        return bool(joined) and text in (None, joined) and read_arguments(joined)[1] is None
+
+
+class ChatTurn:
+    """The parser of one turn from its chunks.
+
+    Attributes:
+        complete: Whether the finish reason has come.
+        failure: The error body with which the server aborted the turn, or None.
+    """
+
+    def __init__(self, wire: WireTools, provider: str, *, taken: Collection[str] = ()) -> None:
+        self.complete = False
+        self.failure: Any = None
+        self._wire = wire
+        self._provider = provider
+        self._ids = set(taken)
+        self._text: list[str] = []
+        self._thoughts: list[str] = []
+        self._thoughts_member = ""
+        self._details: list[Any] = []
+        self._chunks: list[Any] = []
+        self._added: Any = None
+        self._calls: list[_PartialToolCall] = []
+        self._refused = False
+        self._stop = ""
+        self._usage = Usage()
+
+    @property
+    def empty(self) -> bool:
+        """Whether the turn has no content so far."""
+        return not (self._text or self._calls or self._thoughts)
+
+    def take(self, chunk: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        """Yield the events of one chunk, or of a whole completion; of several choices the first counts."""
+        choice = _first_choice(chunk.get("choices"))
+        for usage in (_members(chunk.get("x_groq")).get("usage"), chunk.get("usage"), choice.get("usage")):
+            if usage:
+                self._usage = chat_usage(usage)
+        yield from self._take_delta(_members(choice.get("delta") or choice.get("message")))
+        if choice.get("finish_reason"):
+            self._stop, self.complete = str(choice["finish_reason"]), True
+        if choice.get("error"):
+            self.failure = {"error": choice["error"]}
+        elif self._stop.lower() in _FAILURES:
+            self.failure = {"error": {"type": "server_error", "message": f"the turn was broken off: {self._stop}"}}
+
+    def finish(self) -> Iterator[ModelEvent]:
+        """Yield the remaining events of the turn, `Finished` last."""
+        for call in self._calls:  # a call whose name never came is the agent's to answer
+            yield from self._tell(call)
+        reason = self._reason()
+        parts: list[AssistantPart] = []
+        if (thought := self._thought()) is not None:
+            parts.append(thought)
+        if self._text:
+            parts.append(TextPart(text="".join(self._text)))
+        parts += [self._part(call, cut=self._is_cut(call, reason)) for call in self._calls]
+        yield Finished(
+            message=AssistantMessage(parts=tuple(parts)),
+            usage=self._usage,
+            stop_reason=reason,
+            stop_detail=short(self._stop) if reason in ("other", "malformed_call") else None,
+        )
+
+    def _reason(self) -> StopReason:
+        if self._refused:
+            return "refusal"
+        if MALFORMED.search(self._stop):
+            return "malformed_call"
+        reason = _STOPS.get(self._stop.lower(), "other" if self._stop else "end")
+        if self._calls and reason == "end":
+            return "tool_calls"  # local servers say "stop" of a turn that calls tools
+        return "end" if reason == "tool_calls" and not self._calls else reason
+
+    def _is_cut(self, call: _PartialToolCall, reason: StopReason) -> bool:
+        """Return whether a call may be incomplete, which this API does not say: only the last one can be.
+
+        At the token limit not even complete JSON proves it: some servers close the brackets of a cut text.
+        """
+        if call is not self._calls[-1]:
+            return False
+        return reason == "max_tokens" or (reason in ("other", "malformed_call") and not call.is_whole())
+
+    def _thought(self) -> ThinkingPart | None:
+        raw: dict[str, Any] = {}
+        thoughts = "".join(self._thoughts)
+        if self._details:
+            raw[_DETAILS] = self._details
+        elif self._chunks:
+            raw[_CHUNKS] = self._chunks
+        elif thoughts:
+            raw[self._thoughts_member] = thoughts
+        if self._added is not None:
+            raw[_ADDED] = self._added
+        return ThinkingPart(text=thoughts, raw=raw, provider=self._provider) if raw else None
+
+    def _take_delta(self, delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        thought = next((name for name in _THOUGHTS if isinstance(delta.get(name), str) and delta[name]), None)
+        if thought is not None:
+            self._thoughts_member = thought
+            self._thoughts.append(delta[thought])
+            yield StreamedThinking(text=delta[thought])
+        if isinstance(details := delta.get(_DETAILS), list):
+            self._details += cast("list[Any]", details)
+        if delta.get(_ADDED):
+            self._added = delta[_ADDED]
+        refused = delta.get("refusal")
+        self._refused = self._refused or bool(refused)
+        for said in (delta.get("content"), refused):
+            yield from self._take_content(said)
+        for piece in _list(delta.get("tool_calls")):
+            yield from self._take_call(_members(piece))
+        if isinstance(legacy := delta.get("function_call"), dict):  # what calls were before there could be several
+            yield from self._take_call({"index": 0, "function": legacy})
+
+    def _take_content(self, content: Any) -> Iterator[ModelEvent]:
+        """Process a text delta, or the parts that Mistral sends instead."""
+        if isinstance(content, str) and content:
+            self._text.append(content)
+            yield StreamedText(text=content)
+        for part in map(_members, _list(content)):
+            if part.get("type") == "text":
+                yield from self._take_content(str(part.get("text") or ""))
+            elif part.get("type") == "thinking":
+                text = "".join(str(_members(one).get("text") or "") for one in _list(part.get("thinking")))
+                self._thoughts.append(text)
+                self._take_chunk(part, text)
+                yield StreamedThinking(text=text)
+
+    def _take_chunk(self, part: Mapping[str, Any], text: str) -> None:
+        """Collect a thought in the form in which it has to be sent back: its deltas are joined."""
+        if self._chunks:
+            self._chunks[-1]["thinking"][0]["text"] += text
+        else:
+            self._chunks.append({**part, "thinking": [{"type": "text", "text": text}]})
+
+    def _take_call(self, piece: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        function = piece.get("function")
+        said = cast("dict[str, Any]", function) if isinstance(function, dict) else {}
+        name, arguments = said.get("name"), said.get("arguments")
+        text = arguments if isinstance(arguments, str) else "" if arguments is None else json_text(arguments)
+        call = self._call(piece, name if isinstance(name, str) else "", text)
+        call.extra |= {key: value for key, value in piece.items() if key not in _CALL_MEMBERS}
+        if not call.name and isinstance(name, str):
+            call.name = name
+        if call.name:
+            yield from self._tell(call)
+        if not text or (name and call.is_whole(text)):  # some servers tell the whole call once more at its end
+            return
+        call.pieces.append(text)
+        if call.told:
+            yield ToolCallDelta(id=call.id, arguments=text)
+
+    def _call(self, piece: Mapping[str, Any], name: str, text: str) -> _PartialToolCall:
+        """Return the call that a delta belongs to."""
+        given = piece.get("id")
+        given = given if isinstance(given, str) and given else None
+        index = piece.get("index") if isinstance(piece.get("index"), int) else None
+        known = self._of(given, index)
+        if known is None or (name and known.name and not known.goes_on(given, index, name, text)):
+            known = _PartialToolCall(id=self._free_id(given), given=given, index=index)
+            self._calls.append(known)
+        return known
+
+    def _of(self, given: str | None, index: int | None) -> _PartialToolCall | None:
+        """Return the last call of this id and index, of this index, of this id, or the last one."""
+        last = self._calls[::-1]
+        of_index = [call for call in last if index is None or call.index == index]
+        of_id = [call for call in of_index if given is not None and call.given == given]
+        return next(iter(of_id or of_index), None)
+
+    def _free_id(self, given: str | None) -> str:
+        if given is None or given in self._ids:  # some servers count from zero in every turn
+            given = fresh_id()
+        self._ids.add(given)
+        return given
+
+    def _tell(self, call: _PartialToolCall) -> Iterator[ModelEvent]:
+        if call.told:
+            return
+        call.told = True
+        yield StreamedToolCall(id=call.id, name=self._wire.call_name(call.name))
+        if call.pieces:
+            yield ToolCallDelta(id=call.id, arguments="".join(call.pieces))
+
+    def _part(self, call: _PartialToolCall, *, cut: bool) -> ToolCallPart:
+        arguments, malformed = read_arguments("".join(call.pieces))
+        name = self._wire.call_name(call.name)
+        return ToolCallPart(
+            id=call.id,
+            name=name,
+            arguments=self._wire.arguments(name, arguments),
+            malformed=malformed,
+            cut=cut,
+            extra=call.extra,
+            provider=self._provider if call.extra else None,
+        )
+
+
+def _first_choice(choices: Any) -> Mapping[str, Any]:
+    """Return the choice of index 0, which some servers leave out; a request asks for no second one."""
+    return next((one for one in map(_members, _list(choices)) if one.get("index") in (0, None)), _NOTHING)
+
+
+def _members(value: Any) -> Mapping[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else _NOTHING
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _count(value: Any) -> int:
+    return value if type(value) is int and value >= 0 else 0

@@ -1,0 +1,257 @@
+"""The providers of Pydantic AI as a model: its requests, our loop. The only module that calls that library."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio.to_thread
+
+from toolweave.errors import ConfigError, ModelError
+from toolweave.models._base import (
+    Finished,
+    ModelEvent,
+    ModelRequest,
+    StopReason,
+    StreamedText,
+    StreamedThinking,
+    StreamedToolCall,
+    ToolCallDelta,
+    Usage,
+)
+from toolweave.models._messages import ToolCallPart
+from toolweave.models._prices import Price
+from toolweave.models._provider_errors import MALFORMED, refusal, short, without_secrets
+from toolweave.models._pydantic_ai_messages import PROVIDER, our_message, wire_history
+from toolweave.tools._arguments import json_text
+from toolweave.tools._wire_tools import ToolWriter, WireTool, WireTools
+
+if TYPE_CHECKING:
+    from pydantic_ai import messages as wire
+    from pydantic_ai import models as wire_models
+    from pydantic_ai.settings import ModelSettings as WireSettings
+
+__all__ = ["PydanticAIModel"]
+
+_STOPS: Mapping[str | None, StopReason] = {
+    "stop": "end",
+    "length": "max_tokens",
+    "content_filter": "refusal",
+    "tool_call": "tool_calls",
+}
+_KINDS = (
+    ("ModelRateLimitError", "rate_limited"),
+    ("ModelQuotaExceededError", "auth"),
+    ("ModelUnavailableError", "overloaded"),
+    ("ModelServerError", "overloaded"),
+    ("ModelTimeoutError", "timeout"),
+    ("ModelConnectionError", "unreachable"),
+    ("ModelAuthenticationError", "auth"),
+    ("ModelContextWindowExceededError", "too_long"),
+    ("ModelRequestRejectedError", "invalid_request"),
+    ("ContentFilterError", "refused"),
+    ("UserError", "invalid_request"),
+)
+"""Names of its error classes, subclasses first; a version may lack some of them."""
+
+
+class PydanticAIModel:
+    """A model of Pydantic AI: a string such as `"google:gemini-2.5-pro"`, or one of its `Model` objects.
+
+    The provider's keys come from where Pydantic AI looks for them, and its client repeats failed requests. Tools keep
+    the names and schemas that every provider takes; Pydantic AI adapts the schemas further to its provider. A
+    `ProviderTool` of the provider `"pydantic_ai"` is one of its native tools: `{"kind": "web_search"}`.
+
+    Args:
+        model: The model.
+        price: Price of its tokens, for a cost limit, if no price list has the model.
+
+    Raises:
+        ConfigError: Pydantic AI is not installed.
+    """
+
+    def __init__(self, model: str | wire_models.Model, *, price: Price | None = None) -> None:
+        if find_spec("pydantic_ai") is None:
+            raise ConfigError("PydanticAIModel needs Pydantic AI: install `toolweave[llm]`", field="model")
+        self.price = price
+        self._model = model
+        self._writer = ToolWriter("openai", _members)
+
+    @property
+    def name(self) -> str:
+        """The string, or provider and model of the object."""
+        model = self._model
+        return model if isinstance(model, str) else f"{model.system}:{model.model_name}"
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Yield the events of one turn; `Finished` comes last. Closing the generator ends the request.
+
+        Raises:
+            ModelError: The provider refused or could not be reached, a key or the provider's own package is missing.
+        """
+        try:
+            async for event in self._events(request):
+                yield event
+            return
+        except ModelError:
+            raise
+        except Exception as exc:  # boundary: any provider's library
+            failed = self._error(exc, request.settings.timeout)
+        raise failed  # out here, since such an exception may hold the request with its key
+
+    async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        # seconds of importing, which nothing else should wait for
+        await anyio.to_thread.run_sync(import_module, "pydantic_ai.direct")
+        from pydantic_ai import direct, models
+
+        seconds = request.settings.timeout
+        model = self._model = models.infer_model(self._model)
+        tools = self._writer.of(request.tools)
+        history = wire_history(request.messages, request.system, tools.names)
+        opening = direct.model_request_stream(
+            model,
+            history,
+            model_settings=self._settings(request, tools),
+            model_request_parameters=_parameters(model, request, tools),
+        )
+        calls: dict[int, str] = {}
+        async with AsyncExitStack() as stack:
+            async with asyncio.timeout(seconds):
+                response = await stack.enter_async_context(opening)
+            events = aiter(response)
+            while True:
+                async with asyncio.timeout(seconds):
+                    event = await anext(events, None)
+                if event is None:
+                    break
+                for ours in _told(event, tools, calls):
+                    yield ours
+            finished = _finished(response.get(), tools)
+        yield finished
+
+    def _settings(self, request: ModelRequest, tools: WireTools) -> WireSettings:
+        settings, wanted = request.settings, request.tool_choice
+        given: dict[str, Any] = {
+            "max_tokens": settings.max_tokens,
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "stop_sequences": list(settings.stop) or None,
+            "parallel_tool_calls": settings.parallel_tool_calls,
+            "timeout": settings.timeout,
+            "extra_body": dict(settings.extra) or None,
+        }
+        if wanted in ("none", "required"):
+            given["tool_choice"] = wanted
+        elif wanted != "auto":
+            if wanted not in tools.names.wire_names:
+                reason = tools.quarantined.get(wanted, "the request has no such tool")
+                message = f"tool_choice {wanted!r} cannot be called: {reason}"
+                raise ModelError(message, model=self.name, kind="invalid_request")
+            given["tool_choice"] = [tools.names.wire(wanted)]
+        return cast("WireSettings", {name: value for name, value in given.items() if value is not None})
+
+    def _error(self, exc: Exception, seconds: float) -> ModelError:
+        from pydantic_ai import exceptions
+
+        if isinstance(exc, exceptions.ModelHTTPError):
+            wait = getattr(exc, "retry_after", None)
+            return refusal(self.name, exc.body, status=exc.status_code, retry_after=wait, redact=without_secrets)
+        if isinstance(exc, TimeoutError):
+            message = f"no sign of life for {seconds:g} s; `ModelSettings.timeout` sets how long to wait"
+            return ModelError(message, model=self.name, kind="timeout")
+        text = short(without_secrets(str(exc))) or type(exc).__name__
+        if isinstance(exc, ImportError):
+            return ModelError(f"a package is missing: {text}", model=self.name, kind="invalid_request")
+        bases = {base.__name__ for base in type(exc).__mro__}
+        kind = next((kind for name, kind in _KINDS if name in bases), "protocol")
+        return ModelError(text, model=self.name, kind=kind, retry_after=getattr(exc, "retry_after", None))
+
+    def __repr__(self) -> str:
+        return f"PydanticAIModel({self.name!r})"
+
+
+def _parameters(
+    model: wire_models.Model, request: ModelRequest, tools: WireTools
+) -> wire_models.ModelRequestParameters:
+    import pydantic
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.native_tools import AbstractNativeTool
+    from pydantic_ai.output import OutputObjectDefinition
+    from pydantic_ai.tools import ToolDefinition
+
+    own = [dict(one.definition) for one in request.provider_tools if one.provider == PROVIDER]
+    parameters = ModelRequestParameters(
+        function_tools=[ToolDefinition(**one) for one in tools.definitions],
+        native_tools=[pydantic.TypeAdapter(AbstractNativeTool).validate_python(one) for one in own],
+    )
+    if request.output_schema is None:
+        return parameters
+    return replace(
+        parameters,
+        output_mode="native" if model.profile.get("supports_json_schema_output") else "prompted",
+        output_object=OutputObjectDefinition(json_schema=dict(request.output_schema)),
+    )
+
+
+def _members(tool: WireTool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "parameters_json_schema": dict(tool.schema)}
+
+
+def _told(event: object, tools: WireTools, calls: dict[int, str]) -> Iterator[ModelEvent]:
+    """Translate one of its stream events into ours; `calls` maps the part index of each started call to its id."""
+    from pydantic_ai import messages as wire
+
+    match event:
+        case wire.PartStartEvent(part=wire.TextPart(content=text)) if text:
+            yield StreamedText(text=text)
+        case wire.PartStartEvent(part=wire.ThinkingPart(content=text)) if text:
+            yield StreamedThinking(text=text)
+        case wire.PartStartEvent(index=index, part=wire.ToolCallPart() as call):
+            calls[index] = call.tool_call_id
+            yield StreamedToolCall(id=call.tool_call_id, name=tools.call_name(call.tool_name))
+            if call.args:
+                yield ToolCallDelta(id=call.tool_call_id, arguments=_text(call.args))
+        case wire.PartDeltaEvent(delta=wire.TextPartDelta(content_delta=text)) if text:
+            yield StreamedText(text=text)
+        case wire.PartDeltaEvent(delta=wire.ThinkingPartDelta(content_delta=str() as text)) if text:
+            yield StreamedThinking(text=text)
+        case wire.PartDeltaEvent(index=index, delta=wire.ToolCallPartDelta(args_delta=args)) if args and index in calls:
+            yield ToolCallDelta(id=calls[index], arguments=_text(args))
+        case _:
+            pass
+
+
+def _text(args: object) -> str:
+    return args if isinstance(args, str) else json_text(args)
+
+
+def _finished(response: wire.ModelResponse, tools: WireTools) -> Finished:
+    message = our_message(response.parts, tools.call_name)
+    used = response.usage
+    usage = Usage(
+        input_tokens=used.input_tokens,
+        output_tokens=used.output_tokens,
+        cached_tokens=used.cache_read_tokens,
+        cache_written_tokens=used.cache_write_tokens,
+        cost=float(used.cost) if used.cost is not None else None,
+    )
+    if response.state == "suspended":
+        return Finished(message=message, usage=usage, stop_reason="pause")
+    own = str((response.provider_details or {}).get("finish_reason") or response.finish_reason or "")
+    reason = _STOPS.get(response.finish_reason, "other" if response.finish_reason else "end")
+    if reason == "other" and MALFORMED.search(own):
+        reason = "malformed_call"
+    if message.tool_calls and reason == "end":
+        reason = "tool_calls"
+    last = message.parts[-1] if message.parts else None
+    if reason in ("max_tokens", "other", "malformed_call") and isinstance(
+        last, ToolCallPart
+    ):  # which of its calls is whole it does not say: all but the last
+        message = replace(message, parts=(*message.parts[:-1], replace(last, cut=True)))
+    detail = short(own) if reason in ("other", "malformed_call") else None
+    return Finished(message=message, usage=usage, stop_reason=reason, stop_detail=detail)

@@ -1,0 +1,298 @@
+"""Messages, results and turns as JSON for a store, and back. Pure.
+
+Values survive the round trip: texts, blocks, structured content, errors, usage, and providers' own parts, which have to
+be sent back unchanged. Only the `raw` form of results and of blocks of known types is omitted. A form is never changed,
+only extended, so that documents of older versions stay readable.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cache
+from typing import Any, TypeAlias, TypeVar, cast
+
+import msgspec
+
+from toolweave.errors import ErrorKind, StoreError, ToolError
+from toolweave.models._base import Finished, Usage
+from toolweave.models._messages import (
+    AssistantMessage,
+    Message,
+    ProviderPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolOutcome,
+    UserMessage,
+)
+from toolweave.protocol.content import (
+    AudioContent,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    UnknownContent,
+)
+from toolweave.tools._result import ToolResult
+
+__all__ = [
+    "message_from_json",
+    "message_to_json",
+    "messages_from_json",
+    "messages_to_json",
+    "plain",
+    "result_from_json",
+    "result_to_json",
+    "turn_from_json",
+    "turn_to_json",
+    "usage_from_json",
+    "usage_to_json",
+]
+
+T = TypeVar("T")
+Json: TypeAlias = dict[str, Any]
+
+_LEVELS = 100
+"""Maximum nesting depth of a value, because of the interpreter's stack."""
+_BLOCKS: Mapping[str, type[Any]] = {
+    "text": TextContent,
+    "image": ImageContent,
+    "audio": AudioContent,
+    "resource_link": ResourceLink,
+    "resource": EmbeddedResource,
+}
+_PARTS: Mapping[str, type[Any]] = {
+    "text": TextPart,
+    "thinking": ThinkingPart,
+    "tool_call": ToolCallPart,
+    "provider": ProviderPart,
+}
+_NAMES = {made: name for name, made in (*_BLOCKS.items(), *_PARTS.items())}
+
+
+def messages_to_json(messages: Iterable[Message]) -> list[Json]:
+    """Return a conversation as JSON."""
+    return [message_to_json(message) for message in messages]
+
+
+def messages_from_json(data: Sequence[Json]) -> tuple[Message, ...]:
+    """Return a conversation from JSON.
+
+    Raises:
+        StoreError: This version cannot read it.
+    """
+    return tuple(message_from_json(one) for one in data)
+
+
+def message_to_json(message: Message) -> Json:
+    """Return one message as JSON."""
+    match message:
+        case UserMessage():
+            return {"role": "user", "content": [_block_to_json(block) for block in message.content]}
+        case AssistantMessage():
+            return {"role": "assistant", "parts": [_named(part) for part in message.parts]}
+        case ToolMessage():
+            outcomes = [
+                {"call_id": one.call_id, "name": one.name, "result": result_to_json(one.result)}
+                for one in message.outcomes
+            ]
+            return {"role": "tool", "outcomes": outcomes}
+
+
+def message_from_json(data: Json) -> Message:
+    """Return a message from JSON.
+
+    Raises:
+        StoreError: This version cannot read it.
+    """
+    return _read("message", _message, data)
+
+
+def result_to_json(result: ToolResult) -> Json:
+    """Return a tool's result as JSON; values without a JSON form become text."""
+    out: Json = {"content": [_block_to_json(block) for block in result.content]}
+    if result.structured_content is not None:
+        out["structured_content"] = plain(result.structured_content)
+    if result.is_error:
+        out["is_error"] = True
+    if result.error is not None:
+        out["error"] = plain(result.error.to_dict()) | ({"unexpected": True} if result.error.unexpected else {})
+    if result.meta:
+        out["meta"] = plain(result.meta)
+    return out
+
+
+def result_from_json(data: Json) -> ToolResult:
+    """Return a tool's result from JSON.
+
+    Raises:
+        StoreError: This version cannot read it.
+    """
+    return _read("tool result", _result, data)
+
+
+def turn_to_json(turn: Finished) -> Json:
+    """Return a turn of a model as JSON."""
+    detail = {} if turn.stop_detail is None else {"stop_detail": turn.stop_detail}
+    return {
+        "message": message_to_json(turn.message),
+        "usage": usage_to_json(turn.usage),
+        "stop_reason": turn.stop_reason,
+        **detail,
+    }
+
+
+def turn_from_json(data: Json) -> Finished:
+    """Return a turn of a model from JSON.
+
+    Raises:
+        StoreError: This version cannot read it.
+    """
+    return _read("turn", _turn, data)
+
+
+def usage_to_json(usage: Usage) -> Json:
+    """Return token usage as JSON."""
+    return _members(usage)
+
+
+def usage_from_json(data: Json) -> Usage:
+    """Return token usage from JSON.
+
+    Raises:
+        StoreError: This version cannot read it.
+    """
+    return _read("usage", lambda one: _made(Usage, one), data)
+
+
+def plain(value: Any, *, levels: int = _LEVELS) -> Any:
+    """Return a value as JSON: a type without a form becomes text, a non-finite number null, a value too deep a note."""
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, (Mapping, list, tuple)) and not levels:
+        return "[nested too deeply to be kept]"
+    if isinstance(value, Mapping):
+        members = cast("Mapping[Any, Any]", value)
+        return {str(name): plain(member, levels=levels - 1) for name, member in members.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item, levels=levels - 1) for item in cast("Sequence[Any]", value)]
+    return str(value)
+
+
+def _block_to_json(block: Any) -> Json:
+    if isinstance(block, UnknownContent):
+        return {"type": "unknown", **_members(block), "kind": block.type, "raw": plain(block.raw)}
+    return _named(block)
+
+
+def _named(value: Any) -> Json:
+    return {"type": _NAMES[type(value)], **_members(value)}
+
+
+def _members(value: Any) -> Json:
+    """Return the fields of a dataclass that differ from their defaults, without `type` and uncompared fields."""
+    return {
+        name: plain(member)
+        for name, (compared, default) in _fields(cast("Any", type(value))).items()
+        if compared and (member := getattr(value, name)) != default()
+    }
+
+
+@cache
+def _fields(made: Any) -> Mapping[str, tuple[bool, Callable[[], Any]]]:
+    """Return the fields of a value but `type`: whether each is a part of the value, and a function for its default."""
+    if not is_dataclass(made):
+        return {
+            one.name: (one.name not in made.quiet, _default(one))
+            for one in msgspec.structs.fields(made)
+            if one.name != "type"
+        }
+    return {one.name: (one.compare, _default(one)) for one in fields(made) if one.name != "type"}
+
+
+def _default(one: Field[Any] | msgspec.structs.FieldInfo) -> Callable[[], Any]:
+    factory = one.default_factory
+    return factory if factory is not MISSING and factory is not msgspec.NODEFAULT else lambda: one.default
+
+
+def _made(made: type[T], data: Json) -> T:
+    known = _fields(made)
+    return made(**{name: value for name, value in data.items() if name in known})
+
+
+def _message(data: Json) -> Message:
+    match data["role"]:
+        case "user":
+            return UserMessage(content=tuple(_block(one) for one in data["content"]))
+        case "assistant":
+            return AssistantMessage(parts=tuple(_made(_PARTS[one["type"]], one) for one in data["parts"]))
+        case "tool":
+            return ToolMessage(outcomes=tuple(_outcome(one) for one in data["outcomes"]))
+        case role:
+            raise ValueError(f"role {role!r}")
+
+
+def _outcome(data: Json) -> ToolOutcome:
+    return ToolOutcome(call_id=data["call_id"], name=data["name"], result=_result(data["result"]))
+
+
+def _block(data: Json) -> Any:
+    made = _BLOCKS.get(data["type"])
+    if made is not None:
+        return _made(made, data)
+    return UnknownContent(
+        type=data.get("kind", data["type"]),
+        annotations=data.get("annotations"),
+        meta=data.get("meta", {}),
+        raw=data.get("raw", data),
+    )
+
+
+def _result(data: Json) -> ToolResult:
+    error = data.get("error")
+    return ToolResult(
+        content=tuple(_block(one) for one in data["content"]),
+        structured_content=data.get("structured_content"),
+        is_error=data.get("is_error", False),
+        error=None if error is None else _error(error),
+        meta=data.get("meta") or {},
+    )
+
+
+def _error(data: Json) -> ToolError:
+    kind = data["kind"] if data["kind"] in set(ErrorKind) else ErrorKind.EXECUTION_FAILED
+    return ToolError(
+        data["message"],
+        kind=kind,
+        code=data.get("code"),
+        retryable=data.get("retryable", False),
+        data=data.get("data"),
+        unexpected=data.get("unexpected", False),
+    )
+
+
+def _turn(data: Json) -> Finished:
+    message = _message(data["message"])
+    if not isinstance(message, AssistantMessage):
+        raise TypeError("a turn is an assistant's")
+    return Finished(
+        message=message,
+        usage=_made(Usage, data["usage"]),
+        stop_reason=data["stop_reason"],
+        stop_detail=data.get("stop_detail"),
+    )
+
+
+def _read(what: str, read: Callable[[Json], T], data: Json) -> T:
+    try:
+        return read(data)
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise StoreError(
+            f"a {what} in the store is none that this version can read ({type(exc).__name__}: {exc}); "
+            "a newer version of Toolweave may have written it"
+        ) from exc

@@ -1,0 +1,171 @@
+"""Normalization of one level of a JSON Schema of any draft to JSON Schema 2020-12. Pure; knows no provider.
+
+Servers write draft 4, draft 7, OpenAPI and plain mistakes. Keywords with an equivalent in 2020-12 are rewritten,
+malformed ones are dropped, and both are reported. Subschemas are left to the caller, which walks the schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias, cast
+
+from toolweave.schema._limits import local_target
+
+__all__ = ["DEFINITIONS", "MANY_SCHEMAS", "NAMED_SCHEMAS", "ONE_SCHEMA", "Note", "modern", "types_of", "views"]
+
+Note: TypeAlias = Callable[[str], None]
+"""A callback that receives each change as one phrase."""
+
+_MAX_HOPS = 16
+"""References and alternatives that are followed one into the other."""
+DEFINITIONS = ("$defs", "definitions")
+ONE_SCHEMA = frozenset(
+    {
+        *("additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then"),
+        *("unevaluatedItems", "unevaluatedProperties"),
+    }
+)
+MANY_SCHEMAS = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
+NAMED_SCHEMAS = frozenset(("properties", "patternProperties", "dependentSchemas"))
+
+_TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
+_MEANT = {
+    "any": "",
+    "bool": "boolean",
+    "dict": "object",
+    "float": "number",
+    "int": "integer",
+    "list": "array",
+    "none": "null",
+    "str": "string",
+}
+_IDENTITY = frozenset(("$schema", "$id", "$comment", "$vocabulary", "$anchor", "$dynamicAnchor", "$recursiveAnchor"))
+_TEXTS = frozenset(("$ref", "contentEncoding", "contentMediaType", "description", "format", "pattern", "title"))
+_COUNTS = frozenset(
+    ("maxContains", "maxItems", "maxLength", "maxProperties", "minContains", "minItems", "minLength", "minProperties")
+)
+_NUMBERS = frozenset(("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf"))
+_FLAGS = frozenset(("deprecated", "readOnly", "uniqueItems", "writeOnly"))
+
+
+def modern(schema: Mapping[str, Any], note: Note) -> dict[str, Any]:
+    """Return one level of a schema with the keywords of JSON Schema 2020-12, its subschemas unchanged.
+
+    Identifiers (`$id`, `$schema`, ...) are removed; references are left to the caller.
+    """
+    node = {key: value for key, value in schema.items() if key not in _IDENTITY}
+    _bounds(node)
+    _tuples(node)
+    _dependencies(node)
+    _type(node, note)
+    _required(node, note)
+    for key in [key for key, value in node.items() if not _well_formed(key, value)]:
+        del node[key]
+        note(f"{key} is malformed and left out")
+    return node
+
+
+def types_of(node: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the types in a schema's `type`, none without one."""
+    kind = node.get("type")
+    if isinstance(kind, str):
+        return (kind,)
+    return tuple(cast("list[str]", kind)) if isinstance(kind, list) else ()
+
+
+def views(schema: Any, root: Any, hops: int = 0) -> Iterator[Mapping[str, Any]]:  # any JSON values
+    """Yield a schema and every other that applies to the same value: behind references of `root`, and alternatives."""
+    if hops > _MAX_HOPS or not isinstance(schema, Mapping):
+        return
+    node = cast("Mapping[str, Any]", schema)
+    yield node
+    if "$ref" in node:
+        yield from views(local_target(root, node["$ref"]), root, hops + 1)
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        branches = node.get(keyword)
+        for branch in cast("list[Any]", branches) if isinstance(branches, list) else ():
+            yield from views(branch, root, hops + 1)
+
+
+def _bounds(node: dict[str, Any]) -> None:
+    for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if isinstance(node.get(exclusive), bool) and node.pop(exclusive) and bound in node:  # draft 4
+            node[exclusive] = node.pop(bound)
+
+
+def _tuples(node: dict[str, Any]) -> None:
+    rest = node.pop("additionalItems", None)
+    if isinstance(node.get("items"), list):  # draft 7
+        items = node.pop("items")
+        if items:
+            node["prefixItems"] = items
+        if rest is not None:
+            node["items"] = rest
+
+
+def _dependencies(node: dict[str, Any]) -> None:
+    dependencies = node.pop("dependencies", None)
+    if not isinstance(dependencies, Mapping):  # draft 7
+        return
+    for name, wanted in cast("Mapping[str, Any]", dependencies).items():
+        keyword = "dependentRequired" if isinstance(wanted, list) else "dependentSchemas"
+        known: Any = node.get(keyword)
+        node[keyword] = {**(cast("Mapping[str, Any]", known) if isinstance(known, Mapping) else {}), name: wanted}
+
+
+def _type(node: dict[str, Any], note: Note) -> None:
+    nullable = node.pop("nullable", False) is True  # OpenAPI 3.0
+    if "type" not in node:
+        return
+    given: Any = node.pop("type")
+    names = cast("list[Any]", given) if isinstance(given, list) else [given]
+    kinds: list[str] = []
+    for name in names:
+        meant = name if isinstance(name, str) and name in _TYPES else _MEANT.get(str(name).lower(), "")
+        if meant != name:
+            note(f"type {str(name)[:40]!r} is read as {meant or 'any'!r}")
+        if not meant:
+            return  # no type that it could be
+        kinds.append(meant)
+    kinds = list(dict.fromkeys(kinds + ["null"] * nullable))
+    if kinds:
+        node["type"] = kinds[0] if len(kinds) == 1 else kinds
+    if nullable and isinstance(values := node.get("enum"), list) and None not in values:
+        node["enum"] = [*cast("list[Any]", values), None]
+
+
+def _required(node: dict[str, Any], note: Note) -> None:
+    required = node.get("required")
+    if isinstance(required, list):
+        node["required"] = list(dict.fromkeys(name for name in cast("list[Any]", required) if isinstance(name, str)))
+    elif "required" in node:  # draft 3
+        del node["required"]
+        note("required is no list and left out")
+
+
+def _well_formed(key: str, value: Any) -> bool:
+    if key in _TEXTS:
+        return isinstance(value, str)
+    if key in ONE_SCHEMA:
+        return isinstance(value, (bool, Mapping))
+    if key in MANY_SCHEMAS or key in ("enum", "examples"):
+        return isinstance(value, list) and bool(value)  # pyright: ignore[reportUnknownArgumentType]
+    if key in NAMED_SCHEMAS or key in DEFINITIONS:
+        return isinstance(value, Mapping)
+    if key == "dependentRequired":
+        return isinstance(value, Mapping) and all(map(_is_names, cast("Mapping[str, Any]", value).values()))
+    if key in _NUMBERS:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and (key != "multipleOf" or value > 0)
+    if key in _COUNTS:
+        return _is_count(value)
+    return not (key in _FLAGS and not isinstance(value, bool))
+
+
+def _is_count(value: Any) -> bool:
+    if isinstance(value, float):
+        return value.is_integer() and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in cast("list[Any]", value))

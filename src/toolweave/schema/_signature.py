@@ -1,0 +1,343 @@
+"""JSON Schemas derived from a Python signature, and JSON objects bound to a call's arguments.
+
+pydantic describes and converts types; this module decides which parameters become properties. Knows no tools.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import typing
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from toolweave.errors import SchemaError
+from toolweave.schema._annotations import (
+    EMPTY,
+    Parameter,
+    SignatureParts,
+    annotation_text,
+    documentation,
+    function_name,
+    implementation,
+    modern,
+    read_signature,
+)
+from toolweave.schema._docstring import parse_docstring
+from toolweave.schema._problems import Problem, path_text
+from toolweave.schema._type_loader import TypeLoader
+from toolweave.schema._validate import Validator
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+
+__all__ = ["MappingSignature", "Signature", "adapter_of", "derive", "schema_of", "validation_problems"]
+
+_log = logging.getLogger("toolweave.schema")
+
+
+class Signature:
+    """The parameters and the return value of a function as JSON Schemas, derived once by `derive`.
+
+    Attributes:
+        name: The function's name.
+        description: The docstring without its sections on parameters and returns.
+        input_schema: JSON Schema 2020-12 of the arguments object, closed to other properties.
+        output_schema: JSON Schema of the returned object, or None when no object is returned.
+        injected: Names of the parameters that the caller fills in and the schema leaves out.
+        unbound: True for a function of a class body whose `self` is not bound yet.
+        load: Converts the JSON of a returned value back to the annotated type; None without an annotation.
+    """
+
+    __slots__ = (
+        "_arguments",
+        "_returned",
+        "_validator",
+        "description",
+        "injected",
+        "input_schema",
+        "load",
+        "name",
+        "output_schema",
+        "unbound",
+    )
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        description: str,
+        parts: SignatureParts,
+        arguments: TypeAdapter[dict[str, Any]],
+        returned: TypeAdapter[Any] | None,
+        load: TypeLoader | None,
+    ) -> None:
+        self.name = name
+        self.description = description
+        self.injected = parts.injected
+        self.unbound = parts.unbound
+        self._arguments = arguments
+        self._returned = returned
+        self.input_schema = _json_schema(arguments, "validation")
+        self.output_schema = _json_schema(returned, "serialization") if returned is not None else None
+        self.load = load
+        self._validator: Validator | None = None
+
+    def bind(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Problem, ...]]:
+        """Return the call's keyword arguments, converted to the annotated types, and the validation problems.
+
+        The JSON Schema decides what is accepted, so that a local tool and a server's behave alike;
+        pydantic converts and runs the validators the annotations carry.
+        """
+        validator = self._validator
+        if validator is None:
+            validator = self._validator = Validator(self.input_schema)
+        if not validator.is_valid(arguments):
+            return {}, validator.problems(arguments)
+        try:
+            return self._arguments.validate_python(arguments), ()
+        except ValueError as exc:
+            return {}, validation_problems(cast("ValidationError", exc))
+
+    def dump(self, value: Any) -> Any:
+        """Convert a returned value to JSON, by the return annotation when `output_schema` was derived from it."""
+        if self._returned is None:
+            return value
+        return self._returned.dump_python(value, mode="json", by_alias=True, warnings=False)
+
+
+class MappingSignature(Signature):
+    """The signature of a function that takes all arguments as one mapping, described by a given schema."""
+
+    __slots__ = ("_parameter",)
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        input_schema: Mapping[str, Any],
+        *,
+        injected: type | None = None,
+        opaque: tuple[type, ...] = (),
+    ) -> None:
+        self.name = function_name(function)
+        self.description = parse_docstring(documentation(function)).description
+        parts = read_signature(function, injected=injected)
+        if len(parts.parameters) != 1:
+            raise SchemaError(
+                f"function {self.name!r} has {len(parts.parameters)} parameters; beside a schema that is given it "
+                "takes one, the arguments as a mapping"
+            )
+        self._parameter = parts.parameters[0].name
+        properties = input_schema.get("properties")
+        if isinstance(properties, Mapping) and self._parameter in properties and not _is_mapping(parts.parameters[0]):
+            raise SchemaError(
+                f"function {self.name!r} has a parameter {self._parameter!r}, which is a property of its schema; "
+                "beside a schema that is given it takes all arguments as one mapping: name it `arguments`, or annotate "
+                "it as a dict"
+            )
+        self.injected = parts.injected
+        self.unbound = parts.unbound
+        self.input_schema = dict(input_schema)
+        self.output_schema = None
+        self._returned = None
+        self.load = _load(parts.returns, opaque)
+        self._validator = None
+
+    def bind(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Problem, ...]]:
+        """Return the one keyword argument, and the validation problems."""
+        validator = self._validator
+        if validator is None:
+            validator = self._validator = Validator(self.input_schema)
+        if not validator.is_valid(arguments):
+            return {}, validator.problems(arguments)
+        return {self._parameter: dict(arguments)}, ()
+
+
+def _is_mapping(parameter: Parameter) -> bool:
+    """Whether a parameter is annotated as the mapping of all arguments."""
+    annotation = parameter.annotation
+    if typing.get_origin(annotation) is Annotated:
+        annotation = typing.get_args(annotation)[0]
+    kind = typing.get_origin(annotation) or annotation
+    return isinstance(kind, type) and (typing.is_typeddict(kind) or issubclass(kind, Mapping))
+
+
+def derive(function: Callable[..., Any], *, injected: type | None = None, opaque: tuple[type, ...] = ()) -> Signature:
+    """Derive the signature of a function.
+
+    Args:
+        function: A function, method, `functools.partial` or object with `__call__`, plain or async.
+        injected: A type; parameters annotated with it are left out of the schema.
+        opaque: Return types that have no output schema.
+
+    Raises:
+        SchemaError: Naming the function and the parameter that cannot be described.
+    """
+    name = function_name(function)
+    target = implementation(function)
+    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+        raise SchemaError(f"function {name!r} is a generator; a tool returns one value")
+    parts = read_signature(function, injected=injected)
+    docstring = parse_docstring(documentation(function))
+    return Signature(
+        name=name,
+        description=docstring.description,
+        parts=parts,
+        arguments=_arguments_adapter(name, parts.parameters, docstring.parameters),
+        returned=_returned_adapter(parts.returns, opaque),
+        load=_load(parts.returns, opaque),
+    )
+
+
+def schema_of(kind: Any, *, serialization: bool = False, what: str = "the type") -> dict[str, Any]:
+    """Return the JSON Schema of a type: closed objects at every level, no titles on properties.
+
+    Args:
+        kind: A pydantic model, dataclass, TypedDict or any other annotation pydantic understands.
+        serialization: Describe the serialized output instead of the accepted input.
+        what: The name of the type in error messages.
+
+    Raises:
+        SchemaError: The type has no JSON form.
+    """
+    return _json_schema(adapter_of(kind, what), "serialization" if serialization else "validation", what)
+
+
+def _arguments_adapter(
+    name: str, parameters: tuple[Parameter, ...], descriptions: Mapping[str, str]
+) -> TypeAdapter[dict[str, Any]]:
+    from pydantic import ConfigDict  # 40 ms; a signature is derived when a tool is defined, not on import
+    from pydantic.errors import PydanticUserError
+    from typing_extensions import TypedDict
+
+    fields = {p.name: _field(p, descriptions.get(p.name)) for p in parameters}
+    shape: Any = TypedDict(name, fields)  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues]
+    shape.__pydantic_config__ = ConfigDict(extra="forbid")
+    try:
+        adapter = adapter_of(shape, f"function {name!r}")
+        _json_schema(adapter, "validation")
+    except (PydanticUserError, SchemaError):
+        for parameter in parameters:  # name the one at fault
+            schema_of(parameter.annotation, what=f"function {name!r}: parameter {parameter.name!r}")
+        raise
+    return adapter
+
+
+def _field(parameter: Parameter, description: str | None) -> Any:
+    """Return the TypedDict field of a parameter, with its default and its best description."""
+    from pydantic import Field
+    from pydantic.fields import FieldInfo
+
+    annotation, default = parameter.annotation, parameter.default
+    text = (
+        annotation_text(annotation) or (default.description if isinstance(default, FieldInfo) else None) or description
+    )
+    if isinstance(default, FieldInfo):
+        required = default.is_required()
+        annotation = Annotated[annotation, default]
+    else:
+        required = default is EMPTY
+        if not required:
+            annotation = Annotated[annotation, Field(default=default)]
+    if text:
+        annotation = Annotated[annotation, Field(description=text)]
+    return typing.Required[annotation] if required else typing.NotRequired[annotation]
+
+
+def _returned_adapter(returns: Any, opaque: tuple[type, ...]) -> TypeAdapter[Any] | None:
+    """Return the adapter of a return type that is always a JSON object, else None."""
+    if _is_uninformative(returns, opaque):
+        return None
+    try:
+        adapter = adapter_of(returns, "the return type")
+        schema = _json_schema(adapter, "serialization")
+    except SchemaError as exc:
+        _log.debug("no output schema: %s", exc)
+        return None
+    return adapter if schema.get("type") == "object" else None
+
+
+def _load(returns: Any, opaque: tuple[type, ...]) -> TypeLoader | None:
+    """Return a converter from JSON to a return type; None for one without information, such as `Any`."""
+    return None if _is_uninformative(returns, opaque) else TypeLoader(lambda: adapter_of(returns, "the return type"))
+
+
+def _is_uninformative(returns: Any, opaque: tuple[type, ...]) -> bool:
+    return (
+        returns is EMPTY
+        or returns is Any
+        or returns is None
+        or (isinstance(returns, type) and issubclass(returns, opaque))
+    )
+
+
+def adapter_of(kind: Any, what: str = "the type") -> TypeAdapter[Any]:
+    """Return the pydantic adapter of a type.
+
+    Raises:
+        SchemaError: The type has no JSON form.
+    """
+    from pydantic import TypeAdapter
+    from pydantic.errors import PydanticUserError
+
+    try:
+        return TypeAdapter(modern(kind))
+    except (PydanticUserError, NameError, TypeError) as exc:
+        raise SchemaError(f"{what} has no JSON form: {str(exc).partition(chr(10))[0]}") from None
+
+
+def _json_schema(
+    adapter: TypeAdapter[Any], mode: typing.Literal["validation", "serialization"], what: str = "the type"
+) -> dict[str, Any]:
+    from pydantic.errors import PydanticUserError
+
+    try:
+        schema = adapter.json_schema(mode=mode, schema_generator=_generator())
+    except (PydanticUserError, NameError) as exc:
+        raise SchemaError(f"{what} has no JSON form: {str(exc).partition(chr(10))[0]}") from None
+    return _root_inlined(schema)
+
+
+def _root_inlined(schema: dict[str, Any]) -> dict[str, Any]:
+    """Inline a root `$ref`, as pydantic generates it for a recursive model."""
+    definitions = schema.pop("$defs", {})
+    target = definitions.get(str(schema.get("$ref", "")).removeprefix("#/$defs/"), schema)
+    return {**target, "$defs": definitions} if definitions else schema
+
+
+@cache
+def _generator() -> Any:  # a class of pydantic's, which is imported late
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class ClosedObjects(GenerateJsonSchema):
+        """Every object whose properties are known refuses others, unless its model says `extra="allow"`."""
+
+        ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
+
+        def field_title_should_be_set(self, schema: Any) -> bool:
+            return False
+
+        def model_schema(self, schema: Any) -> Any:
+            return _closed(super().model_schema(schema))
+
+        def dataclass_schema(self, schema: Any) -> Any:
+            return _closed(super().dataclass_schema(schema))
+
+        def typed_dict_schema(self, schema: Any) -> Any:
+            return _closed(super().typed_dict_schema(schema))
+
+    return ClosedObjects
+
+
+def _closed(schema: dict[str, Any]) -> dict[str, Any]:
+    if schema.get("type") == "object":
+        schema.setdefault("properties", {})
+        schema.setdefault("additionalProperties", False)
+    return schema
+
+
+def validation_problems(exc: ValidationError) -> tuple[Problem, ...]:
+    """Convert a pydantic `ValidationError` to problems, without the offending values."""
+    errors = exc.errors(include_input=False, include_url=False, include_context=False)
+    return tuple(Problem(path=path_text(error["loc"]), message=error["msg"]) for error in errors)

@@ -1,0 +1,184 @@
+"""Schema rules of structured outputs: every object closed; for OpenAI also every member required, every type named.
+
+An optional member becomes nullable instead; `drop_fillers` removes those nulls from the model's output.
+Pure; the bounds are those of the guide "Structured Outputs", section "Supported schemas".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from toolweave.errors import SchemaError
+from toolweave.schema._normalize import types_of, views
+
+__all__ = ["check_not_recursive", "check_strict", "close", "drop_fillers", "shut"]
+
+_MAX_PROPERTIES = 5000
+_MAX_DEPTH = 10
+_MAX_ENUM = 1000
+_MAX_VALUE_DEPTH = 64
+_TYPES = ((bool, "boolean"), (str, "string"), (int, "integer"), (float, "number"), (type(None), "null"))
+
+
+def close(out: dict[str, Any], where: str, original: Mapping[str, Any]) -> bool:
+    """Make one lowered schema strict, in place; return whether null now stands for an omitted member.
+
+    Raises:
+        SchemaError: It takes any value, or an object or array of any content, which strict mode cannot express.
+    """
+    kinds = types_of(out)
+    if not kinds and not out.keys() & {"$ref", "anyOf"}:
+        if "properties" in out:
+            kinds = ("object",)
+        elif values := out.get("enum", [out["const"]] if "const" in out else []):
+            kinds = tuple(dict.fromkeys(_type_of(value) for value in values))
+        else:
+            raise SchemaError("strict mode needs a type, and this takes any value", pointer=where)
+        out["type"] = kinds[0] if len(kinds) == 1 else list(kinds)
+    if "array" in kinds and not (out.get("items") and "prefixItems" not in original):
+        raise SchemaError("strict mode needs arrays of one type of item", pointer=where)
+    return _close_object(out, where, original) if "object" in kinds else False
+
+
+def _close_object(out: dict[str, Any], where: str, original: Mapping[str, Any]) -> bool:
+    properties: dict[str, Any] = out.get("properties", {})
+    is_open = original.get("additionalProperties", not properties) is not False or "patternProperties" in original
+    if is_open:
+        raise SchemaError("strict mode has no objects with members of any name", pointer=where)
+    optional = [name for name in properties if name not in out.get("required", ())]
+    filled = [name for name in optional if not _takes_null(properties[name])]
+    for name in filled:
+        properties[name] = _nullable(properties[name])
+    out["properties"] = properties
+    out["required"] = list(properties)
+    out["additionalProperties"] = False
+    return bool(filled)
+
+
+def shut(out: dict[str, Any], where: str, original: Mapping[str, Any]) -> None:
+    """Close one lowered schema for Anthropic's structured outputs, in place; optional members stay optional.
+
+    Raises:
+        SchemaError: It is an object with members of any name.
+    """
+    if "object" not in types_of(out) and "properties" not in out:
+        return
+    if original.get("additionalProperties", not out.get("properties")) is not False or "patternProperties" in original:
+        raise SchemaError("structured outputs have no objects with members of any name", pointer=where)
+    out["additionalProperties"] = False
+
+
+def check_not_recursive(definitions: Mapping[str, Any]) -> None:
+    """Refuse recursive definitions, which Anthropic's structured outputs do not take.
+
+    Raises:
+        SchemaError: Naming one that does.
+    """
+    leads = {name: set(_references(definition)) for name, definition in definitions.items()}
+    while True:
+        ends = {name for name, targets in leads.items() if not targets & leads.keys()}
+        if not ends:
+            break
+        leads = {name: targets for name, targets in leads.items() if name not in ends}
+    if leads:
+        raise SchemaError("structured outputs have no schemas within themselves", pointer=f"/$defs/{min(leads)}")
+
+
+def check_strict(schema: Mapping[str, Any]) -> None:
+    """Refuse a schema that passes a bound of strict mode.
+
+    Raises:
+        SchemaError: Naming the bound.
+    """
+    properties = values = 0
+    for node, depth in _objects(schema):
+        properties += len(node.get("properties", ()))
+        values += len(node.get("enum", ()))
+        if depth > _MAX_DEPTH:
+            raise SchemaError(f"strict mode takes {_MAX_DEPTH} levels of nesting, this has more")
+    if properties > _MAX_PROPERTIES:
+        raise SchemaError(f"strict mode takes {_MAX_PROPERTIES} properties, this has {properties}")
+    if values > _MAX_ENUM:
+        raise SchemaError(f"strict mode takes {_MAX_ENUM} enum values, this has {values}")
+
+
+def drop_fillers(value: Any, schema: Any) -> Any:
+    """Remove from a model's strict-mode output the nulls that stand for omitted members.
+
+    `schema` is the original one, before it was lowered. A null that it accepts stays.
+    """
+    return _dropped(value, [schema], schema, 0)
+
+
+def _dropped(value: Any, schemas: list[Any], root: Any, depth: int) -> Any:
+    if depth > _MAX_VALUE_DEPTH or not isinstance(value, (dict, list)):
+        return value  # pyright: ignore[reportUnknownVariableType] - any JSON value
+    applying = [view for schema in schemas for view in views(schema, root)]
+    if isinstance(value, list):
+        items = [view["items"] for view in applying if isinstance(view.get("items"), Mapping)]
+        return [_dropped(one, items, root, depth + 1) for one in cast("list[Any]", value)]
+    out: dict[str, Any] = {}
+    for name, member in cast("dict[str, Any]", value).items():
+        parts = [view["properties"][name] for view in applying if name in view.get("properties", ())]
+        if member is None and parts and not any(_accepts_null(part, root) for part in parts):
+            continue
+        out[name] = _dropped(member, parts, root, depth + 1)
+    return out
+
+
+def _accepts_null(schema: Any, root: Any) -> bool:
+    if not isinstance(schema, Mapping):
+        return schema is not False
+    node = cast("Mapping[str, Any]", schema)
+    if node.get("nullable") is True:
+        return True
+    if "$ref" in node or "anyOf" in node or "oneOf" in node or "allOf" in node:
+        return any(_takes_null(view) for view in views(node, root))
+    return _takes_null(node) or not node.keys() & {"type", "enum", "const"}
+
+
+def _takes_null(node: Mapping[str, Any]) -> bool:
+    if "null" in types_of(node):
+        return True
+    if "type" not in node and None in node.get("enum", ()):
+        return True
+    branches = node.get("anyOf")
+    return isinstance(branches, list) and any(_takes_null(branch) for branch in cast("list[Any]", branches) if branch)
+
+
+def _nullable(node: dict[str, Any]) -> dict[str, Any]:
+    kinds = types_of(node)
+    if not kinds or "const" in node:
+        described = {"description": node.pop("description")} if "description" in node else {}
+        branches = node["anyOf"] if list(node) == ["anyOf"] else [node]
+        return {"anyOf": [*branches, {"type": "null"}], **described}
+    node["type"] = [*kinds, "null"]
+    if "enum" in node and None not in node["enum"]:
+        node["enum"] = [*node["enum"], None]
+    return node
+
+
+def _type_of(value: Any) -> str:
+    return next((name for kind, name in _TYPES if isinstance(value, kind)), "object")
+
+
+def _references(definition: Mapping[str, Any]) -> Iterator[str]:
+    for node, _ in _objects(definition):
+        if isinstance(reference := node.get("$ref"), str):
+            yield reference.rpartition("/")[2]
+
+
+def _objects(schema: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], int]]:
+    """Yield every schema with its depth in objects and arrays."""
+    waiting: list[tuple[Any, int]] = [(schema, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        if not isinstance(node, Mapping):
+            continue
+        one = cast("Mapping[str, Any]", node)
+        yield one, depth
+        waiting += [(child, depth + 1) for child in one.get("properties", {}).values()]
+        waiting += [(one["items"], depth + 1)] if "items" in one else []
+        waiting += [(child, depth) for child in one.get("anyOf", ())]
+        waiting += [(child, 0) for child in one.get("$defs", {}).values()]

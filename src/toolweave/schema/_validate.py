@@ -1,0 +1,179 @@
+"""Validation against compiled JSON Schemas, with problems in words.
+
+No I/O: a `$ref` to the network or to a file is refused, never fetched. Formats are
+annotations, the default of JSON Schema 2020-12, and unknown keywords never block.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from toolweave.errors import SchemaError, ToolError
+from toolweave.schema._limits import (
+    MAX_INSTANCE_DEPTH,
+    MAX_STEPS,
+    SCALARS,
+    check_schema,
+    has_alternatives,
+    is_explainable,
+    max_steps_per_value,
+    measure,
+)
+from toolweave.schema._problems import Problem, describe, problems_of
+
+if TYPE_CHECKING:
+    import jsonschema_rs
+
+__all__ = ["Problem", "Validator", "describe"]
+
+_log = logging.getLogger("toolweave.schema")
+
+_DIALECTS = {
+    "json-schema.org/draft/2020-12/schema": "Draft202012Validator",
+    "json-schema.org/draft/2019-09/schema": "Draft201909Validator",
+    "json-schema.org/draft-07/schema": "Draft7Validator",
+    "json-schema.org/draft-06/schema": "Draft6Validator",
+    "json-schema.org/draft-04/schema": "Draft4Validator",
+}
+
+_ALL_ERRORS_UP_TO = 5_000
+"""Nested values up to which all errors of an instance are collected; of a larger one only the first."""
+
+_MAX_BACKTRACKING = 10_000
+"""Backtracking steps of one pattern on one text; a text that needs more does not match."""
+
+_TOO_MUCH_WORK = (
+    f"is too large to be checked against this schema: it takes more than {MAX_STEPS:,} comparisons of a value with "
+    "a subschema"
+)
+_NOT_EXPLAINED = "does not fit the schema; the two are too large together to find out where"
+
+
+class Validator:
+    """A JSON Schema, compiled once for many validations.
+
+    The dialect is the schema's `$schema`; 2020-12 when it has none or an unknown one, the latter
+    with a warning in the log.
+
+    Raises:
+        SchemaError: The schema is no valid schema, points outside itself, or passes a bound of
+            `toolweave.schema._limits`. The caller decides whether to continue without validation.
+    """
+
+    __slots__ = ("_by_value", "_compiled", "_steps", "_unchecked", "schema")
+
+    def __init__(self, schema: Mapping[str, Any] | bool) -> None:
+        self.schema = schema
+        self._compiled, self._steps = _compile(schema)
+        self._unchecked = MAX_STEPS // (self._steps + 1) - 1
+        """Nested values up to which a validation cannot pass `MAX_STEPS`."""
+        self._by_value: int | None = None
+
+    def is_valid(self, instance: Any) -> bool:
+        """Return whether a value fits the schema; a value that is not JSON does not."""
+        if (
+            type(instance) is not dict
+            or len(instance) > self._unchecked  # pyright: ignore[reportUnknownArgumentType]
+            or not SCALARS.issuperset(map(type, instance.values()))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        ):
+            instance = _plain(instance)
+            size = measure(instance)
+            if size < 0 or self._is_too_much(size):
+                return False
+        try:
+            return self._compiled.is_valid(instance)
+        except ValueError:  # no JSON value
+            return False
+
+    def problems(self, instance: Any) -> tuple[Problem, ...]:
+        """Return the problems of a value, in words a model can act on; empty when it fits."""
+        instance = _plain(instance)
+        size = measure(instance)
+        if size < 0:
+            return (Problem(path="", message=f"is nested deeper than {MAX_INSTANCE_DEPTH} levels"),)
+        if self._is_too_much(size):
+            return (Problem(path="", message=_TOO_MUCH_WORK),)
+        try:
+            if self._compiled.is_valid(instance):
+                return ()
+            explainable = is_explainable(self.schema, instance)
+            if not explainable and has_alternatives(self.schema):  # the first error may be as large as all of them
+                return (Problem(path="", message=_NOT_EXPLAINED),)
+            all_of_them = explainable and size <= _ALL_ERRORS_UP_TO
+            return problems_of(self._errors(instance, all_of_them=all_of_them), self.schema)
+        except ValueError as exc:
+            return (Problem(path="", message=f"is not a JSON value: {exc}"),)
+
+    def _is_too_much(self, size: int) -> bool:
+        if size <= self._unchecked:
+            return False
+        if self._by_value is None:
+            own = self.schema
+            self._by_value = max_steps_per_value(dict(own), self._steps) if isinstance(own, Mapping) else 1
+        return (size + 1) * self._by_value > MAX_STEPS
+
+    def _errors(self, instance: Any, *, all_of_them: bool) -> list[jsonschema_rs.ValidationError]:
+        if all_of_them:
+            return list(self._compiled.iter_errors(instance))
+        from jsonschema_rs import ValidationError  # see _compile
+
+        try:
+            self._compiled.validate(instance)
+        except ValidationError as error:
+            return [error]
+        raise AssertionError("is_valid and validate disagree")
+
+    def __repr__(self) -> str:
+        return f"Validator({self.schema!r})"
+
+
+def _compile(schema: Mapping[str, Any] | bool) -> tuple[jsonschema_rs.Validator, int]:
+    """Compile a schema; also return the steps of checking one value against all of it."""
+    try:
+        import jsonschema_rs  # loading its 10 MB takes 20 ms, and few runs validate
+    except OSError as exc:  # no file descriptor is left, as a rule; the next call tries again
+        raise ToolError(f"arguments cannot be checked: {exc}; close files or connections", retryable=True) from exc
+    if isinstance(schema, bool):
+        return jsonschema_rs.Draft202012Validator(schema), 1
+    if not isinstance(schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # strangers send anything
+        raise SchemaError(f"a schema is an object or a boolean, not {type(schema).__name__}")
+    draft = getattr(jsonschema_rs, _dialect(schema))
+    body = {key: value for key, value in schema.items() if key != "$schema"}
+    steps = check_schema(body)
+    patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKING)
+    refused: list[str] = []
+
+    def refuse(uri: str) -> Any:
+        refused.append(uri)
+        raise LookupError(uri)
+
+    try:
+        return draft(body, retriever=refuse, validate_formats=False, pattern_options=patterns), steps
+    except jsonschema_rs.ValidationError as exc:
+        if refused:
+            raise SchemaError(f"$ref {refused[0]!r} points outside the schema; it is never fetched") from None
+        pointer = "".join(f"/{part}" for part in exc.instance_path)
+        raise SchemaError(f"not a valid schema: {_cut(exc.message)}", pointer=pointer) from None
+    except ValueError as exc:  # no JSON value
+        raise SchemaError(f"not a valid schema: {_cut(str(exc))}") from None
+
+
+def _plain(instance: Any) -> Any:
+    return dict(cast("Mapping[str, Any]", instance)) if isinstance(instance, Mapping) else instance
+
+
+def _dialect(schema: Mapping[str, Any]) -> str:
+    declared = schema.get("$schema")
+    if declared is None:
+        return "Draft202012Validator"
+    known = _DIALECTS.get(str(declared).rstrip("#").partition("://")[2])
+    if known is None:
+        _log.warning("unknown JSON Schema dialect %r; the schema is read as 2020-12", declared)
+    return known or "Draft202012Validator"
+
+
+def _cut(text: str) -> str:
+    first = text.partition("\n")[0]
+    return first if len(first) <= 200 else f"{first[:197]}..."

@@ -1,0 +1,232 @@
+"""Change notifications and their subscribers: legacy conversations and modern listen streams.
+
+A change may be published from any thread and any event loop; each subscriber receives it on its own loop, and a burst
+becomes one notification. Independent of transports and features.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import anyio
+
+from toolweave.errors import RequestError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.serve._request import Push
+from toolweave.tools import Toolset, Unsubscribe
+
+__all__ = ["Changes", "Leave", "LegacySubscriber", "ListenStream", "PendingChange", "Topic"]
+
+_log = logging.getLogger("toolweave.serve")
+
+Leave: TypeAlias = Callable[[], None]
+"""Unsubscribes what `join` subscribed; idempotent."""
+
+
+class Topic(NamedTuple):
+    """A subscription topic: a notification's method and, where there are many, the name of what it is about."""
+
+    method: str
+    name: str = ""
+
+
+TOOLS = Topic(methods.NOTIFICATIONS_TOOLS_LIST_CHANGED)
+PROMPTS = Topic(methods.NOTIFICATIONS_PROMPTS_LIST_CHANGED)
+RESOURCES = Topic(methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED)
+UPDATED = methods.NOTIFICATIONS_RESOURCES_UPDATED
+
+
+class PendingChange(NamedTuple):
+    """A notification that is pending."""
+
+    method: str
+    params: Mapping[str, Any]
+
+
+class _Subscriber(ABC):
+    """A subscriber to topics; only the newest change of each is pending, so the buffer is bounded by the topics."""
+
+    def __init__(self, topics: Iterable[Topic]) -> None:
+        self.topics: set[Topic] = set(topics)
+        self.loop = asyncio.get_running_loop()
+        self._waiting: dict[Topic, Mapping[str, Any]] = {}
+        self._lock = threading.Lock()
+
+    def put(self, topic: Topic, params: Mapping[str, Any], *, newest: bool = True) -> None:
+        """Buffer a change, from any thread; with `newest=False` only if none of its topic is pending."""
+        if topic not in self.topics:
+            return
+        with self._lock:
+            first = not self._waiting
+            if newest or topic not in self._waiting:
+                self._waiting[topic] = params
+        if first:
+            self.wake_threadsafe()
+
+    def take(self) -> list[PendingChange]:
+        """Return and clear the pending changes, oldest topic first."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+        return [PendingChange(topic.method, params) for topic, params in waiting.items() if topic in self.topics]
+
+    def wake_threadsafe(self) -> None:
+        """Wake the subscriber on its own loop, from any thread."""
+        try:
+            self.loop.call_soon_threadsafe(self.wake)
+        except RuntimeError:
+            _log.debug("a subscriber's event loop is closed; it hears of no more changes")
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Begin to deliver; runs on the subscriber's loop."""
+
+
+class ListenStream(_Subscriber):
+    """The changes for one modern listen stream; the request that opened it delivers them."""
+
+    def __init__(self, topics: Iterable[Topic]) -> None:
+        super().__init__(topics)
+        self.ended = False
+        self._news = anyio.Event()
+
+    def wake(self) -> None:
+        """Let `wait` return."""
+        self._news.set()
+
+    async def wait(self) -> None:
+        """Wait until a change is pending or the stream has ended."""
+        await self._news.wait()
+        self._news = anyio.Event()
+
+    def end(self) -> None:
+        """End the stream gracefully, from any thread."""
+        self.ended = True
+        self.wake_threadsafe()
+
+
+class LegacySubscriber(_Subscriber):
+    """The changes for one legacy conversation: those of all lists, and of the resources it subscribed to."""
+
+    def __init__(self, push: Push, debounce: float) -> None:
+        super().__init__((TOOLS, PROMPTS, RESOURCES))
+        self._push = push
+        self._debounce = debounce
+
+    def wake(self) -> None:
+        """Push the pending changes after the debounce time."""
+        self.loop.call_later(self._debounce, self._deliver)
+
+    def leave(self) -> None:
+        """Unsubscribe; pending changes are dropped."""
+        self.topics.clear()
+
+    def _deliver(self) -> None:
+        for change in self.take():
+            try:
+                self._push(change.method, change.params)
+            except Exception:  # boundary: one dead conversation costs no other its news
+                _log.exception("a conversation could not be told of %s", change.method)
+
+
+class Changes:
+    """Publishes changes to all subscribers.
+
+    Args:
+        debounce: Seconds within which changes of one topic are merged.
+        most_streams: Maximum number of open modern streams.
+    """
+
+    def __init__(self, *, debounce: float = 0.05, most_streams: int = 1024) -> None:
+        self.debounce = debounce
+        self._most_streams = most_streams
+        self._streams: set[ListenStream] = set()
+        self._conversations: set[LegacySubscriber] = set()
+        self._by_name: dict[str, LegacySubscriber] = {}
+        self._lock = threading.Lock()
+
+    # publishing, from any thread
+
+    def tools_changed(self) -> None:
+        """Notify that the list of tools changed."""
+        self.tell(TOOLS)
+
+    def prompts_changed(self) -> None:
+        """Notify that the list of prompts changed."""
+        self.tell(PROMPTS)
+
+    def resources_changed(self) -> None:
+        """Notify that the list of resources, or of their templates, changed."""
+        self.tell(RESOURCES)
+
+    def resource_updated(self, uri: str) -> None:
+        """Notify the subscribers of a resource that its content changed."""
+        self.tell(Topic(UPDATED, uri), {"uri": uri})
+
+    def tell(self, topic: Topic, params: Mapping[str, Any] | None = None) -> None:
+        """Publish a change; newer params replace those that are still pending."""
+        with self._lock:
+            subscribers = (*self._streams, *self._conversations)
+        for subscriber in subscribers:
+            subscriber.put(topic, params or {})
+
+    def watch(self, toolset: Toolset) -> Unsubscribe:
+        """Publish every change of a toolset from now on."""
+        return toolset.subscribe(lambda change: self.tools_changed())
+
+    # subscribing
+
+    def join(self, push: Push, *, conversation: str) -> Leave:
+        """Subscribe a legacy conversation, on the running event loop.
+
+        Args:
+            push: Sends it a notification.
+            conversation: Its name, as in `Client.conversation`; resource subscriptions are kept under it.
+        """
+        joined = LegacySubscriber(push, self.debounce)
+        with self._lock:
+            self._conversations.add(joined)
+            self._by_name[conversation] = joined
+
+        def leave() -> None:
+            joined.leave()
+            with self._lock:
+                self._conversations.discard(joined)
+                if self._by_name.get(conversation) is joined:
+                    del self._by_name[conversation]
+
+        return leave
+
+    def conversation(self, name: str | None) -> LegacySubscriber | None:
+        """Return the subscribed conversation of this name, or None."""
+        return None if name is None else self._by_name.get(name)
+
+    def open(self, topics: Iterable[Topic]) -> ListenStream:
+        """Open a modern stream on the running event loop; to be ended by `leave`.
+
+        Raises:
+            RequestError: Too many are open.
+        """
+        with self._lock:
+            if len(self._streams) >= self._most_streams:
+                raise RequestError("too many listen streams are open; try again later", code=INTERNAL_ERROR)
+            stream = ListenStream(topics)
+            self._streams.add(stream)
+        return stream
+
+    def leave(self, stream: ListenStream) -> None:
+        """Forget a stream."""
+        with self._lock:
+            self._streams.discard(stream)
+
+    def close(self) -> None:
+        """End every stream gracefully, for a shutdown; the requests that opened them then answer their clients."""
+        with self._lock:
+            streams = tuple(self._streams)
+        for stream in streams:
+            stream.end()

@@ -1,0 +1,346 @@
+"""One client's conversation with a server: JSON-RPC in both eras over a duplex of whole messages.
+
+The first request determines the era: `initialize`, or one without an envelope, the legacy era, an envelope in
+`_meta` the modern one. Requests are answered concurrently, by the endpoint. Independent of pipes,
+processes and the SDK: messages are passed to `take`, answers are written to a sink.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeAlias, cast
+from uuid import uuid4
+
+import anyio
+import anyio.abc
+import msgspec
+
+from toolweave.errors import RequestError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
+from toolweave.protocol.jsonrpc import (
+    MalformedMessage,
+    RequestId,
+    StrictMessage,
+    decode_strict,
+    encode_batch,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_result,
+)
+from toolweave.protocol.versions import BATCHING_VERSION, MODERN_VERSION, MODERN_VERSIONS
+from toolweave.serve._envelope import client_of_envelope, has_envelope, unsupported_version
+from toolweave.serve._request import ChangeSubscriptions, Client, Json, Request, Responder
+
+__all__ = ["MAX_REQUESTS", "Conversation", "MessageWriter"]
+
+_log = logging.getLogger("toolweave.serve")
+_Reply: TypeAlias = Callable[[bytes | None], None]
+"""Receives the answer to a request, or None for no answer."""
+
+MAX_REQUESTS = 4096
+"""Maximum concurrent requests of one client; further ones are refused, except pings."""
+_UNGATED = frozenset({methods.INITIALIZE, methods.PING})
+_COURTESY_SECONDS = 1.0
+
+
+class MessageWriter(Protocol):
+    """The sink for a conversation's outgoing messages."""
+
+    def write(self, message: bytes) -> None:
+        """Queue one message; never waits and never raises: without a reader it is dropped."""
+        ...
+
+    async def room(self) -> None:
+        """Wait until the output buffer has room; returns at once when the client is gone."""
+        ...
+
+
+class Conversation:
+    """Handles the messages of one client; also the reply channel to it.
+
+    Args:
+        responder: What answers.
+        outlet: Where answers go.
+        tasks: Where requests run; whoever made it cancels it after `end`.
+        conversations: Told when a handshake-era conversation begins; None pushes nothing.
+
+    Attributes:
+        name: A globally unique name of the conversation.
+    """
+
+    def __init__(
+        self,
+        responder: Responder,
+        outlet: MessageWriter,
+        tasks: anyio.abc.TaskGroup,
+        *,
+        conversations: ChangeSubscriptions | None = None,
+        max_requests: int = MAX_REQUESTS,
+    ) -> None:
+        self.name = uuid4().hex
+        self._responder = responder
+        self._outlet = outlet
+        self._tasks = tasks
+        self._conversations = conversations
+        self._max_requests = max_requests
+        self._modern: bool | None = None  # until the first request
+        self._client: Client | None = None  # of the handshake
+        self._leave: Callable[[], None] | None = None
+        self._running: dict[RequestId, anyio.CancelScope] = {}
+        self._idle = anyio.Event()
+        self._asked: dict[int, asyncio.Future[Json]] = {}
+        self._ids = itertools.count(1)
+        self._over = False
+
+    async def take(self, text: bytes) -> None:
+        """Handle one JSON text of the client; returns once it is started and the output buffer has room."""
+        try:
+            messages = decode_strict(text)
+        except MalformedMessage as exc:
+            self._refuse_broken(exc, self._write)
+        else:
+            if isinstance(messages, list):
+                await self._take_batch(messages)
+            else:
+                await self._take(messages, self._write)
+        await self._outlet.room()
+
+    async def drain(self) -> None:
+        """Wait until every request is answered; the caller bounds the wait."""
+        while self._running:
+            self._idle = anyio.Event()
+            await self._idle.wait()
+
+    def end(self) -> None:
+        """End the conversation: notifications stop, and pending requests to the client fail."""
+        self._over = True
+        if self._leave is not None:
+            self._leave()
+            self._leave = None
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_exception(_gone())
+
+    def _push(self, method: str, params: Mapping[str, Any]) -> None:
+        if not self._over:
+            self._outlet.write(encode_notification(method, params))
+
+    # the reply channel
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification; nothing is raised when the client is gone."""
+        self._push(method, params)
+        await self._outlet.room()
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
+        """Send the client a request and return its result.
+
+        Raises:
+            RequestError: The client refused, is gone, or speaks a revision without such requests.
+        """
+        if self._modern:
+            raise RequestError("the client cannot be asked in this protocol revision", code=INTERNAL_ERROR)
+        if self._over:
+            raise _gone()
+        key = next(self._ids)
+        answer = self._asked[key] = asyncio.get_running_loop().create_future()
+        try:
+            self._outlet.write(encode_request(key, method, params, errors="replace"))
+            await self._outlet.room()
+            return await answer
+        except asyncio.CancelledError:
+            if not self._over:
+                reason = {"requestId": key, "reason": "the answer is not needed any more"}
+                self._outlet.write(encode_notification(methods.NOTIFICATIONS_CANCELLED, reason))
+            raise
+        finally:
+            del self._asked[key]
+
+    async def release(self) -> None:
+        """Do nothing: there is no stream to close and resume."""
+
+    def _write(self, answer: bytes | None) -> None:
+        if answer is not None:
+            self._outlet.write(answer)
+
+    # messages of the client
+
+    async def _take(self, message: StrictMessage, reply: _Reply, *, alone: bool = True) -> None:
+        if message.is_answer:
+            self._take_answer(message)
+        elif message.method is msgspec.UNSET or message.id is None:
+            what = "'id' must be a string or an integer" if message.id is None else "it has no 'method'"
+            key = None if message.id is msgspec.UNSET else message.id
+            reply(encode_error(key, INVALID_REQUEST, f"Invalid request: {what}"))
+        elif message.id is msgspec.UNSET:
+            self._take_notification(message.method, message.params or {})
+        else:
+            params = message.params or {}
+            try:
+                client = self._admit(message.id, message.method, params, alone=alone)
+            except RequestError as exc:
+                reply(encode_error(message.id, exc.code, exc.message, exc.data))
+                return
+            request = Request(method=message.method, params=params, client=client, line=self, id=message.id)
+            if message.method == methods.INITIALIZE:
+                await self._initialize(request, reply)  # in line: what comes behind it finds the handshake made
+                return
+            scope = self._running[message.id] = anyio.CancelScope()
+            self._tasks.start_soon(self._answer, request, scope, reply)
+
+    async def _take_batch(self, members: list[StrictMessage | MalformedMessage]) -> None:
+        if self._client is None or self._client.version != BATCHING_VERSION:
+            refusal = "Invalid request: batches are of revision 2025-03-26 only"
+            self._outlet.write(encode_error(None, INVALID_REQUEST, refusal))
+            return
+        batch = _Batch(self._outlet.write)
+        for member in members:
+            if isinstance(member, MalformedMessage):
+                self._refuse_broken(member, batch.place())
+            else:
+                silent = member.is_answer or (member.id is msgspec.UNSET and member.method is not msgspec.UNSET)
+                await self._take(member, self._write if silent else batch.place(), alone=False)
+        batch.take(None)
+
+    def _refuse_broken(self, broken: MalformedMessage, reply: _Reply) -> None:
+        if broken.answerable:
+            reply(encode_error(broken.id, broken.code, broken.message))
+        else:
+            reply(None)
+            _log.debug("conversation %s: a message that nobody waits for is dropped: %s", self.name, broken.message)
+
+    def _take_notification(self, method: str, params: Mapping[str, Any]) -> None:
+        if method == methods.NOTIFICATIONS_CANCELLED:
+            key = params.get("requestId")
+            known = isinstance(key, (int, str)) and not isinstance(key, bool)
+            scope = self._running.get(cast("RequestId", key)) if known else None
+            if scope is not None:
+                scope.cancel()
+        elif method == methods.NOTIFICATIONS_INITIALIZED:
+            self._join()
+
+    def _join(self) -> None:
+        ready = self._client is not None and self._leave is None and not self._over
+        if ready and self._conversations is not None:
+            self._leave = self._conversations.join(self._push, conversation=self.name)
+
+    def _take_answer(self, message: StrictMessage) -> None:
+        asked = self._asked.get(message.id) if isinstance(message.id, int) else None
+        result: Any = message.result
+        if asked is None or asked.done():
+            _log.debug("conversation %s: an answer to no question of ours is dropped", self.name)
+        elif message.error is not msgspec.UNSET:
+            asked.set_exception(_refusal(message.error))
+        elif isinstance(result, dict):
+            asked.set_result(cast("Json", result))
+        else:
+            asked.set_exception(RequestError("the client's answer is no result", code=INTERNAL_ERROR))
+
+    # requests
+
+    def _admit(self, key: RequestId, method: str, params: Mapping[str, Any], *, alone: bool) -> Client:
+        """Return the client that sent a request.
+
+        Raises:
+            RequestError: The request is not acceptable in the present state of the conversation.
+        """
+        if key in self._running:
+            raise RequestError("Invalid request: a request with this id is still running", code=INVALID_REQUEST)
+        if len(self._running) >= self._max_requests and method != methods.PING:
+            refused = f"too many requests at once: {self._max_requests} are running; wait for answers"
+            raise RequestError(refused, code=INTERNAL_ERROR, data={"retryable": True})
+        versions = self._responder.versions
+        enveloped = method != methods.INITIALIZE and MODERN_VERSION in versions and has_envelope(params)
+        if self._modern is None:
+            self._modern = enveloped or versions == MODERN_VERSIONS
+        if self._modern:
+            if method == methods.INITIALIZE:
+                raise unsupported_version(params.get("protocolVersion"), versions)
+            return client_of_envelope(params, versions, name=self.name)
+        if enveloped:
+            raise RequestError("this conversation began with the handshake; send no envelope", code=INVALID_REQUEST)
+        if method == methods.INITIALIZE and not alone:
+            raise RequestError("Invalid request: initialize must not be in a batch", code=INVALID_REQUEST)
+        if self._client is not None:
+            return self._client
+        if method not in _UNGATED and self._responder.serves(method, modern=False):
+            raise RequestError(f"{method} before initialize", code=INVALID_PARAMS)
+        return Client(version=self._responder.negotiate(None), conversation=self.name)
+
+    async def _initialize(self, request: Request, reply: _Reply) -> None:
+        try:
+            result = await self._responder.answer(request)
+        except RequestError as exc:
+            reply(encode_error(request.id, exc.code, exc.message, exc.data))
+            return
+        info = request.params.get("clientInfo")
+        self._client = Client(
+            version=result["protocolVersion"],
+            capabilities=request.params["capabilities"],
+            info=cast("Json", info) if isinstance(info, dict) else None,
+            conversation=self.name,
+        )
+        reply(encode_result(request.id, result))
+
+    async def _answer(self, request: Request, scope: anyio.CancelScope, reply: _Reply) -> None:
+        text: bytes | None = None
+        try:
+            with scope:
+                text = await self._result(request)
+        except asyncio.CancelledError:
+            text = encode_error(request.id, CONNECTION_CLOSED, "the server is shutting down")
+            raise
+        finally:
+            del self._running[request.id]
+            self._idle.set()
+            reply(None if scope.cancel_called else text)  # of what the client cancelled nothing is said
+
+    async def _result(self, request: Request) -> bytes:
+        try:
+            return encode_result(request.id, await self._responder.answer(request))
+        except RequestError as exc:
+            return encode_error(request.id, exc.code, exc.message, exc.data)
+        except Exception:  # boundary: a result that is no JSON
+            _log.exception("the result of %s cannot be written", request.method)
+            return encode_error(request.id, INTERNAL_ERROR, "Internal error")
+
+
+class _Batch:
+    """Collects the answers to one batch, which are sent together."""
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self._write = write
+        self._answers: list[bytes] = []
+        self._open = 1  # until the whole batch was read
+
+    def place(self) -> _Reply:
+        """Return the receiver of the answer to one more request."""
+        self._open += 1
+        return self.take
+
+    def take(self, answer: bytes | None) -> None:
+        """Record one answer, or None for no answer; write all of them with the last."""
+        if answer is not None:
+            self._answers.append(answer)
+        self._open -= 1
+        if not self._open and self._answers:
+            self._write(encode_batch(self._answers))
+
+
+def _refusal(error: Any) -> RequestError:
+    members = cast("Json", error) if isinstance(error, dict) else {}
+    code, text = members.get("code"), members.get("message")
+    return RequestError(
+        text if isinstance(text, str) else "the client refused",
+        code=code if isinstance(code, int) else INTERNAL_ERROR,
+        data=members.get("data"),
+    )
+
+
+def _gone() -> RequestError:
+    return RequestError("the conversation ended before the client answered", code=CONNECTION_CLOSED)

@@ -1,0 +1,151 @@
+"""The endpoint: dispatches requests of every protocol revision to the features, whatever the transport.
+
+Combines the features, negotiates the revision, and adds the members that an era requires of every result. Independent
+of transports and of the SDK; each method is implemented by the feature that offers it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from toolweave.errors import RequestError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from toolweave.protocol.meta import SERVER_INFO
+from toolweave.protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_VERSION, versions_of
+from toolweave.serve._request import Feature, Json, Method, Request
+
+__all__ = ["Endpoint"]
+
+_log = logging.getLogger("toolweave.serve")
+
+
+class Endpoint:
+    """Answers requests; one for all clients of a server.
+
+    Args:
+        info: The server's `Implementation` object.
+        instructions: Its instructions for models, or None.
+        features: Its features; the first that has a method answers it.
+        ttl_ms: How long clients may keep lists and resources, in milliseconds; 0 asks them not to.
+        cache_scope: `"private"`, or `"public"` when what is offered is the same for every caller.
+
+    Attributes:
+        versions: The revisions that it speaks, newest first.
+    """
+
+    versions: tuple[str, ...]
+    _handshakes: tuple[str, ...]
+
+    def __init__(
+        self,
+        info: Mapping[str, Any],
+        *,
+        instructions: str | None = None,
+        features: Sequence[Feature] = (),
+        ttl_ms: int = 0,
+        cache_scope: str = "private",
+    ) -> None:
+        self.info = dict(info)
+        self.instructions = instructions
+        self._features = tuple(features)
+        self._stamp = {SERVER_INFO: self.info}
+        self._kept = {"ttlMs": ttl_ms, "cacheScope": cache_scope}
+        self.speak("auto")
+
+    def speak(self, protocol: str) -> None:
+        """Speak only some revisions from now on; in an era of which it speaks none, no method exists.
+
+        Args:
+            protocol: `"auto"` for all, `"legacy"` for those with a handshake, else the one.
+
+        Raises:
+            ValueError: There is no such revision.
+        """
+        spoken = versions_of(protocol)
+        self.versions = spoken[::-1]
+        self._handshakes = tuple(version for version in spoken if version in HANDSHAKE_VERSIONS)
+        self._modern = self._methods(modern=True) if MODERN_VERSION in spoken else {}
+        self._legacy = self._methods(modern=False) if self._handshakes else {}
+
+    def _methods(self, *, modern: bool) -> dict[str, Method]:
+        found: dict[str, Method] = {methods.INITIALIZE: self._initialize, methods.PING: _pong}
+        if modern:
+            found = {methods.SERVER_DISCOVER: self._discover}
+        for feature in self._features:
+            for method, answer in feature.methods(modern=modern).items():
+                found.setdefault(method, answer)
+        return found
+
+    def serves(self, method: str, *, modern: bool) -> bool:
+        """Whether the method exists in that era."""
+        return method in (self._modern if modern else self._legacy)
+
+    async def answer(self, request: Request) -> Json:
+        """Return the result of a request, complete for its era.
+
+        Raises:
+            RequestError: The answer is a JSON-RPC error; internal errors are masked and logged.
+        """
+        modern = request.modern
+        method = (self._modern if modern else self._legacy).get(request.method)
+        if method is None:
+            raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
+        try:
+            result = await method(request)
+        except RequestError:
+            raise
+        except Exception:
+            _log.exception("%s failed", request.method)
+            raise RequestError("Internal error", code=INTERNAL_ERROR) from None
+        return self.stamped(request.method, result) if modern else result
+
+    def capabilities(self, *, modern: bool) -> Json:
+        """Return the `ServerCapabilities` of that era as they are now."""
+        capabilities: Json = {}
+        for feature in self._features:
+            for name, value in feature.capabilities(modern=modern).items():
+                there = capabilities.get(name)
+                capabilities[name] = {**there, **value} if isinstance(there, dict) else value
+        return capabilities
+
+    def negotiate(self, offered: object) -> str:
+        """Return the negotiated legacy revision: the client's own when it is known, else our newest."""
+        if isinstance(offered, str) and offered in self._handshakes:
+            return offered
+        return self._handshakes[-1] if self._handshakes else LATEST_HANDSHAKE_VERSION
+
+    def stamped(self, method: str, result: Json) -> Json:
+        """Give the result of a stateless request, which is changed, what its era asks of every result."""
+        if "resultType" not in result:
+            result["resultType"] = "complete"
+        if method in methods.CACHEABLE and result["resultType"] == "complete":
+            for name, value in self._kept.items():
+                result.setdefault(name, value)
+        meta = result.get("_meta")
+        result["_meta"] = self._stamp if meta is None else {**self._stamp, **cast("Mapping[str, Any]", meta)}
+        return result
+
+    async def _discover(self, request: Request) -> Json:
+        found: Json = {"supportedVersions": list(self.versions), "capabilities": self.capabilities(modern=True)}
+        return found | ({"instructions": self.instructions} if self.instructions else {})
+
+    async def _initialize(self, request: Request) -> Json:
+        params = request.params
+        if not isinstance(params.get("protocolVersion"), str) or not isinstance(params.get("capabilities"), dict):
+            raise RequestError(
+                "initialize needs 'protocolVersion', a string, and 'capabilities', an object", code=INVALID_PARAMS
+            )
+        version = self.negotiate(params["protocolVersion"])
+        agreed: Json = {
+            "protocolVersion": version,
+            "capabilities": self.capabilities(modern=False),
+            "serverInfo": self.info,
+        }
+        return agreed | ({"instructions": self.instructions} if self.instructions else {})
+
+
+async def _pong(request: Request) -> Json:
+    return {}

@@ -1,0 +1,189 @@
+"""Checks of a request's headers before its body is read: Host, Origin, content type and size.
+
+Applied on every bind, against DNS rebinding, CSRF and oversized requests. Also finds the endpoint's path and answers
+the health path. Independent of MCP, of bodies and of callers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from toolweave.serve._http.asgi import App, Headers, Message, Receive, Scope, Send, respond
+from toolweave.serve._http.origins import Origins
+
+__all__ = ["Guard", "Paths"]
+
+_log = logging.getLogger("toolweave.serve._http.app")
+
+_SINGLE = (b"host", b"origin", b"content-type", b"content-length", b"transfer-encoding", b"authorization")
+_ASKED_HEADERS = (
+    b"authorization, content-type, accept, last-event-id, mcp-protocol-version, mcp-session-id, mcp-method, mcp-name"
+)
+_TOLD_HEADERS = b"mcp-session-id, mcp-protocol-version, www-authenticate"
+_DAY = b"86400"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paths:
+    """The served paths, relative to the mount point.
+
+    Attributes:
+        endpoint: The path of MCP.
+        health: The path of the health check, which answers `ok`; None for none.
+        public: Apps by path that anyone may read, from any origin (authorization metadata).
+    """
+
+    endpoint: str = "/mcp"
+    health: str | None = "/healthz"
+    public: Mapping[str, App]
+
+
+class Guard:
+    """Refuses requests whose headers fail the checks; the rest goes to `app`.
+
+    Args:
+        app: The endpoint.
+        paths: The served paths.
+        origins: The allowed hosts and origins.
+        body_bytes: Maximum declared length of a body; a longer one is refused before it is sent.
+        header_bytes: Maximum size of all header values together.
+        header_count: Maximum number of headers.
+    """
+
+    def __init__(
+        self, app: App, paths: Paths, origins: Origins, *, body_bytes: int, header_bytes: int, header_count: int
+    ) -> None:
+        self._app = app
+        self._paths = paths
+        self._origins = origins
+        self._body_bytes = body_bytes
+        self._header_bytes = header_bytes
+        self._header_count = header_count
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request."""
+        path = _path(scope)
+        if path != self._paths.endpoint:
+            if path == self._paths.health:
+                await _health(scope, send)
+                return
+            if path.rstrip("/") != self._paths.endpoint.rstrip("/"):
+                await self._elsewhere(path, scope, receive, send)
+                return
+        raw = scope["headers"]
+        headers = dict(raw)
+        refused = self._refusal(scope["method"], headers, raw if len(raw) != len(headers) else None)
+        origin = headers.get(b"origin")
+        if origin is not None and self._origins.shares(origin) and (refused is None or refused[0] != 421):
+            send = _shared(send, origin)
+        if refused is not None:
+            await self._refuse(refused, headers, send)
+        elif scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
+            await self._preflight(headers, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _refusal(
+        self, method: str, headers: Headers, repeated: list[tuple[bytes, bytes]] | None
+    ) -> tuple[int, str] | None:
+        """Return the status and the reason why a request is refused, or None."""
+        if len(headers) > self._header_count or sum(map(len, headers.values())) > self._header_bytes:
+            return 431, "Too many or too large headers"
+        if repeated is not None and (reason := self._repeated_header(repeated)) is not None:
+            return reason
+        host = headers.get(b"host")
+        if not self._origins.serves(host):
+            return 421, "This host name is not served here; the server's allowed_hosts say which are"
+        origin = headers.get(b"origin")
+        if origin is not None and not self._origins.takes(origin, host or b""):
+            return 403, "This origin is not allowed; the server's allowed_origins say which are"
+        if method != "POST":
+            return None
+        kind = headers.get(b"content-type", b"")
+        if kind != b"application/json" and not _is_json(kind):
+            return 415, "Content-Type must be application/json"
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            return 415, "Content-Encoding is not supported"
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or len(length) > 18 or int(length) > self._body_bytes:
+            return 413, "Request body too large"
+        return None
+
+    def _repeated_header(self, raw: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
+        if len(raw) > self._header_count or sum(len(value) for _, value in raw) > self._header_bytes:
+            return 431, "Too many or too large headers"
+        names = [name for name, _ in raw]
+        twice = next((name for name in _SINGLE if names.count(name) > 1), None)
+        return None if twice is None else (400, f"The header {twice.decode()} appears more than once")
+
+    async def _refuse(self, refused: tuple[int, str], headers: Headers, send: Send) -> None:
+        status, reason = refused
+        _log.warning("refused a request with %d: %s (Host %r)", status, reason, headers.get(b"host", b"")[:100])
+        close = [(b"connection", b"close")] if status in (413, 431) else []
+        await respond(send, status, reason, close)
+
+    async def _preflight(self, headers: Headers, send: Send) -> None:
+        """Answer a CORS preflight: with what is allowed, or with nothing (no CORS)."""
+        if not self._origins.shares(headers.get(b"origin", b"")):
+            await respond(send, 403, "CORS is not enabled for this origin")
+            return
+        allowed = [
+            (b"access-control-allow-methods", b"GET, POST, DELETE"),
+            (b"access-control-allow-headers", _ASKED_HEADERS + _parameters(headers)),
+            (b"access-control-max-age", _DAY),
+        ]
+        await respond(send, 204, headers=allowed)
+
+    async def _elsewhere(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the other paths, which are public but need an allowed Host."""
+        app = self._paths.public.get(path)
+        if app is None:
+            await respond(send, 404, "Not Found")
+        elif not self._origins.serves(dict(scope["headers"]).get(b"host")):
+            await respond(send, 421, "This host name is not served here")
+        else:
+            await app(scope, receive, send)
+
+
+def _path(scope: Scope) -> str:
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    return (path[len(root) :] or "/") if root and path.startswith(root) else path
+
+
+async def _health(scope: Scope, send: Send) -> None:
+    if scope["method"] in ("GET", "HEAD"):
+        await respond(send, 200, "ok", [(b"cache-control", b"no-store")])
+    else:
+        await respond(send, 405, "Method Not Allowed", [(b"allow", b"GET, HEAD")])
+
+
+def _is_json(kind: bytes) -> bool:
+    media, _, parameters = kind.lower().partition(b";")
+    charset = parameters.strip().partition(b"=")[2].strip(b'"') if b"charset" in parameters else b"utf-8"
+    return media.strip() == b"application/json" and charset in (b"utf-8", b"utf8")
+
+
+def _parameters(headers: Headers) -> bytes:
+    """Return the headers of mirrored arguments that a preflight asks for; their names are the server's own choice."""
+    asked = headers.get(b"access-control-request-headers", b"").lower().split(b",")
+    names = [name.strip() for name in asked if name.strip().startswith(b"mcp-param-")]
+    return b"".join(b", " + name for name in names if name.replace(b"-", b"").isalnum())
+
+
+def _shared(send: Send, origin: bytes) -> Send:
+    """Add the CORS headers that let a page of this origin read the response."""
+    shared = [
+        (b"access-control-allow-origin", origin),
+        (b"access-control-expose-headers", _TOLD_HEADERS),
+        (b"vary", b"Origin"),
+    ]
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", []), *shared]}
+        await send(message)
+
+    return sending

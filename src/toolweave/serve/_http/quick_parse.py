@@ -1,0 +1,124 @@
+"""Quick parse of a POST of the modern era: the request and its client, if it is valid in every respect.
+
+Pure: headers and a body in, a request or None out. The reason of a refusal is found by the full checks.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Literal, cast
+
+import msgspec
+
+from toolweave.protocol import methods
+from toolweave.protocol.headers import decode_value
+from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
+from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO
+from toolweave.protocol.versions import MODERN_VERSION
+from toolweave.serve._envelope import is_whole
+from toolweave.serve._http.asgi import Headers
+from toolweave.serve._request import Client, Json
+
+__all__ = ["ParsedRequest", "client_of", "parse_plain_call", "recognised"]
+
+_CALL = methods.TOOLS_CALL.encode()
+_LONGEST_KEPT = 1024  # bytes of a `_meta`
+
+
+class ParsedRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """A JSON-RPC request that is answered here."""
+
+    jsonrpc: Literal["2.0"]
+    id: int | str
+    method: str
+    params: dict[str, Any]
+
+
+class _PlainParams(msgspec.Struct, forbid_unknown_fields=True):
+    """The parameters of a plain call: no other members."""
+
+    name: str
+    meta: msgspec.Raw = msgspec.field(name="_meta")
+    arguments: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+
+
+class _PlainCall(msgspec.Struct, forbid_unknown_fields=True):
+    """A plain call of a tool: no other members."""
+
+    jsonrpc: Literal["2.0"]
+    id: int | str
+    method: Literal["tools/call"]
+    params: _PlainParams
+
+
+_decode_plain = msgspec.json.Decoder(_PlainCall).decode
+_decode = msgspec.json.Decoder(ParsedRequest).decode
+
+
+def recognised(headers: Headers, body: bytes) -> ParsedRequest | None:
+    """Return the request if it is valid in every respect that the specification names, else None."""
+    try:
+        call = _decode(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None
+    params, method = call.params, call.method
+    meta = params.get("_meta")
+    if not isinstance(meta, dict) or not is_whole(cast("Json", meta)):
+        return None
+    if headers.get(b"mcp-method", b"").decode("latin-1") != method:
+        return None
+    if method != methods.TOOLS_CALL:
+        return call
+    name = params.get("name")
+    if not isinstance(name, str) or decode_value(headers.get(b"mcp-name")) != name:
+        return None
+    arguments, answers, state = params.get("arguments"), params.get(INPUT_RESPONSES), params.get(REQUEST_STATE)
+    if (arguments is not None or "arguments" in params) and not isinstance(arguments, dict):
+        return None
+    if answers is not None and not isinstance(answers, dict):
+        return None
+    return call if state is None or isinstance(state, str) else None
+
+
+def parse_plain_call(headers: Headers, body: bytes) -> tuple[ParsedRequest, Client] | None:
+    """Return a plain call and its client, else None; equivalent to `recognised` at less than half the cost.
+
+    A client sends the same `_meta` with each of its calls, so it is parsed once and shared: it must not be modified.
+    """
+    if headers[b"mcp-method"] != _CALL:
+        return None
+    try:
+        call = _decode_plain(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None
+    given = call.params
+    name = given.name
+    if headers.get(b"mcp-name") != name.encode("utf-8", "replace") or not name.isascii() or name[:2] == "=?":
+        return None
+    text = bytes(given.meta)
+    sender = _sender(text) if len(text) <= _LONGEST_KEPT else None
+    if sender is None:
+        return None
+    params: Json = {"name": name, "_meta": sender[0]}
+    if given.arguments is not msgspec.UNSET:
+        params["arguments"] = given.arguments
+    return ParsedRequest("2.0", call.id, methods.TOOLS_CALL, params), sender[1]
+
+
+@functools.lru_cache(maxsize=512)
+def _sender(text: bytes) -> tuple[Json, Client] | None:
+    """Return a `_meta` and its client, None when it is incomplete."""
+    try:
+        meta = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None
+    if not isinstance(meta, dict) or not is_whole(cast("Json", meta)):
+        return None
+    return cast("Json", meta), client_of(cast("Json", meta), None)
+
+
+def client_of(meta: Json, principal: str | None) -> Client:
+    """Return the client of a request with this complete `_meta`."""
+    return Client(
+        version=MODERN_VERSION, capabilities=meta[CLIENT_CAPABILITIES], info=meta.get(CLIENT_INFO), principal=principal
+    )

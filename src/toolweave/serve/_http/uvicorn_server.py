@@ -1,0 +1,274 @@
+"""Serving an HTTP app with uvicorn: with the limits it lacks, and a shutdown that lets running calls finish.
+
+The one module that imports uvicorn; import it only to serve. Knows nothing of MCP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import socket
+import sys
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, cast
+
+import anyio
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from toolweave.serve._http.app import HttpApp, HttpLimits
+from toolweave.serve._signals import stop_signals
+
+__all__ = ["serve_http"]
+
+_log = logging.getLogger("toolweave.serve._http.app")
+_GRACE = 1.0
+
+
+async def serve_http(
+    app: HttpApp,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    tls: tuple[str, str] | None = None,
+    on_started: Callable[[str], object] | None = None,
+) -> None:
+    """Serve an app until SIGINT or SIGTERM, or until cancelled.
+
+    On a signal no new request is accepted, idle streams are ended, and running calls have
+    `HttpLimits.shutdown_seconds` to finish; a second signal ends them at once.
+
+    Args:
+        app: Made by `McpServer.asgi_app`.
+        host: The address or name to bind.
+        port: The port, 0 for a free one.
+        tls: The files of certificate and key; None for plain HTTP.
+        on_started: Called with the address, such as `http://127.0.0.1:8000`, once requests are accepted.
+
+    Raises:
+        OSError: The port cannot be bound.
+    """
+    bound = _bind(host, port)
+    stopping = _ShutdownSignals()
+    try:
+        url = f"{'http' if tls is None else 'https'}://{_authority(host, bound)}"
+        # the socket listens only after the signal handlers, the lifespan and all imports are ready
+        with stop_signals(stopping.stop), stopping.starting:
+            async with app.lifespan():
+                server = _UvicornServer(_config(app, tls), app, bound.getsockname()[0])
+                stopping.server = server
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(_tell, server, on_started, url)
+                    try:
+                        await server.serve(sockets=[bound])
+                    finally:
+                        tasks.cancel_scope.cancel()
+                        with anyio.CancelScope(shield=True):
+                            await server.finish(bound)
+    finally:
+        bound.close()
+
+
+class _ShutdownSignals:
+    """Signal handling: the first signal cancels the start or begins the shutdown; the second cancels running calls.
+
+    Attributes:
+        starting: The cancel scope around everything, so that a slow start can be cancelled.
+        server: The server, once it exists.
+    """
+
+    def __init__(self) -> None:
+        self.starting = anyio.CancelScope()
+        self.server: _UvicornServer | None = None
+
+    def stop(self) -> None:
+        """Take a signal."""
+        server = self.server
+        if server is None:
+            self.starting.cancel()
+            return
+        server.force_exit = server.should_exit
+        server.should_exit = True
+        if server.force_exit:
+            server.app.abort()
+
+
+def _config(app: HttpApp, tls: tuple[str, str] | None) -> uvicorn.Config:
+    limits = app.limits
+    return uvicorn.Config(
+        cast("Any", app),
+        http=partial(_HttpProtocol, limits=limits, idle={}),  # pyright: ignore[reportArgumentType] - called like the class
+        ws="none",
+        lifespan="off",  # entered around the server, so that its errors reach the caller
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=None if limits.connections is None else limits.connections + 1,  # it counts the asker
+        timeout_keep_alive=limits.keep_alive_seconds,  # pyright: ignore[reportArgumentType] - any number of seconds
+        timeout_graceful_shutdown=round(limits.shutdown_seconds + 2 * _GRACE),
+        ssl_certfile=None if tls is None else tls[0],
+        ssl_keyfile=None if tls is None else tls[1],
+    )
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """Return a bound socket that does not listen yet: until it does, connections are refused."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
+    bound = socket.socket(family, kind, protocol)
+    try:
+        if sys.platform != "win32":
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio sets it only on its own sockets
+        bound.bind(address[:2])
+        bound.setblocking(False)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+def _authority(host: str, bound: socket.socket) -> str:
+    return f"{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{bound.getsockname()[1]}"
+
+
+async def _tell(server: _UvicornServer, on_started: Callable[[str], object] | None, url: str) -> None:
+    await server.ready.wait()
+    _log.info("serving MCP at %s", url)
+    if not server.app.authorizes and not ipaddress.ip_address(server.bound_address).is_loopback:
+        _log.warning("%s is open to everybody who can reach it; `auth` would ask who calls", url)
+    if on_started is not None:
+        on_started(url)
+
+
+class _UvicornServer(uvicorn.Server):
+    """uvicorn's server with our signal handling, and a shutdown that involves our app."""
+
+    def __init__(self, config: uvicorn.Config, app: HttpApp, address: str) -> None:
+        super().__init__(config)
+        self.app = app
+        self.ready = anyio.Event()
+        self._over = False
+        self.bound_address = address
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Leave signals alone: `serve_http` receives them, and returns instead of raising them again."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Report that requests are accepted."""
+        await super().startup(sockets)
+        self.ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let running calls finish, then cancel them."""
+        self._over = True
+        await self.app.drain()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._abort_in_time)
+            await super().shutdown(sockets)
+            tasks.cancel_scope.cancel()
+
+    async def finish(self, bound: socket.socket) -> None:
+        """End a cancelled server; running calls are cancelled, too."""
+        if self.started and not self._over:
+            self.app.abort()
+            await self.shutdown([bound])
+        with anyio.move_on_after(_GRACE):
+            while self.server_state.tasks:
+                await anyio.sleep(0.01)
+
+    async def _abort_in_time(self) -> None:
+        await anyio.sleep(self.app.limits.shutdown_seconds)
+        self.app.abort()
+
+
+class _HttpProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP/1.1 with bounds on the time and the size of a request's head (slowloris), and on idle connections.
+
+    Args:
+        *args: uvicorn's.
+        limits: The bounds.
+        idle: The server's idle connections, longest idle first.
+        **kwargs: uvicorn's.
+    """
+
+    def __init__(self, *args: Any, limits: HttpLimits, idle: dict[_HttpProtocol, None], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._limits = limits
+        self._idle = idle
+        self._in_head = False
+        self._head_bytes = 0
+        self._skip_chunk = False
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Start the header timeout; close an idle connection when there are too many."""
+        super().connection_made(transport)
+        most = self._limits.connections
+        if most is not None and len(self.connections) > most and self._idle:
+            longest = next(iter(self._idle))
+            del self._idle[longest]
+            longest.transport.close()
+        self._idle[self] = None
+        self._in_head = True
+        self._head_timer = self.loop.call_later(self._limits.header_seconds, self._too_slow)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clock."""
+        self._idle.pop(self, None)
+        self._disarm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the parser, then see whether a head is still unfinished."""
+        super().data_received(data)
+        if not self._in_head:
+            return
+        if self._skip_chunk:
+            self._skip_chunk = False  # a pipelined head may share its first chunk with the request before
+        else:
+            self._head_bytes += len(data)
+        if self._head_bytes > self._limits.header_bytes:
+            self._refuse(b"431 Request Header Fields Too Large")
+        elif self._head_timer is None:
+            self._head_timer = self.loop.call_later(self._limits.header_seconds, self._too_slow)
+
+    def on_message_begin(self) -> None:
+        """A head begins."""
+        self._idle.pop(self, None)
+        self._in_head = True
+        self._head_bytes = 0
+        self._skip_chunk = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """A head is complete."""
+        self._in_head = False
+        self._disarm()
+        super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        """Handle a sent response; the connection may be kept for another request."""
+        super().on_response_complete()
+        if not self.transport.is_closing() and not self._in_head and self.cycle.response_complete:
+            self._idle[self] = None
+
+    def _disarm(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _too_slow(self) -> None:
+        self._refuse(b"408 Request Timeout")
+
+    def _refuse(self, status: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(b"HTTP/1.1 " + status + b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+            self.transport.close()

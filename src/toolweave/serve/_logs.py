@@ -1,0 +1,72 @@
+"""Log messages to clients, by the level that each client set, and `logging/setLevel`.
+
+MCP has deprecated them, so nothing is declared and nothing sent unless the server's author asks for it: it is
+not where a server writes its own log. Legacy clients set a level for their conversation and get `info` and
+above until then; modern ones name it with each request and get nothing unasked.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from toolweave.errors import RequestError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS
+from toolweave.protocol.logs import LEVELS, LogLevel, log_params
+from toolweave.protocol.meta import LOG_LEVEL
+from toolweave.serve._request import Json, Method, Request
+
+__all__ = ["Logs"]
+
+_SEVERITY: Mapping[object, int] = {level: rank for rank, level in enumerate(LEVELS)}
+_UNASKED = _SEVERITY["info"]
+_MOST_CONVERSATIONS = 10_000
+
+
+class Logs:
+    """Sends log messages to the clients that want them, and keeps the level of each.
+
+    Args:
+        enabled: Declare the capability and send; otherwise nothing is sent.
+    """
+
+    def __init__(self, *, enabled: bool = False) -> None:
+        self._enabled = enabled
+        self._levels: OrderedDict[str, int] = OrderedDict()
+
+    def methods(self, *, modern: bool) -> Mapping[str, Method]:
+        """Return `logging/setLevel`, which modern revisions lack."""
+        return {methods.LOGGING_SET_LEVEL: self._set_level} if self._enabled and not modern else {}
+
+    def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
+        """Return the `logging` capability, an empty object in every revision, if messages may be sent."""
+        return {"logging": {}} if self._enabled else {}
+
+    async def send(self, request: Request, level: LogLevel, data: Any, logger: str | None) -> None:
+        """Send a message on the stream of a request, if its client wants this level."""
+        if not self._enabled or _SEVERITY[level] < self._minimum_level(request):
+            return
+        await request.line.notify(methods.NOTIFICATIONS_MESSAGE, log_params(level, data, logger))
+
+    def _minimum_level(self, request: Request) -> int:
+        if request.modern:
+            return _SEVERITY.get(_hashable(request.meta.get(LOG_LEVEL)), len(_SEVERITY))
+        return self._levels.get(request.client.conversation or "", _UNASKED)
+
+    async def _set_level(self, request: Request) -> Json:
+        level = _SEVERITY.get(_hashable(request.params.get("level")))
+        if level is None:
+            raise RequestError(f"level must be one of {', '.join(LEVELS)}", code=INVALID_PARAMS)
+        conversation = request.client.conversation
+        if conversation is not None:
+            self._levels[conversation] = level
+            self._levels.move_to_end(conversation)
+            if len(self._levels) > _MOST_CONVERSATIONS:
+                self._levels.popitem(last=False)
+        return {}
+
+
+def _hashable(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,176 @@
+"""Completions of a prompt's arguments and of a URI template's variables (`completion/complete`).
+
+Knows prompts and templates only by their names.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any, TypeAlias, TypeVar, cast
+
+from toolweave.errors import RequestError, SchemaError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
+from toolweave.protocol.server_features import MAX_COMPLETIONS, completion_json, read_reference
+from toolweave.schema._annotations import function_name, implementation, read_signature
+from toolweave.serve._offers.string_handlers import failure
+from toolweave.serve._request import Json, Method, Request
+from toolweave.serve._request_context import HandlerRunner
+from toolweave.serve._tools import ExposeErrors
+from toolweave.tools._call import CallContext
+from toolweave.tools._function_runner import Runner
+
+__all__ = ["Completed", "Completions"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_COUNTED = 10_000
+"""Maximum values that are counted of a function, which may yield for ever."""
+
+Known: TypeAlias = Callable[[str], Awaitable[bool]]
+"""Returns whether a name is offered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """A partial list of values, when a completion knows more than it returns.
+
+    Attributes:
+        total: The number of all values, when it is known.
+        has_more: Whether there are more.
+    """
+
+    values: Sequence[str]
+    total: int | None = None
+    has_more: bool | None = None
+
+
+class Completions:
+    """The feature: completions by functions.
+
+    Args:
+        rounds: Runs the functions.
+        prompts: Returns whether a prompt is offered; others are refused (-32602).
+        resources: Returns the same for a URI or a template.
+        expose_errors: As for tools: the client's view of an unexpected exception.
+    """
+
+    def __init__(
+        self, *, rounds: HandlerRunner, prompts: Known, resources: Known, expose_errors: ExposeErrors | None = None
+    ) -> None:
+        self._rounds = rounds
+        self._known = {"prompt": prompts, "resource": resources}
+        self._expose = expose_errors
+        self._functions: dict[tuple[str, str, str], _Completer] = {}
+
+    def add(self, ref: str, argument: str, function: F) -> F:
+        """Complete an argument by a function, and return it.
+
+        The function takes the text so far; a second parameter named `arguments` gets the values of the other
+        arguments that are known already, one annotated `CallContext` the context. It returns values, or `Completed`.
+
+        Args:
+            ref: `"prompt:NAME"` or `"resource:TEMPLATE"`.
+            argument: The name of the argument or variable.
+            function: Plain or async.
+
+        Raises:
+            SchemaError: The function has other parameters.
+            ValueError: The reference is of another form, or the argument is completed already.
+        """
+        kind, _, name = ref.partition(":")
+        if kind not in self._known or not name:
+            raise ValueError(f"completion for {ref!r}: write 'prompt:NAME' or 'resource:TEMPLATE'")
+        if (kind, name, argument) in self._functions:
+            raise ValueError(f"argument {argument!r} of {ref!r} is completed already")
+        self._functions[kind, name, argument] = _Completer(function)
+        return function
+
+    def methods(self, *, modern: bool) -> Mapping[str, Method]:
+        """Return `completion/complete`."""
+        return {methods.COMPLETION_COMPLETE: self._complete}
+
+    def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
+        """Return the `completions` capability, once something is completed."""
+        return {"completions": {}} if self._functions else {}
+
+    async def _complete(self, request: Request) -> Json:
+        if not self._functions:
+            raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
+        try:
+            kind, name = read_reference(request.object("ref"))
+        except ValueError as exc:
+            raise RequestError(f"completion/complete needs 'ref': {exc}", code=INVALID_PARAMS) from None
+        argument = request.object("argument")
+        target, text = argument.get("name"), argument.get("value")
+        if not isinstance(target, str) or not isinstance(text, str):
+            raise RequestError(
+                "completion/complete needs 'argument' with 'name' and 'value', both strings", code=INVALID_PARAMS
+            )
+        others = _others(request.object("context"))
+        function = self._functions.get((kind, name, target))
+        if function is None:
+            if not await self._known[kind](name):
+                raise RequestError(f"Unknown {kind}: {name}", code=INVALID_PARAMS)
+            return _result(())
+        return await self._rounds.run(request, partial(self._run, request, function, text, others))
+
+    async def _run(
+        self, request: Request, function: _Completer, text: str, others: Mapping[str, str], ctx: CallContext
+    ) -> Json:
+        try:
+            return _result(await function(text, others, ctx))
+        except Exception as exc:  # boundary: user code
+            raise failure("completion", exc, request, expose=self._expose) from None
+
+
+class _Completer:
+    """A completion function, and the optional parameters that it has."""
+
+    __slots__ = ("_function", "_injected", "_runner", "_takes_others")
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        parts = read_signature(function, injected=CallContext)
+        names = [parameter.name for parameter in parts.parameters]
+        if not 1 <= len(names) <= 1 + ("arguments" in names[1:]):
+            raise SchemaError(
+                f"function {function_name(function)!r} completes texts: it takes one, "
+                "and if it wants to a mapping named 'arguments' and a CallContext"
+            )
+        self._function = function
+        self._injected = parts.injected
+        self._takes_others = len(names) == 2
+        self._runner = Runner(
+            f"function {function_name(function)!r}", is_async=inspect.iscoroutinefunction(implementation(function))
+        )
+
+    async def __call__(self, text: str, others: Mapping[str, str], ctx: CallContext) -> Any:
+        named: dict[str, Any] = dict.fromkeys(self._injected, ctx)
+        if self._takes_others:
+            named["arguments"] = others
+        return await self._runner.run(partial(self._function, text), named, abandon=True)
+
+
+def _others(context: Json) -> Mapping[str, str]:
+    arguments: Any = context.get("arguments", {})
+    if not isinstance(arguments, dict):
+        raise RequestError("completion/complete: 'context.arguments' must be an object", code=INVALID_PARAMS)
+    found = cast("Json", arguments)
+    return {name: value for name, value in found.items() if isinstance(value, str)}
+
+
+def _result(found: Completed | Iterable[Any] | None) -> Json:
+    """Return the members of a `CompleteResult`: at most 100 values, and how many there are."""
+    if isinstance(found, Completed):
+        values, total, more = list(found.values), found.total, found.has_more
+    else:
+        values = [found] if isinstance(found, str) else list(islice(found or (), _COUNTED))
+        total, more = (len(values) if len(values) < _COUNTED else None), None
+    shown = [str(value) for value in values[:MAX_COMPLETIONS]]
+    if more is None:
+        more = max(len(values), total or 0) > len(shown)
+    return completion_json(shown, total=total, has_more=more)

@@ -1,0 +1,278 @@
+"""The prompts of a server: the decorator, `prompts/list` and `prompts/get`.
+
+Independent of the transport; changes are reported to listeners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
+from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, cast, overload, runtime_checkable
+
+from toolweave.errors import RequestError
+from toolweave.protocol import methods, server_features
+from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
+from toolweave.serve._offers.conversion import prompt_messages
+from toolweave.serve._offers.registry import ChangeListeners, DefinitionFields, ItemRegistry, described, listing
+from toolweave.serve._offers.string_handlers import StringHandler, failure
+from toolweave.serve._request import Json, Method, Request
+from toolweave.serve._request_context import HandlerRunner
+from toolweave.serve._tools import ExposeErrors
+from toolweave.tools._call import CallContext
+from toolweave.tools._toolset import Unsubscribe
+
+__all__ = ["FunctionPrompt", "PromptLike", "PromptRegistry", "PromptSource", "Prompts", "PromptsChanged", "prompt"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class PromptsChanged:
+    """The list of prompts changed."""
+
+
+@runtime_checkable
+class PromptSource(Protocol):
+    """A source of prompts: functions, or another server. Definitions are the protocol's JSON."""
+
+    async def prompts(self) -> Sequence[Json]:
+        """Return the definitions of its prompts (`FunctionPrompt`), each with a `name` of its own."""
+        ...
+
+    async def get(self, name: str, arguments: Mapping[str, Any], ctx: CallContext) -> Json | None:
+        """Return the members of a `GetPromptResult`, or None when it has no such prompt.
+
+        Raises:
+            RequestError: -32602, the arguments are not those of the prompt.
+        """
+        ...
+
+    def subscribe(self, listener: Callable[[PromptsChanged], None]) -> Unsubscribe:
+        """Call `listener` after every change of the list, synchronously."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionPrompt(Generic[P, R]):
+    """A prompt whose messages a function writes; made by `prompt`.
+
+    Attributes:
+        definition: The definition as it is listed.
+    """
+
+    name: str
+    function: Callable[P, R]
+    definition: Json
+    handler: StringHandler
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself."""
+        return self.function(*args, **kwargs)
+
+    async def get(self, arguments: Mapping[str, Any], ctx: CallContext) -> Json:
+        """Return the members of a `GetPromptResult`.
+
+        Raises:
+            RequestError: -32602, the arguments are not those of the prompt.
+        """
+        bound = self.handler.bind(arguments, what=f"prompt {self.name!r}")
+        messages = prompt_messages(await self.handler.call(bound, ctx))
+        return server_features.prompt_result_json(messages, self.definition.get("description"))
+
+
+@overload
+def prompt(function: Callable[P, R], /) -> FunctionPrompt[P, R]: ...
+@overload
+def prompt(
+    function: None = None, /, **about: Unpack[DefinitionFields]
+) -> Callable[[Callable[P, R]], FunctionPrompt[P, R]]: ...
+def prompt(function: Callable[..., Any] | None = None, /, **about: Unpack[DefinitionFields]) -> Any:
+    """Make a prompt of a function; use as `@prompt` or `@prompt(name=...)`.
+
+    Its arguments come from the signature, with the descriptions of `Annotated` and of the docstring; clients send
+    strings, which are converted to the annotated types (a list or an object from JSON). A `CallContext` is injected.
+    It returns a text, a content block, bytes, a `File` or the `Path` of one, a `PromptTurn`, or a list of any of these;
+    the default role is `user`.
+
+    Args:
+        function: The function.
+        **about: `name`, `title`, `description`, `icons` and `meta`; the name and the description are the function's
+            by default.
+
+    Raises:
+        SchemaError: No string can be converted to a parameter; names the function and the parameter.
+    """
+    if function is None:
+        return partial(prompt, **about)
+    handler = StringHandler(function)
+    listed = server_features.Prompt(arguments=handler.arguments, **described(handler, **about))
+    definition = server_features.definition(listed)
+    return FunctionPrompt(name=listed.name, function=function, definition=definition, handler=handler)
+
+
+class PromptRegistry:
+    """A mutable registry of prompts of functions; a `PromptSource`."""
+
+    def __init__(self, prompts: Iterable[FunctionPrompt[..., Any]] = ()) -> None:
+        self._prompts = ItemRegistry[FunctionPrompt[..., Any]]("prompt")
+        self._listeners = ChangeListeners[PromptsChanged]()
+        for item in prompts:
+            self.add(item)
+
+    def add(self, item: FunctionPrompt[P, R], *, replace: bool = False) -> FunctionPrompt[P, R]:
+        """Offer a prompt, and return it.
+
+        Args:
+            item: The prompt.
+            replace: Take the place of the prompt that has its name.
+
+        Raises:
+            ValueError: Its name is taken, and not to be replaced.
+        """
+        self._prompts.add(item.name, item, replace=replace)
+        self._listeners.tell(PromptsChanged())
+        return item
+
+    def remove(self, name: str) -> None:
+        """Stop offering a prompt.
+
+        Raises:
+            KeyError: There is none of this name.
+        """
+        self._prompts.remove(name)
+        self._listeners.tell(PromptsChanged())
+
+    async def prompts(self) -> Sequence[Json]:
+        """Return the definitions of all."""
+        return self._prompts.definitions
+
+    async def get(self, name: str, arguments: Mapping[str, Any], ctx: CallContext) -> Json | None:
+        """Run the function of a prompt; None when there is none."""
+        found = self._prompts.get(name)
+        return None if found is None else await found.get(arguments, ctx)
+
+    def subscribe(self, listener: Callable[[PromptsChanged], None]) -> Unsubscribe:
+        """Call `listener` after every change."""
+        return self._listeners.subscribe(listener)
+
+    def __len__(self) -> int:
+        return len(self._prompts)
+
+
+PromptLike: TypeAlias = "PromptSource | Iterable[FunctionPrompt[..., Any] | PromptSource | Callable[..., Any]]"
+"""The values that `prompts=` of a server accepts."""
+
+
+class Prompts:
+    """The feature: prompts of functions and of any other source, listed in pages and written.
+
+    Args:
+        prompts: A source, or a sequence of prompts, functions and sources.
+        rounds: Runs the functions.
+        page_size: Entries on a page of the list; None puts all on one.
+        expose_errors: As for tools: the client's view of an unexpected exception.
+
+    Attributes:
+        registry: The prompts of functions; add and remove there at any time.
+
+    Raises:
+        TypeError: Something is no prompt and no source.
+        ValueError: Two prompts have one name.
+    """
+
+    def __init__(
+        self,
+        prompts: PromptLike = (),
+        *,
+        rounds: HandlerRunner,
+        page_size: int | None = 100,
+        expose_errors: ExposeErrors | None = None,
+    ) -> None:
+        self.registry = PromptRegistry()
+        self._sources: list[PromptSource] = [self.registry]
+        self._rounds = rounds
+        self._page_size = page_size
+        self._expose = expose_errors
+        self._listeners = ChangeListeners[PromptsChanged]()
+        self._offered = False
+        self.registry.subscribe(self._listeners.tell)
+        for item in [prompts] if isinstance(prompts, PromptSource) else prompts:
+            self.add(item)
+
+    def add(self, item: FunctionPrompt[..., Any] | PromptSource | Callable[..., Any]) -> None:
+        """Offer a prompt, a function as one, or all of a source.
+
+        Raises:
+            SchemaError: A function cannot be called with strings.
+            TypeError: It is none of them.
+            ValueError: Its name is taken.
+        """
+        if isinstance(item, FunctionPrompt):
+            self.registry.add(cast("FunctionPrompt[..., Any]", item))
+        elif isinstance(item, PromptSource):
+            self._sources.append(item)
+            item.subscribe(self._listeners.tell)
+            self._listeners.tell(PromptsChanged())
+        elif callable(item):
+            made: FunctionPrompt[..., Any] = prompt(item)
+            self.registry.add(made)
+        else:
+            raise TypeError(
+                f"an object of type {type(item).__name__} offers no prompts; "
+                "give a function, one decorated with @prompt, or a PromptSource"
+            )
+
+    def remove(self, name: str) -> None:
+        """Stop offering a prompt that was given as a function.
+
+        Raises:
+            KeyError: There is none of this name.
+        """
+        self.registry.remove(name)
+
+    async def offers(self, name: str) -> bool:
+        """Whether a prompt of this name is listed."""
+        for source in self._sources:
+            if any(entry["name"] == name for entry in await source.prompts()):
+                return True
+        return False
+
+    def subscribe(self, listener: Callable[[PromptsChanged], None]) -> Unsubscribe:
+        """Call `listener` after every change, synchronously."""
+        return self._listeners.subscribe(listener)
+
+    def methods(self, *, modern: bool) -> Mapping[str, Method]:
+        """Return `prompts/list` and `prompts/get`."""
+        return {methods.PROMPTS_LIST: self._list, methods.PROMPTS_GET: self._get}
+
+    def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
+        """Return the `prompts` capability, once there is a prompt."""
+        self._offered = self._offered or len(self._sources) > 1 or len(self.registry) > 0
+        return {"prompts": {"listChanged": True}} if self._offered else {}
+
+    async def _list(self, request: Request) -> Json:
+        self._require(request)
+        lists = [source.prompts for source in self._sources]
+        return await listing("prompts", request, lists, self._page_size, key=itemgetter("name"))
+
+    async def _get(self, request: Request) -> Json:
+        self._require(request)
+        work = partial(self._answer, request, request.text("name"), request.object("arguments"))
+        return await self._rounds.run(request, work)
+
+    async def _answer(self, request: Request, name: str, arguments: Json, ctx: CallContext) -> Json:
+        for source in self._sources:
+            try:
+                found = await source.get(name, arguments, ctx)
+            except Exception as exc:  # boundary: user code
+                raise failure(f"prompt {name!r}", exc, request, expose=self._expose) from None
+            if found is not None:
+                return found
+        raise RequestError(f"Unknown prompt: {name}", code=INVALID_PARAMS, data={"name": name})
+
+    def _require(self, request: Request) -> None:
+        if not self._offered and not self.capabilities(modern=request.modern):
+            raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)

@@ -1,0 +1,369 @@
+"""The resources of a server: the decorator, `resources/list`, `resources/templates/list` and `resources/read`.
+
+Independent of the transport; changes are reported to listeners. Files are in `files.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
+from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, runtime_checkable
+
+from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError
+from toolweave.protocol import methods, server_features
+from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
+from toolweave.serve._offers.conversion import resource_contents
+from toolweave.serve._offers.registry import ChangeListeners, DefinitionFields, ItemRegistry, described, listing
+from toolweave.serve._offers.string_handlers import StringHandler, failure
+from toolweave.serve._offers.templates import Template, is_template
+from toolweave.serve._request import Json, Method, Request
+from toolweave.serve._request_context import HandlerRunner
+from toolweave.serve._tools import ExposeErrors
+from toolweave.tools._call import CallContext
+from toolweave.tools._toolset import Unsubscribe
+
+__all__ = [
+    "FunctionResource",
+    "ResourceLike",
+    "ResourceRegistry",
+    "ResourceSource",
+    "Resources",
+    "ResourcesChanged",
+    "resource",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcesChanged:
+    """The offered resources changed.
+
+    Attributes:
+        uri: The resource whose content changed; None when it is the list, of resources or of templates.
+    """
+
+    uri: str | None = None
+
+
+@runtime_checkable
+class ResourceSource(Protocol):
+    """A source of resources: functions, a directory, or another server. Definitions are the protocol's JSON."""
+
+    async def resources(self) -> Sequence[Json]:
+        """Return the definitions of its resources (`FunctionResource`), each with a `uri` of its own."""
+        ...
+
+    async def templates(self) -> Sequence[Json]:
+        """Return the definitions of its templates (`ResourceTemplate`), each with a `uriTemplate` of its own."""
+        ...
+
+    async def read(self, uri: str, ctx: CallContext) -> Json | None:
+        """Return the members of a `ReadResourceResult`, or None when it has no such resource."""
+        ...
+
+    def subscribe(self, listener: Callable[[ResourcesChanged], None]) -> Unsubscribe:
+        """Call `listener` after every change, synchronously."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionResource(Generic[P, R]):
+    """A resource, or a template of resources, that a function reads; made by `resource`.
+
+    Attributes:
+        uri: The URI or the template.
+        definition: The definition as it is listed.
+    """
+
+    uri: str
+    function: Callable[P, R]
+    definition: Json
+    handler: StringHandler
+    template: Template | None
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself."""
+        return self.function(*args, **kwargs)
+
+    def match(self, uri: str) -> Mapping[str, str] | None:
+        """Return the variables of a URI if it names this resource, else None."""
+        if self.template is None:
+            return {} if uri == self.uri else None
+        return self.template.match(uri)
+
+    async def read(self, uri: str, variables: Mapping[str, str], ctx: CallContext) -> Json | None:
+        """Return the members of a `ReadResourceResult`; None when the function returns None."""
+        try:
+            arguments = self.handler.bind(variables, what=f"resource {uri!r}")
+        except RequestError:
+            return None  # no value of the variable's type: there is no such resource
+        value = await self.handler.call(arguments, ctx)
+        if value is None:
+            return None
+        return {"contents": resource_contents(value, uri=uri, mime_type=self.definition.get("mimeType"))}
+
+
+def resource(
+    uri: str,
+    *,
+    mime_type: str | None = None,
+    size: int | None = None,
+    annotations: Mapping[str, Any] | None = None,
+    **about: Unpack[DefinitionFields],
+) -> Callable[[Callable[P, R]], FunctionResource[P, R]]:
+    """Make a resource of a function; use as `@resource("notes://{id}")`.
+
+    The function takes the template's variables by name, converted to its annotations, and a `CallContext` where it
+    declares one. It returns a text, bytes, a `File` or the `Path` of one, content blocks, a list of these, or any
+    JSON value; None means that there is no such resource. A variable is never empty and never leaves a directory
+    that it is used in; only `{+name}` has slashes.
+
+    Args:
+        uri: A URI, or an RFC 6570 template with `{name}` and at most one `{+name}`.
+        mime_type: The MIME type of its content; by default it is derived from each value, and is not listed.
+        size: In bytes, of a resource without variables.
+        annotations: Hints of the specification, such as `{"audience": ["user"], "priority": 0.8}`.
+        **about: `name`, `title`, `description`, `icons` and `meta`; the name and the description are the function's
+            by default.
+
+    Raises:
+        SchemaError: The template and the function's parameters do not fit, or one of them is wrong.
+        TypeError: It is used without a URI.
+    """
+    if not isinstance(uri, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # `@resource` without its parentheses
+        raise TypeError("a resource is made with its URI, as in @resource('notes://{id}')")
+    template = Template(uri) if is_template(uri) else None
+    if template is None and ":" not in uri:
+        raise SchemaError(f"resource {uri!r} is no URI: it needs a scheme, such as 'notes://{uri}'")
+
+    def make(function: Callable[P, R]) -> FunctionResource[P, R]:
+        handler = StringHandler(function)
+        _check(uri, template, handler)
+        said: dict[str, Any] = {**described(handler, **about), "mime_type": mime_type, "annotations": annotations}
+        listed = (
+            server_features.Resource(uri=uri, size=size, **said)
+            if template is None
+            else server_features.ResourceTemplate(uri_template=uri, **said)
+        )
+        definition = server_features.definition(listed)
+        return FunctionResource(uri=uri, function=function, definition=definition, handler=handler, template=template)
+
+    return make
+
+
+def _check(uri: str, template: Template | None, handler: StringHandler) -> None:
+    variables = () if template is None else template.variables
+    taken = {argument.name for argument in handler.arguments}
+    for variable in variables:
+        if variable not in taken:
+            raise SchemaError(f"resource {uri!r}: function {handler.name!r} has no parameter {variable!r}")
+    for argument in handler.arguments:
+        if argument.required and argument.name not in variables:
+            raise SchemaError(f"resource {uri!r} has no variable for parameter {argument.name!r} of {handler.name!r}")
+
+
+class ResourceRegistry:
+    """A mutable registry of resources of functions; a `ResourceSource`."""
+
+    def __init__(self, resources: Iterable[FunctionResource[..., Any]] = ()) -> None:
+        self._fixed = ItemRegistry[FunctionResource[..., Any]]("resource")
+        self._templates = ItemRegistry[FunctionResource[..., Any]]("resource template")
+        self._listeners = ChangeListeners[ResourcesChanged]()
+        for item in resources:
+            self.add(item)
+
+    def add(self, item: FunctionResource[P, R], *, replace: bool = False) -> FunctionResource[P, R]:
+        """Offer a resource, and return it.
+
+        Args:
+            item: The resource.
+            replace: Take the place of what has its URI or template, and tell who subscribed to that.
+
+        Raises:
+            ValueError: Its URI or template is taken, and not to be replaced.
+        """
+        offers = self._fixed if item.template is None else self._templates
+        before = offers.add(item.uri, item, replace=replace)
+        if before is not None:
+            self.updated(item.uri)
+        if before is None or before.definition != item.definition:
+            self._listeners.tell(ResourcesChanged())
+        return item
+
+    def remove(self, uri: str) -> None:
+        """Stop offering the resource, or the template.
+
+        Raises:
+            KeyError: There is none.
+        """
+        (self._templates if is_template(uri) else self._fixed).remove(uri)
+        self._listeners.tell(ResourcesChanged())
+
+    def updated(self, uri: str) -> None:
+        """Notify that a resource's content changed."""
+        self._listeners.tell(ResourcesChanged(uri))
+
+    def subscribe(self, listener: Callable[[ResourcesChanged], None]) -> Unsubscribe:
+        """Call `listener` after every change."""
+        return self._listeners.subscribe(listener)
+
+    def find(self, uri: str) -> tuple[FunctionResource[..., Any], Mapping[str, str]] | None:
+        """Return the resource of a URI with the values of its variables; one without variables comes first."""
+        fixed = self._fixed.get(uri)
+        if fixed is not None:
+            return fixed, {}
+        for candidate in self._templates.listed:
+            variables = candidate.match(uri)
+            if variables is not None:
+                return candidate, variables
+        return None
+
+    async def resources(self) -> Sequence[Json]:
+        """Return the definitions of the resources without variables."""
+        return self._fixed.definitions
+
+    async def templates(self) -> Sequence[Json]:
+        """Return the definitions of the resource templates."""
+        return self._templates.definitions
+
+    async def read(self, uri: str, ctx: CallContext) -> Json | None:
+        """Run the function of a URI; None when there is none."""
+        found = self.find(uri)
+        return None if found is None else await found[0].read(uri, found[1], ctx)
+
+    def __len__(self) -> int:
+        return len(self._fixed) + len(self._templates)
+
+
+ResourceLike: TypeAlias = "ResourceSource | Iterable[FunctionResource[..., Any] | ResourceSource]"
+"""The values that `resources=` of a server accepts."""
+
+
+class Resources:
+    """The feature: resources of functions and of any other source, listed in pages and read.
+
+    Args:
+        resources: A source, or a sequence of resources and sources.
+        rounds: Runs the functions.
+        page_size: Entries on a page of a list; None puts all on one.
+        expose_errors: As for tools: the client's view of an unexpected exception.
+
+    Attributes:
+        registry: The resources of functions; add and remove there at any time.
+
+    Raises:
+        TypeError: Something is no resource and no source.
+        ValueError: Two resources have one URI.
+    """
+
+    def __init__(
+        self,
+        resources: ResourceLike = (),
+        *,
+        rounds: HandlerRunner,
+        page_size: int | None = 100,
+        expose_errors: ExposeErrors | None = None,
+    ) -> None:
+        self.registry = ResourceRegistry()
+        self._sources: list[ResourceSource] = [self.registry]
+        self._rounds = rounds
+        self._page_size = page_size
+        self._expose = expose_errors
+        self._listeners = ChangeListeners[ResourcesChanged]()
+        self._offered = False
+        self.registry.subscribe(self._listeners.tell)
+        for item in [resources] if isinstance(resources, ResourceSource) else resources:
+            self.add(item)
+
+    def add(self, item: FunctionResource[..., Any] | ResourceSource) -> None:
+        """Offer a resource, or all of a source.
+
+        Raises:
+            TypeError: It is neither.
+            ValueError: Its URI or template is taken.
+        """
+        if isinstance(item, FunctionResource):
+            self.registry.add(item)
+        elif isinstance(item, ResourceSource):  # pyright: ignore[reportUnnecessaryIsInstance]  # strangers pass anything
+            self._sources.append(item)
+            item.subscribe(self._listeners.tell)
+            self._listeners.tell(ResourcesChanged())
+        else:
+            raise TypeError(
+                f"an object of type {type(item).__name__} offers no resources; "
+                "give a function decorated with @resource(URI) or a ResourceSource"
+            )
+
+    def remove(self, uri: str) -> None:
+        """Stop offering a resource, or a template, that was given as a function.
+
+        Raises:
+            KeyError: There is none.
+        """
+        self.registry.remove(uri)
+
+    def updated(self, uri: str) -> None:
+        """Notify that a resource's content changed."""
+        self.registry.updated(uri)
+
+    async def offers(self, uri: str) -> bool:
+        """Whether a resource or a template is listed under exactly this URI."""
+        for source in self._sources:
+            if any(entry["uri"] == uri for entry in await source.resources()):
+                return True
+            if any(entry["uriTemplate"] == uri for entry in await source.templates()):
+                return True
+        return False
+
+    def subscribe(self, listener: Callable[[ResourcesChanged], None]) -> Unsubscribe:
+        """Call `listener` after every change, synchronously."""
+        return self._listeners.subscribe(listener)
+
+    def methods(self, *, modern: bool) -> Mapping[str, Method]:
+        """Return the methods that list and read."""
+        return {
+            methods.RESOURCES_LIST: self._list,
+            methods.RESOURCES_TEMPLATES_LIST: self._list_templates,
+            methods.RESOURCES_READ: self._read,
+        }
+
+    def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
+        """Return the `resources` capability, once there is something to read."""
+        self._offered = self._offered or len(self._sources) > 1 or len(self.registry) > 0
+        return {"resources": {"subscribe": True, "listChanged": True}} if self._offered else {}
+
+    async def _list(self, request: Request) -> Json:
+        self._require(request)
+        lists = [source.resources for source in self._sources]
+        return await listing("resources", request, lists, self._page_size, key=itemgetter("uri"))
+
+    async def _list_templates(self, request: Request) -> Json:
+        self._require(request)
+        lists = [source.templates for source in self._sources]
+        return await listing("resourceTemplates", request, lists, self._page_size, key=itemgetter("uriTemplate"))
+
+    async def _read(self, request: Request) -> Json:
+        self._require(request)
+        uri = request.text("uri")
+        return await self._rounds.run(request, partial(self._answer, request, uri))
+
+    async def _answer(self, request: Request, uri: str, ctx: CallContext) -> Json:
+        for source in self._sources:
+            try:
+                found = await source.read(uri, ctx)
+            except Exception as exc:  # boundary: user code
+                if isinstance(exc, ToolError) and exc.kind is ErrorKind.NOT_FOUND:
+                    break
+                raise failure(f"reading resource {uri!r}", exc, request, expose=self._expose) from None
+            if found is not None:
+                return found
+        code = INVALID_PARAMS if request.modern else RESOURCE_NOT_FOUND
+        raise RequestError(f"Resource not found: {uri}", code=code, data={"uri": uri})
+
+    def _require(self, request: Request) -> None:
+        if not self._offered and not self.capabilities(modern=request.modern):
+            raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)

@@ -1,0 +1,156 @@
+"""Functions called with string arguments: those of a prompt, or the variables of a URI template.
+
+Reads the signature, converts the strings to the annotated types, and runs the function.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import typing
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from toolweave.errors import RequestError, SchemaError, ToolError
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
+from toolweave.protocol.server_features import PromptArgument
+from toolweave.schema._annotations import (
+    EMPTY,
+    Parameter,
+    annotation_text,
+    documentation,
+    function_name,
+    implementation,
+    read_signature,
+)
+from toolweave.schema._docstring import parse_docstring
+from toolweave.serve._request import Request
+from toolweave.tools._call import CallContext
+from toolweave.tools._function_runner import Runner
+
+__all__ = ["StringHandler", "failure"]
+
+_log = logging.getLogger("toolweave.serve")
+
+_TEXT = (str, Any, EMPTY, str | None)
+
+
+class StringHandler:
+    """A function wrapped to be called with string arguments.
+
+    Attributes:
+        name: The function's name.
+        description: Its docstring, without the sections on parameters and returns.
+        arguments: Its parameters in order, without the context.
+    """
+
+    __slots__ = ("_convert", "_defaults", "_function", "_injected", "_runner", "arguments", "description", "name")
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        """Read the signature.
+
+        Raises:
+            SchemaError: No string can be converted to a parameter; names the function and the parameter.
+        """
+        parts = read_signature(function, injected=CallContext)
+        if parts.unbound:
+            raise SchemaError(f"function {function_name(function)!r} wants its self; give the method of an object")
+        prose = parse_docstring(documentation(function))
+        self.name = function_name(function)
+        self.description = prose.description
+        self.arguments = tuple(_argument(one, prose.parameters.get(one.name, "")) for one in parts.parameters)
+        self._function = function
+        self._injected = parts.injected
+        self._runner = Runner(f"function {self.name!r}", is_async=inspect.iscoroutinefunction(implementation(function)))
+        self._convert = {
+            one.name: _converter(self.name, one) for one in parts.parameters if one.annotation not in _TEXT
+        }
+        self._defaults = {one.name: one.default for one in parts.parameters if hasattr(one.default, "get_default")}
+
+    def bind(self, given: Mapping[str, Any], *, what: str) -> dict[str, Any]:
+        """Return the keyword arguments of a call.
+
+        Raises:
+            RequestError: -32602; an argument is missing, unknown, no string, or no value of its type.
+        """
+        known = {argument.name for argument in self.arguments}
+        for name, value in given.items():
+            if name not in known:
+                raise RequestError(f"{what} has no argument {name!r}", code=INVALID_PARAMS)
+            if not isinstance(value, str):
+                raise RequestError(f"{what}: argument {name!r} must be a string", code=INVALID_PARAMS)
+        missing = [argument.name for argument in self.arguments if argument.required and argument.name not in given]
+        if missing:
+            raise RequestError(f"{what} needs the argument {missing[0]!r}", code=INVALID_PARAMS)
+        bound: dict[str, Any] = {
+            name: one.get_default(call_default_factory=True) for name, one in self._defaults.items()
+        }
+        for name, value in given.items():
+            convert = self._convert.get(name)
+            try:
+                bound[name] = value if convert is None else convert(value)
+            except ValueError as exc:
+                raise RequestError(f"{what}: argument {name!r}: {exc}", code=INVALID_PARAMS) from None
+        return bound
+
+    async def call(self, arguments: Mapping[str, Any], ctx: CallContext) -> Any:
+        """Run the function with the arguments from `bind`, a plain one in a worker thread."""
+        named = {**arguments, **dict.fromkeys(self._injected, ctx)}
+        return await self._runner.run(self._function, named, abandon=True)
+
+
+def failure(what: str, exc: Exception, request: Request, *, expose: str | None) -> RequestError:
+    """Return the error answer for an exception of a function.
+
+    A `RequestError` is the answer itself and a `ToolError` gives its message. Any other exception is logged, and its
+    message is masked over HTTP; `expose` (`"message"` or `"masked"`) overrides that.
+    """
+    if isinstance(exc, RequestError):
+        return exc
+    if isinstance(exc, ToolError) and not exc.unexpected:
+        return RequestError(exc.message, code=INTERNAL_ERROR, data=exc.data)
+    _log.error("%s failed", what, exc_info=exc)
+    if expose == "masked" or (expose is None and request.headers):
+        return RequestError(f"{what} failed", code=INTERNAL_ERROR)
+    said = exc.message if isinstance(exc, ToolError) else f"{type(exc).__name__}: {exc}"
+    return RequestError(f"{what} failed: {said}", code=INTERNAL_ERROR)
+
+
+def _argument(parameter: Parameter, description: str) -> PromptArgument:
+    default = parameter.default
+    required = default.is_required() if hasattr(default, "is_required") else default is EMPTY  # pydantic's `Field()`
+    text = annotation_text(parameter.annotation) or getattr(default, "description", None)
+    return PromptArgument(name=parameter.name, description=text or description, required=required)
+
+
+def _converter(function: str, parameter: Parameter) -> Callable[[str], Any] | None:
+    annotation = parameter.annotation
+    if typing.get_origin(annotation) is Annotated and typing.get_args(annotation)[0] in _TEXT:
+        extras = typing.get_args(annotation)[1:]
+        if all(isinstance(extra, str) or hasattr(extra, "documentation") for extra in extras):
+            return None
+    from pydantic import TypeAdapter, ValidationError  # 40 ms; most arguments are texts
+    from pydantic.errors import PydanticUserError
+
+    try:
+        adapter = TypeAdapter[Any](annotation)
+    except (PydanticUserError, NameError, TypeError) as exc:
+        raise SchemaError(
+            f"function {function!r}: no string can become its parameter {parameter.name!r}: "
+            f"{str(exc).partition(chr(10))[0]}"
+        ) from None
+
+    def convert(text: str) -> Any:
+        try:
+            return adapter.validate_python(text)
+        except ValidationError as exc:
+            refused = exc
+        if text[:1] in {"[", "{"}:
+            try:
+                return adapter.validate_json(text)
+            except ValidationError as exc:
+                refused = exc
+        # without the value: untrusted input is not echoed
+        raise ValueError(refused.errors(include_input=False, include_url=False, include_context=False)[0]["msg"])
+
+    return convert

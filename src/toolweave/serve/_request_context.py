@@ -1,0 +1,298 @@
+"""Runs the handler of a request with a context for its client: questions, progress, log messages.
+
+A question to a legacy client is a request on the reply channel. To a modern client it ends the handler with
+`input_required`; when the client repeats the request with answers, the handler runs again from its start and finds
+them (SEP-2322). Independent of methods and transports.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Protocol
+
+import anyio
+
+from toolweave.errors import ErrorKind, RequestError, ToolError
+from toolweave.protocol import methods
+from toolweave.protocol.client_requests import CAPABILITY_OF, can_answer
+from toolweave.protocol.codes import INVALID_PARAMS, MISSING_CAPABILITY
+from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE, input_request, input_required
+from toolweave.protocol.logs import LogLevel
+from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
+from toolweave.serve._logs import Logs
+from toolweave.serve._progress import ProgressStream
+from toolweave.serve._request import Json, Request
+from toolweave.serve._request_state import TTL_SECONDS, StateSigner
+from toolweave.tools._call import IDEMPOTENCY_KEY, CallContext, ProgressCallback
+from toolweave.tools._client_requests import Caller, Keys, Question
+
+__all__ = ["HandlerRunner", "Work", "check_capabilities", "forwarded_meta"]
+
+_log = logging.getLogger("toolweave.serve")
+
+Work = Callable[[CallContext], Awaitable[Json]]
+"""The handler of a request; runs once for each round of input."""
+
+_ENVELOPE = frozenset({PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, "progressToken"})
+_NOTHING: Mapping[str, Any] = {}
+_ABILITIES = frozenset(CAPABILITY_OF.values())
+_ANSWERS = frozenset({INPUT_RESPONSES, REQUEST_STATE})
+_UNENDED_SECONDS = 10.0
+"""Seconds that a question waits for its cancelled handler to end, where a shield keeps it alive."""
+
+
+class HandlerRunner:
+    """Runs the handlers of requests; one for all requests of a server.
+
+    Args:
+        state: Dependencies for handlers, by name.
+        seal: Signs the state that passes through the client between rounds.
+        logs: Sends log messages to clients.
+        patience: Timeout in seconds of a question to a legacy client.
+    """
+
+    def __init__(
+        self,
+        *,
+        state: Any = None,  # a mapping, or an object of the author's
+        seal: StateSigner | None = None,
+        logs: Logs | None = None,
+        patience: float = TTL_SECONDS,
+    ) -> None:
+        self.state: Any = {} if state is None else state
+        self.seal = StateSigner() if seal is None else seal
+        self.logs = Logs() if logs is None else logs
+        self.patience = patience
+
+    async def run(self, request: Request, work: Work) -> Json:
+        """Run the handler of a request and return the result's members, or those of an `input_required` result.
+
+        Raises:
+            RequestError: The client's answers or its state are not of this request, or it lacks a capability.
+        """
+        meta = request.meta
+        caller = _ModernCaller(request, self) if request.modern else _LegacyCaller(request, self)
+        token = meta.get("progressToken")
+        if type(token) is str or type(token) is int:
+            return await self._watched(request, token, caller, work)
+        ctx = CallContext(meta=_kept(request, meta), state=self.state, caller=caller)
+        return await (work(ctx) if caller.plain else caller.run(work, ctx))
+
+    def context(
+        self,
+        request: Request,
+        caller: Caller | None,
+        on_progress: ProgressCallback | None = None,
+        *,
+        meta: Mapping[str, Any] | None = None,
+    ) -> CallContext:
+        """Return the context of a request's handler, for callers that run it without `run`.
+
+        Its `meta` is what `forwarded_meta` finds in the request, unless another is given.
+        """
+        kept = forwarded_meta(request) if meta is None else meta
+        return CallContext(on_progress=on_progress, meta=kept, state=self.state, caller=caller)
+
+    def given(self, request: Request) -> Mapping[str, Any]:
+        """Return the answers that came with a request, by key, those of earlier rounds included.
+
+        Raises:
+            RequestError: They are malformed, or the state is not of this request (-32602).
+        """
+        responses = request.object(INPUT_RESPONSES)
+        if REQUEST_STATE not in request.params:
+            return responses
+        return responses | self.seal.open(request, request.params[REQUEST_STATE])
+
+    async def _watched(self, request: Request, token: int | str, caller: _RequestCaller, work: Work) -> Json:
+        """Run a handler whose client wants progress; all of it is sent before the result is returned."""
+        result: Json = {}
+        failure: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            stream = ProgressStream(request.line, token, tasks)
+            try:
+                result = await caller.run(work, self.context(request, caller, stream.report))
+            except Exception as exc:  # boundary: kept out of the task group, which would wrap it
+                failure = exc
+            finally:
+                stream.end()
+        if failure is not None:
+            raise failure
+        return result
+
+
+def forwarded_meta(request: Request) -> Mapping[str, Any]:
+    """Return a request's `_meta` without hop-by-hop members; its idempotency key is bound to its principal."""
+    return _kept(request, request.meta)
+
+
+def _kept(request: Request, meta: Mapping[str, Any]) -> Mapping[str, Any]:
+    if _ENVELOPE.issuperset(meta):
+        return _NOTHING
+    kept = {name: value for name, value in meta.items() if name not in _ENVELOPE}
+    key: Any = kept.pop(IDEMPOTENCY_KEY, None)
+    if isinstance(key, str):
+        principal = request.client.principal
+        kept[IDEMPOTENCY_KEY] = key if principal is None else sha256(f"{principal}\n{key}".encode()).hexdigest()
+    return kept
+
+
+class _RequestCaller(Caller, Protocol):
+    @property
+    def plain(self) -> bool:
+        """Whether the handler needs no cancel scope around it."""
+        ...
+
+    async def run(self, work: Work, ctx: CallContext) -> Json: ...
+
+
+class _LegacyCaller:
+    """The `Caller` of a legacy request: a question is a request on its reply channel."""
+
+    __slots__ = ("_request", "_rounds")
+    plain = True
+
+    def __init__(self, request: Request, rounds: HandlerRunner) -> None:
+        self._request = request
+        self._rounds = rounds
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        return self._request.client.capabilities
+
+    @property
+    def client_key(self) -> str | None:
+        return self._request.client.key
+
+    async def run(self, work: Work, ctx: CallContext) -> Json:
+        return await work(ctx)
+
+    async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
+        try:
+            check_capabilities(questions, self.capabilities)
+        except RequestError as exc:  # its code is of the stateless era; before, a tool that cannot go on has failed
+            raise ToolError(exc.message, data=exc.data) from None
+        return [await self._put(question) for question in questions]
+
+    async def _put(self, question: Question) -> Any:
+        patience = self._rounds.patience
+        try:
+            with anyio.fail_after(patience):
+                answer = await self._request.line.ask(question.method, question.params(modern=False))
+        except RequestError as exc:
+            raise ToolError(f"the client refused {question.method}: {exc.message}", code=exc.code) from exc
+        except TimeoutError:
+            raise ToolError(
+                f"the client did not answer {question.method} within {patience:g} s", kind=ErrorKind.TIMEOUT
+            ) from None
+        return question.read(answer)
+
+    async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
+        await self._rounds.logs.send(self._request, level, data, logger)
+
+    async def release(self) -> None:
+        await self._request.line.release()
+
+
+class _ModernCaller:
+    """The `Caller` of a modern request: a question finds its answer in the request, or ends the handler."""
+
+    __slots__ = ("_asked", "_given", "_keys", "_request", "_rounds", "_scope", "_used", "plain")
+
+    _asked: dict[str, Question]
+    _given: Mapping[str, Any]
+    _keys: Keys
+    _scope: anyio.CancelScope
+    _used: Json
+
+    def __init__(self, request: Request, rounds: HandlerRunner) -> None:
+        self._request = request
+        self._rounds = rounds
+        # a client without these capabilities is asked nothing, and needs no cancel scope
+        self.plain = _ABILITIES.isdisjoint(request.client.capabilities) and _ANSWERS.isdisjoint(request.params)
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        return self._request.client.capabilities
+
+    @property
+    def client_key(self) -> str | None:
+        return self._request.client.key
+
+    async def run(self, work: Work, ctx: CallContext) -> Json:
+        self._given = self._rounds.given(self._request)
+        self._asked, self._used, self._keys = {}, {}, Keys()
+        result: Json = {}
+        with anyio.CancelScope() as self._scope:
+            try:
+                result = await work(ctx)
+            except Exception:  # boundary: what the work says of being ended, as a thread's does, is no failure
+                if not self._asked:
+                    raise
+                _log.debug("%s ended for a question", self._request.method, exc_info=True)
+        return self._input_required() if self._asked else result  # however the work took its end
+
+    async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
+        request = self._request
+        if request.method not in methods.INPUT_REQUIRED:
+            raise ToolError(f"{request.method} cannot ask the client for input")
+        check_capabilities(questions, self.capabilities)
+        keys = self._keys.of(questions)
+        found: list[Any] = []
+        for key, question in zip(keys, questions, strict=True):
+            if key in self._given:
+                found.append(self._read(key, question))
+            else:
+                self._asked[key] = question
+        if len(found) < len(questions):
+            await self._end()
+        return found
+
+    def _read(self, key: str, question: Question) -> Any:
+        answer = self._given[key]
+        try:
+            read = question.read(answer)
+        except ToolError as exc:
+            raise RequestError(f"{INPUT_RESPONSES}[{key!r}]: {exc.message}", code=INVALID_PARAMS) from exc
+        self._used[key] = answer
+        return read
+
+    async def _end(self) -> None:
+        """Cancel the handler, also from one of its tasks or threads; never returns."""
+        self._scope.cancel()
+        await anyio.sleep(_UNENDED_SECONDS)
+        raise ToolError("a question was asked where the work cannot be ended; ask it outside of the shield")
+
+    def _input_required(self) -> Json:
+        requests = {
+            key: input_request(question.method, question.params(modern=True)) for key, question in self._asked.items()
+        }
+        return input_required(requests, self._rounds.seal.seal(self._request, self._used))
+
+    async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
+        await self._rounds.logs.send(self._request, level, data, logger)
+
+    async def release(self) -> None:
+        await self._request.line.release()
+
+
+def check_capabilities(questions: Sequence[Question], declared: Mapping[str, Any]) -> None:
+    """Check that a client declared the capabilities that these questions need.
+
+    Raises:
+        RequestError: Naming the capabilities that are missing (-32021).
+    """
+    missing = [question for question in questions if not can_answer(question.needs(), declared)]
+    if not missing:
+        return
+    required: Json = {}
+    for question in missing:
+        for name, parts in question.needs().items():
+            required[name] = {**required.get(name, {}), **parts}
+    raise RequestError(
+        f"the client did not declare the capabilities for {', '.join(sorted({one.method for one in missing}))}",
+        code=MISSING_CAPABILITY,
+        data={"requiredCapabilities": required},
+    )

@@ -1,0 +1,124 @@
+"""Signed request state, which passes through the client between rounds of input.
+
+The answers of earlier rounds, signed with HMAC-SHA256 and bound to one request of one principal for a limited time
+(specification 2026-07-28, basic/utilities/mrtr: `requestState` is attacker-controlled). Signed, not secret, and not
+single-use: the same state may come back twice before it expires.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hmac
+import json
+import secrets
+import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, cast
+
+from toolweave.errors import RequestError
+from toolweave.protocol.codes import INVALID_PARAMS
+from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
+from toolweave.serve._request import Json, Request
+
+__all__ = ["TTL_SECONDS", "StateSigner"]
+
+TTL_SECONDS = 600.0
+_LEAST_KEY_BYTES = 32
+_VERSION = 1
+_LOOSE = frozenset({"_meta", INPUT_RESPONSES, REQUEST_STATE})
+"""Parameters that differ between the rounds of one request."""
+
+
+class StateSigner:
+    """Signs and verifies request state.
+
+    Args:
+        keys: Secrets of at least 32 bytes, the newest first: it signs, all of them verify, so keys can be rotated.
+            Give the same to all replicas. None makes one for this process.
+        ttl: Seconds until the state expires.
+        clock: The time in seconds, the same for all replicas.
+
+    Raises:
+        ValueError: There is no key, or one is too short.
+    """
+
+    def __init__(
+        self,
+        keys: Sequence[str | bytes] | None = None,
+        *,
+        ttl: float = TTL_SECONDS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        given = [secrets.token_bytes(_LEAST_KEY_BYTES)] if keys is None else keys
+        self._keys = [key.encode() if isinstance(key, str) else key for key in given]
+        if not self._keys or any(len(key) < _LEAST_KEY_BYTES for key in self._keys):
+            raise ValueError(f"request_state_keys wants secrets of at least {_LEAST_KEY_BYTES} bytes, the newest first")
+        self._ttl = ttl
+        self._clock = clock
+
+    def seal(self, request: Request, answers: Mapping[str, Any]) -> str:
+        """Return the signed state that holds these answers, for the client of this request."""
+        state = {
+            "v": _VERSION,
+            "until": self._clock() + self._ttl,
+            "for": _binding(request),
+            "answers": answers,
+        }
+        payload = json.dumps(state, separators=(",", ":")).encode()
+        return f"{_text(payload)}.{_text(_sign(self._keys[0], payload))}"
+
+    def open(self, request: Request, sealed: object) -> Json:
+        """Verify a state and return its answers.
+
+        Raises:
+            RequestError: Its signature is wrong, it belongs to another request or another principal, or it has expired
+                (-32602).
+        """
+        state = self._verified(sealed)
+        if state is None:
+            raise RequestError(
+                f"{REQUEST_STATE} was not sealed with a key of this server, or was changed since; replicas have to "
+                "share their request_state_keys; make the request anew",
+                code=INVALID_PARAMS,
+            )
+        if state.get("v") != _VERSION or state.get("for") != _binding(request):
+            raise RequestError(f"{REQUEST_STATE} is not of this request; make the request anew", code=INVALID_PARAMS)
+        if state["until"] < self._clock():
+            raise RequestError(f"{REQUEST_STATE} has expired; make the request anew", code=INVALID_PARAMS)
+        return state["answers"]
+
+    def _verified(self, sealed: object) -> Json | None:
+        if not isinstance(sealed, str):
+            return None
+        body, _, signature = sealed.partition(".")
+        try:
+            payload, signed = _raw(body), _raw(signature)
+        except (binascii.Error, ValueError):
+            return None
+        genuine = [hmac.compare_digest(_sign(key, payload), signed) for key in self._keys]
+        return cast("Json", json.loads(payload)) if any(genuine) else None
+
+
+def _binding(request: Request) -> str:
+    """Return a digest of a request's method, params and principal, to which a state is bound."""
+    params = {name: value for name, value in request.params.items() if name not in _LOOSE}
+    what = [request.method, params, request.client.principal]
+    return _text(sha256(json.dumps(what, sort_keys=True, separators=(",", ":")).encode()).digest())
+
+
+def _sign(key: bytes, payload: bytes) -> bytes:
+    return hmac.digest(key, b"toolweave request state\n" + payload, "sha256")
+
+
+def _text(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def _raw(text: str) -> bytes:
+    """Return the bytes of an unpadded base64url text; other spellings of the same bytes are refused."""
+    raw = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+    if _text(raw) != text:
+        raise ValueError("not canonical")
+    return raw

@@ -1,0 +1,235 @@
+"""The methods that serve an endpoint: over stdio, over HTTP, in process, async or blocking.
+
+A transport is imported when it is used, so that a server over stdio loads nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+import anyio.abc
+
+from toolweave.serve._blocking import run_blocking
+from toolweave.serve._changes import Changes
+from toolweave.serve._duplex.conversation import MAX_REQUESTS
+from toolweave.serve._duplex.inprocess import ClientEnd, InProcessSessions, in_process
+from toolweave.serve._endpoint import Endpoint
+from toolweave.tools._owner_loop import running_loop
+
+if TYPE_CHECKING:
+    from toolweave.serve._http.app import HttpApp, HttpOptions
+
+__all__ = ["ServerRunners"]
+
+
+class ServerRunners(ABC):
+    """Base class with the methods that serve an endpoint.
+
+    Attributes:
+        endpoint: Answers the requests of every transport.
+        changes: The change notifications and their subscribers.
+    """
+
+    endpoint: Endpoint
+    changes: Changes
+
+    def __init__(self) -> None:
+        self._visits = InProcessSessions(self._visit)
+
+    @abstractmethod
+    def running(self) -> AbstractAsyncContextManager[anyio.abc.TaskGroup]:
+        """Run the server's lifespan; each transport enters it once, any number may."""
+
+    @abstractmethod
+    def tool_schema(self, name: str) -> Mapping[str, Any] | None:
+        """Return the input schema of a tool that is offered under this name, or None."""
+
+    def speak(self, protocol: str) -> None:
+        """Speak only some protocol revisions, as a server that knows no others; call it before serving.
+
+        Args:
+            protocol: `"auto"` for all, which is the default, `"legacy"` for those that begin with `initialize`, else
+                one, such as `"2025-11-25"`.
+
+        Raises:
+            ValueError: There is no such revision.
+        """
+        self.endpoint.speak(protocol)
+
+    def run(
+        self,
+        transport: Literal["stdio", "http"] = "stdio",
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        on_started: Callable[[str], object] | None = None,
+        **options: Unpack[HttpOptions],
+    ) -> None:
+        """Serve as the process's main job: `run_stdio()`, or `run_http(host, port, ...)` with `transport="http"`.
+
+        Args:
+            transport: The transport to serve on.
+            host: For HTTP: the address or name to bind.
+            port: For HTTP: the port, 0 for a free one.
+            on_started: For HTTP: called with the address once requests are accepted.
+            **options: For HTTP; see `HttpOptions`.
+
+        Raises:
+            RuntimeError: Called inside an event loop; use `await serve_stdio()` or `await serve_http()` there.
+            ValueError: There is no such transport.
+        """
+        if transport == "http":
+            self.run_http(host, port, on_started=on_started, **options)
+        elif transport == "stdio":
+            self.run_stdio()
+        else:
+            raise ValueError(f"a server runs over 'stdio' or 'http', not {transport!r}")
+
+    # stdio
+
+    async def serve_stdio(self, *, engine: Literal["auto", "sdk"] = "auto", max_requests: int = MAX_REQUESTS) -> None:
+        """Serve one client over standard input and output, until it ends the conversation or a signal does.
+
+        Nothing else may write to standard output; `print` goes to standard error meanwhile.
+
+        Args:
+            engine: `"sdk"` lets the official SDK's loop carry the messages.
+            max_requests: How many requests may run at once. More are refused with -32603 and `data.retryable`; pings
+                are always answered. The SDK's loop has no such bound.
+
+        Raises:
+            RuntimeError: A server of this process serves them already, or no asyncio event loop is running.
+        """
+        running_loop("serve_stdio()")
+        await self._serve_stdio(engine=engine, max_requests=max_requests, owns_process=False)
+
+    def run_stdio(self, *, engine: Literal["auto", "sdk"] = "auto", max_requests: int = MAX_REQUESTS) -> None:
+        """Serve over standard input and output as the process's main job; returns when the client is gone.
+
+        See `serve_stdio`.
+
+        Raises:
+            RuntimeError: Called inside an event loop; use `await serve_stdio()` there.
+        """
+        serve = functools.partial(self._serve_stdio, engine=engine, max_requests=max_requests, owns_process=True)
+        run_blocking(serve, name="run_stdio", instead="serve_stdio")
+
+    async def _serve_stdio(self, *, engine: str, max_requests: int, owns_process: bool) -> None:
+        if engine == "sdk":
+            from toolweave.serve._sdk import serve_stdio as sdk_stdio  # the SDK is for those who ask for it
+
+            await sdk_stdio(self.sdk_server())
+            return
+        from toolweave.serve._duplex.stdio import serve_stdio
+
+        await serve_stdio(
+            self.endpoint,
+            lifespan=self.running,
+            conversations=self.changes,
+            closing=self.changes.close,
+            max_requests=max_requests,
+            owns_process=owns_process,
+        )
+
+    # HTTP
+
+    def asgi_app(self, *, host: str = "127.0.0.1", **options: Unpack[HttpOptions]) -> HttpApp:
+        """Return the server as an ASGI app, whose lifespan enters toolsets that are not open.
+
+        Args:
+            host: The address that will be bound; it decides which Host headers are right.
+            **options: See `HttpOptions`; `path` is `/mcp` by default.
+
+        Raises:
+            ConfigError: An option is wrong.
+        """
+        from toolweave.serve._http.app import http_app
+
+        return http_app(
+            self.endpoint,
+            self.sdk_server,
+            host=host,
+            tool_schema=self.tool_schema,
+            on_drain=[self.changes.close],
+            options=options,
+        )
+
+    async def serve_http(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        *,
+        tls: tuple[str, str] | None = None,
+        on_started: Callable[[str], object] | None = None,
+        **options: Unpack[HttpOptions],
+    ) -> None:
+        """Serve over HTTP until SIGINT or SIGTERM, or until cancelled; calls that run may finish.
+
+        Args:
+            host: The address or name to bind.
+            port: The port, 0 for a free one.
+            tls: The files of certificate and key; None for plain HTTP.
+            on_started: Called with the address, such as `http://127.0.0.1:8000`, once requests are accepted.
+            **options: See `HttpOptions`; `path` is `/mcp` by default.
+
+        Raises:
+            ConfigError: An option is wrong.
+            OSError: The port cannot be bound.
+            RuntimeError: No asyncio event loop is running.
+        """
+        running_loop("serve_http()")
+        from toolweave.serve._http.uvicorn_server import serve_http
+
+        app = self.asgi_app(host=host, **options)
+        await serve_http(app, host=host, port=port, tls=tls, on_started=on_started)
+
+    def run_http(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        *,
+        tls: tuple[str, str] | None = None,
+        on_started: Callable[[str], object] | None = None,
+        **options: Unpack[HttpOptions],
+    ) -> None:
+        """Serve over HTTP as the process's main job, until SIGINT or SIGTERM; see `serve_http`.
+
+        Raises:
+            RuntimeError: Called inside an event loop; use `await serve_http()` there.
+        """
+        serve = functools.partial(self.serve_http, host, port, tls=tls, on_started=on_started, **options)
+        run_blocking(serve, name="run_http", instead="serve_http")
+
+    # in process
+
+    async def __aenter__(self) -> ClientEnd:
+        """Begin a conversation in this process, for `connect_mcp(server)`; each task may have one.
+
+        Raises:
+            RuntimeError: No asyncio event loop is running.
+        """
+        running_loop("a server in process")
+        return await self._visits.enter()
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return await self._visits.leave(exc_type, exc, traceback)
+
+    @asynccontextmanager
+    async def _visit(self) -> AsyncGenerator[ClientEnd, None]:
+        async with self.running(), in_process(self.endpoint, conversations=self.changes) as visit:
+            yield visit.client
+
+    def sdk_server(self) -> Any:
+        """Return the official SDK's low-level `Server` in front of this one, for code that needs one."""
+        from toolweave.serve._sdk import sdk_server
+
+        return sdk_server(
+            self.endpoint, conversations=self.changes, lifespan=self.running, tool_schema=self.tool_schema
+        )

@@ -1,0 +1,428 @@
+"""The public server object: `create_mcp_server` and `McpServer`.
+
+Puts the endpoint, its features and the transports together.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging as log
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, get_args, overload, runtime_checkable
+
+import anyio
+import anyio.abc
+
+from toolweave.errors import DuplicateToolError
+from toolweave.jobs._queue import WorkBackend
+from toolweave.serve._changes import Changes
+from toolweave.serve._endpoint import Endpoint
+from toolweave.serve._logs import Logs
+from toolweave.serve._offers.decorators import ServerContent
+from toolweave.serve._offers.prompts import PromptLike
+from toolweave.serve._offers.resources import ResourceLike
+from toolweave.serve._request import Feature, Json
+from toolweave.serve._request_context import HandlerRunner
+from toolweave.serve._request_state import StateSigner
+from toolweave.serve._runners import ServerRunners
+from toolweave.serve._subscriptions import Listen
+from toolweave.serve._tasks import LocalTasks, TaskBackend, TaskRule, TasksFeature, TaskSupport
+from toolweave.serve._tools import ExposeErrors, Tools
+from toolweave.state import Store
+from toolweave.tools import (
+    Alias,
+    FunctionTool,
+    Tool,
+    ToolRegistry,
+    Toolset,
+    ToolSource,
+    combined,
+    filtered,
+    renamed,
+    tool,
+)
+from toolweave.tools._names import unknown_tool
+from toolweave.tools._sources import with_registry
+
+if TYPE_CHECKING:
+    from toolweave.jobs._worker import JobWorker
+    from toolweave.serve._tasks.store import TaskStore
+
+__all__ = ["AgentLike", "McpServer", "create_mcp_server"]
+
+_log = log.getLogger("toolweave.serve")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The settings of a server that are values; see `create_mcp_server`."""
+
+    instructions: str | None = None
+    state: Any = field(default_factory=dict[str, Any])  # a mapping, or an object of the author's
+    page_size: int | None = 100
+    expose_errors: ExposeErrors | None = None
+    ttl_ms: int = 0
+    cache_scope: str = "private"
+    tasks: Mapping[str, TaskSupport | TaskRule] = field(default_factory=dict[str, Any])
+    store: Store | None = None
+    backend: WorkBackend | None = None
+    logging: bool = False
+    request_state_keys: Sequence[str | bytes] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.page_size is not None and self.page_size < 1:
+            raise ValueError(f"page_size must be 1 or more, or None for one page, not {self.page_size!r}")
+        if self.store is not None and self.backend is not None:
+            raise ValueError("a backend has a store of its own; give store= or backend=, not both")
+        if self.ttl_ms < 0:
+            raise ValueError(f"ttl_ms must be 0 or more, not {self.ttl_ms!r}")
+        if self.cache_scope not in ("private", "public"):
+            raise ValueError(f"cache_scope is 'private' or 'public', not {self.cache_scope!r}")
+        if self.expose_errors not in (None, *get_args(ExposeErrors)):  # a slip must not unmask
+            raise ValueError(f"expose_errors is 'message', 'masked' or None, not {self.expose_errors!r}")
+
+
+@runtime_checkable
+class AgentLike(Protocol):
+    """The part of an agent that a server uses: a name, and itself as a tool."""
+
+    @property
+    def name(self) -> str:
+        """The agent's name."""
+        ...
+
+    def as_tool(self) -> Tool:
+        """Return the tool that runs the agent on one `message`."""
+        ...
+
+
+@runtime_checkable
+class AgentsLike(Protocol):
+    """The part of a registry of agents that a server uses."""
+
+    def list(self) -> Iterable[AgentLike]:
+        """Return its agents."""
+        ...
+
+
+def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of its own
+    name: str,
+    version: str = "0.1.0",
+    *,
+    title: str | None = None,
+    instructions: str | None = None,
+    website_url: str | None = None,
+    icons: Sequence[Mapping[str, Any]] = (),
+    tools: ToolSource = (),
+    agents: Iterable[AgentLike] | AgentsLike = (),
+    resources: ResourceLike | None = None,
+    prompts: PromptLike | None = None,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    state: Any = None,  # a mapping, or an object of the author's
+    page_size: int | None = 100,
+    expose_errors: ExposeErrors | None = None,
+    ttl_ms: int = 0,
+    cache_scope: Literal["private", "public"] = "private",
+    tasks: Mapping[str, TaskSupport | TaskRule] | None = None,
+    store: Store | None = None,
+    backend: WorkBackend | None = None,
+    logging: bool = False,
+    request_state_keys: Sequence[str | bytes] | None = None,
+) -> McpServer:
+    """Return an MCP server that offers tools and agents, in every protocol revision.
+
+    Args:
+        name: Its name, for programs.
+        version: Its own version.
+        title: Its name for people.
+        instructions: Its instructions for models.
+        website_url: Where people read about it.
+        icons: Icon objects of the specification.
+        tools: Functions, tools, a registry, a connection, a hub, any other toolset, or a sequence of these.
+        agents: Each is offered as the tool `agent_<name>`; an `AgentRegistry` gives all of its own.
+            Each call starts a new conversation; an agent that keeps its conversation is given as a tool,
+            `tools=[agent.as_tool(keep_conversation=True)]`.
+        resources: Results of `@resource`, a `ResourceSource` such as `directory(PATH)`, or a sequence of these.
+        prompts: Functions, results of `@prompt`, a `PromptSource`, or a sequence of these.
+        include: Offers only these of `tools`, by their own names; it wins over `exclude`. Agents are
+            offered when they are in `agents`, whatever this says.
+        exclude: Leaves these tools out.
+        state: Dependencies for handlers, as `ctx.state`: a mapping, or any object; a parameter annotated
+            `CallContext[AppState]` gives its type.
+        page_size: Entries on a page of a list; None puts all on one.
+        expose_errors: Whether a client reads the message of an unexpected exception; by default it does over stdio
+            and in process, and over HTTP it is masked. Stack traces are in the log only.
+        ttl_ms: How long clients may keep lists, in milliseconds.
+        cache_scope: `"public"` when every caller is offered the same.
+        tasks: The tools whose calls become tasks, by name: `"optional"` makes plain calls of clients without tasks,
+            `"required"` refuses them, a `TaskRule` says more.
+        store: Keeps tasks; by default in this process, for an hour.
+        backend: Keeps tasks and gives them to workers, so that any replica answers about any task; `handlers` returns
+            the code that runs them. Replicas and workers have the same name and backend.
+        logging: Send the log messages of `ctx.log`, and declare the capability; MCP has deprecated it.
+        request_state_keys: Secrets of at least 32 bytes that sign the state passed through clients while a handler
+            waits for their input, the newest first; by default made for this process, so replicas must share some.
+
+    Raises:
+        SchemaError: Naming the tool, the schema and the JSON pointer at fault.
+        DuplicateToolError: Two local tools have one name.
+        TypeError: Something offers no tools.
+        ValueError: A setting is invalid, or `include` names an unknown tool.
+    """
+    info: Json = {"name": name, "version": version}
+    optional = {"title": title, "websiteUrl": website_url, "icons": list(icons) or None}
+    info.update((key, value) for key, value in optional.items() if value is not None)
+    registry, toolset = with_registry(tools)
+    included, excluded = (frozenset([one] if isinstance(one, str) else one) for one in (include, exclude))
+    offered = _chosen(toolset, included, excluded)
+    agent_tools = [_agent_tool(agent) for agent in _agents(agents)]
+    if agent_tools:  # which `include` says nothing about: `agents` does
+        runners = ToolRegistry(agent_tools)
+        for one in agent_tools:
+            _check_free(one.name, offered)
+        offered = combined(offered, runners)
+    options = Options(
+        instructions=instructions,
+        state={} if state is None else state,
+        page_size=page_size,
+        expose_errors=expose_errors,
+        ttl_ms=ttl_ms,
+        cache_scope=cache_scope,
+        tasks=tasks or {},
+        store=store,
+        backend=backend,
+        logging=logging,
+        request_state_keys=request_state_keys,
+    )
+    return McpServer(
+        info,
+        registry,
+        offered,
+        options,
+        resources=() if resources is None else resources,
+        prompts=() if prompts is None else prompts,
+    )
+
+
+def _chosen(toolset: Toolset, include: frozenset[str], exclude: frozenset[str]) -> Toolset:
+    """Return the tools to offer.
+
+    Raises:
+        ValueError: An included tool is missing, and no toolset could add it later.
+    """
+    if not include and not exclude:
+        return toolset
+    snapshot = toolset.snapshot()
+    known = {name for spec in snapshot for name in (spec.original_name, *spec.aliases)}
+    if snapshot:  # else nothing is open or added yet
+        for name in sorted(include - known):
+            if all(spec.server is None for spec in snapshot):
+                raise ValueError(f"include: {unknown_tool(name, known)}")
+            _log.warning("include: %s (yet)", unknown_tool(name, known))  # a server's tools come and go
+    return filtered(toolset, include, exclude)
+
+
+def _agents(agents: Iterable[AgentLike] | AgentsLike) -> Iterable[AgentLike]:
+    if isinstance(agents, str):
+        raise TypeError(f"agents= takes agents, not a name; give an AgentRegistry's get({agents!r})")
+    return agents.list() if isinstance(agents, AgentsLike) and not isinstance(agents, (list, tuple)) else agents
+
+
+def _check_free(name: str, toolset: Toolset) -> None:
+    """Refuse a name that a local tool has; a server's tool that comes with it later is renamed."""
+    there = toolset.snapshot().find(name)
+    if there is not None and there.server is None:
+        raise DuplicateToolError(name)
+
+
+def _agent_tool(agent: AgentLike) -> Tool:
+    if not isinstance(agent, AgentLike):  # pyright: ignore[reportUnnecessaryIsInstance]  # strangers pass anything
+        raise TypeError(f"agents= takes what has a name and as_tool(), not {type(agent).__name__}")
+    made = agent.as_tool()
+    if made.name != agent.name:
+        return made  # its author named it
+    return Tool(*_named(made, f"agent_{agent.name}"))
+
+
+def _named(made: Tool, name: str) -> tuple[Any, Toolset]:
+    other = renamed(made.toolset, {made.name: name})
+    return other.snapshot().by_name[name], other
+
+
+class McpServer(ServerContent, ServerRunners):
+    """An MCP server, as made by `create_mcp_server`: the registries of its offers, and the methods that serve it.
+
+    Attributes:
+        tools: Everything that is offered as a tool.
+        endpoint: Answers the requests of every transport.
+        changes: The change notifications and their subscribers.
+        backend: The backend of its tasks, or None when they run in this process.
+    """
+
+    def __init__(
+        self,
+        info: Mapping[str, Any],
+        registry: ToolRegistry,
+        toolset: Toolset,
+        options: Options,
+        *,
+        resources: ResourceLike = (),
+        prompts: PromptLike = (),
+    ) -> None:
+        super().__init__()
+        self.name = str(info["name"])
+        self.tools = toolset
+        self.changes = Changes()
+        self._registry = registry
+        logs = Logs(enabled=options.logging)
+        self._rounds = HandlerRunner(state=options.state, seal=StateSigner(options.request_state_keys), logs=logs)
+        self._store = options.store
+        self.backend = options.backend
+        self._tasks = TasksFeature(options.tasks, rounds=self._rounds, backend=self._task_backend())
+        self._calls = Tools(
+            toolset,
+            rounds=self._rounds,
+            tasks=self._tasks,
+            page_size=options.page_size,
+            expose_errors=options.expose_errors,
+        )
+        features: list[Feature] = [
+            self._calls,
+            *self._offer(
+                resources,
+                prompts,
+                changes=self.changes,
+                rounds=self._rounds,
+                page_size=options.page_size,
+                expose_errors=options.expose_errors,
+            ),
+            self._tasks,
+            logs,
+            Listen(self.changes, declared=self._declared, filters={"taskIds": self._tasks}),
+        ]
+        self.endpoint = Endpoint(
+            info,
+            instructions=options.instructions,
+            features=features,
+            ttl_ms=options.ttl_ms,
+            cache_scope=options.cache_scope,
+        )
+        self._calls.admit_all()
+        self.changes.watch(toolset)
+
+    def _task_backend(self) -> TaskBackend:
+        if self.backend is None:
+            return LocalTasks(rounds=self._rounds, changes=self.changes, store=self._store)
+        from toolweave.serve._tasks.remote import RemoteTasks  # only where there are workers
+
+        return RemoteTasks(self._task_store(self.backend))
+
+    def _task_store(self, backend: WorkBackend) -> TaskStore:
+        from toolweave.serve._tasks.store import TaskStore
+
+        return TaskStore(backend.store, backend.queue, self.name, time.time)
+
+    def _declared(self) -> Json:
+        return self.endpoint.capabilities(modern=True)
+
+    # tools, resources and prompts
+
+    @overload
+    def tool(self, item: Callable[P, R], /) -> FunctionTool[P, R]: ...
+    @overload
+    def tool(self, item: Tool, /) -> Tool: ...
+    @overload
+    def tool(self, /, **options: Any) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+    def tool(self, item: Any = None, /, **options: Any) -> Any:
+        """Offer a tool, also while clients are connected; also a decorator, with the options of `@tool`.
+
+        Raises:
+            SchemaError: The signature or a schema is wrong; names the tool and the JSON pointer.
+            DuplicateToolError: The name is taken.
+        """
+        if item is None:
+            return functools.partial(self._add, options)
+        return self._add(options, item)
+
+    def _add(self, options: Mapping[str, Any], item: Any) -> Tool:
+        function: Any = item
+        made: Tool = item if isinstance(item, Tool) and not options else tool(**options)(function)
+        self._calls.admit(made.spec)
+        _check_free(made.name, self.tools)
+        return self._registry.add(made)
+
+    def remove_tool(self, name: str) -> None:
+        """Stop offering a tool that was given as a function or a tool; a registry's is removed there.
+
+        Raises:
+            KeyError: There is none of this name.
+        """
+        self._registry.remove(name)
+
+    def alias(self, old: str, new: str, *, deprecated: str | bool | None = True, sunset: date | None = None) -> Alias:
+        """Add an unlisted alias of a tool; its uses are counted, the first logs a warning.
+
+        Raises:
+            DuplicateToolError: The old name is taken.
+            KeyError: There is no tool `new`.
+        """
+        return self._registry.alias(old, new, deprecated=deprecated, sunset=sunset)
+
+    @property
+    def aliases(self) -> Mapping[str, Alias]:
+        """The old names, with the number of their uses."""
+        return self._registry.aliases
+
+    # while it is served
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[anyio.abc.TaskGroup, None]:
+        """Run the server's lifespan; each transport enters it once, any number may.
+
+        Toolsets that are not open are entered; the task group ends with the block.
+        """
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.tools)
+            for kept in (self._store, self.backend):
+                if kept is not None:
+                    await stack.enter_async_context(kept)
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(tasks.cancel_scope.cancel)
+            stack.enter_context(self._tasks.within(tasks))
+            yield tasks
+
+    def handlers(self) -> Mapping[str, JobWorker[Any]]:
+        """Return what does this server's tasks in a worker: `await work_jobs(server.handlers(), backend)`.
+
+        Each enters what the server needs, as `running` does; enter that around the worker to do so once. Empty when
+        the server has no backend, or no tool that becomes a task.
+        """
+        if self.backend is None or not self._tasks.rules:
+            return {}
+        from toolweave.jobs._worker import JobWorker
+        from toolweave.serve._tasks.worker import TaskJobs
+
+        jobs = TaskJobs(
+            self._tasks.rules,
+            rounds=self._rounds,
+            tasks=self._task_store(self.backend),
+            prepare=self._calls.prepare,
+            running=self.running,
+        )
+        return {jobs.topic.name: JobWorker(jobs)}
+
+    def tool_schema(self, name: str) -> Mapping[str, Any] | None:
+        """Return the input schema of a tool that is offered under this name, or None."""
+        spec = self._calls.find(name)
+        return None if spec is None else spec.input_schema
+
+    def __repr__(self) -> str:
+        return f"<McpServer {self.name!r}, {len(self.tools.snapshot())} tools>"

@@ -1,0 +1,228 @@
+"""Subscriptions of clients: `subscriptions/listen` (SEP-2575), and resource subscriptions in revisions before it.
+
+A server feature on top of `changes.py`. Declares no capability of its own: it honours those that the other features
+declare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeAlias, cast
+
+import anyio
+
+from toolweave.errors import RequestError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
+from toolweave.protocol.meta import SUBSCRIPTION_ID
+from toolweave.protocol.subscriptions import LIST_FILTERS, RESOURCE_SUBSCRIPTIONS
+from toolweave.serve._changes import (
+    PROMPTS,
+    RESOURCES,
+    TOOLS,
+    UPDATED,
+    Changes,
+    LegacySubscriber,
+    ListenStream,
+    Topic,
+)
+from toolweave.serve._request import Json, Method, Request
+
+__all__ = ["ExtensionFilter", "Listen"]
+
+ACKNOWLEDGED = methods.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED
+LISTS = {
+    LIST_FILTERS["tools"]: ("tools", TOOLS),
+    LIST_FILTERS["prompts"]: ("prompts", PROMPTS),
+    LIST_FILTERS["resources"]: ("resources", RESOURCES),
+}
+"""The filters for list changes: the capability that must be declared, and the topic."""
+MOST_NAMES = 1000
+"""Maximum resources, and maximum names in an extension's filter, of one client."""
+
+LONGEST_URI = 8192
+"""Maximum length of a subscribed URI, in characters."""
+
+_Watch: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+
+
+class ExtensionFilter(Protocol):
+    """A filter that an extension adds, such as the ids of tasks."""
+
+    method: str
+    """The notification that passes the filter."""
+
+    async def current(self, request: Request, names: Sequence[str]) -> Mapping[str, Json]:
+        """Return the current params of the notification for each of these names that this client may see.
+
+        Raises:
+            RequestError: The client may not use the filter.
+        """
+        ...
+
+    async def watch(self, known: Mapping[str, Json], heard: Callable[[str, Json], None]) -> None:
+        """Poll for changes made by other processes while a listen stream is open.
+
+        Args:
+            known: The result of `current`.
+            heard: Called with the changed name and the params of the notification.
+        """
+        ...
+
+
+class Listen:
+    """The listen streams and the resource subscriptions of all clients.
+
+    Args:
+        declared: Returns the capabilities that the server declares now, in either era.
+        filters: Filters of extensions, by their key.
+    """
+
+    def __init__(
+        self,
+        changes: Changes,
+        *,
+        declared: Callable[[], Mapping[str, Any]],
+        filters: Mapping[str, ExtensionFilter] | None = None,
+    ) -> None:
+        self._changes = changes
+        self._declared = declared
+        self._filters = dict(filters or {})
+
+    def methods(self, *, modern: bool) -> Mapping[str, Method]:
+        """Return `subscriptions/listen`, or in earlier revisions the subscriptions to resources."""
+        if modern:
+            return {methods.SUBSCRIPTIONS_LISTEN: self._listen}
+        return {methods.RESOURCES_SUBSCRIBE: self._subscribe, methods.RESOURCES_UNSUBSCRIBE: self._unsubscribe}
+
+    def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
+        """Return nothing: each list's own feature declares `listChanged`."""
+        return {}
+
+    async def _listen(self, request: Request) -> Json:
+        wanted = request.object("notifications")
+        if "notifications" not in request.params:
+            raise RequestError("subscriptions/listen needs the object 'notifications'", code=INVALID_PARAMS)
+        honoured, topics = self._honoured_filters(wanted)
+        asked = {key: _names(wanted, key) for key in self._filters if key in wanted}
+        for key, names in asked.items():
+            topics += [Topic(self._filters[key].method, name) for name in names]
+        stream = self._changes.open(topics)  # before it is looked up what there is: nothing falls between
+        try:
+            watches: list[_Watch] = []
+            for key, names in asked.items():
+                chosen = self._filters[key]
+                current = await self._admit(request, stream, chosen, names)
+                honoured[key] = [name for name in names if name in current]
+                if current:
+                    watches.append(partial(chosen.watch, current, partial(_heard, stream, chosen.method)))
+            await self._watched(request, stream, honoured, watches)
+        finally:
+            self._changes.leave(stream)
+        return {"_meta": {SUBSCRIPTION_ID: request.id}}
+
+    async def _watched(self, request: Request, stream: ListenStream, honoured: Json, watches: Sequence[_Watch]) -> None:
+        """Deliver notifications while polling for changes made by other processes."""
+        if not watches:
+            await self._deliver(request, stream, honoured)
+            return
+        failure: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            for watch in watches:
+                tasks.start_soon(watch)
+            try:
+                await self._deliver(request, stream, honoured)
+            except Exception as exc:  # boundary: kept out of the task group, which would wrap it
+                failure = exc
+            tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    def _honoured_filters(self, wanted: Json) -> tuple[Json, list[Topic]]:
+        """Return the core filters that the server can honour, and their topics."""
+        declared = self._declared()
+        honoured: Json = {}
+        topics: list[Topic] = []
+        for key, (capability, topic) in LISTS.items():
+            if _flag(wanted, key) and _offers(declared, capability, "listChanged"):
+                honoured[key] = True
+                topics.append(topic)
+        uris = _names(wanted, RESOURCE_SUBSCRIPTIONS)
+        if uris and _offers(declared, "resources", "subscribe"):
+            honoured[RESOURCE_SUBSCRIPTIONS] = uris
+            topics += [Topic(UPDATED, uri) for uri in uris]
+        return honoured, topics
+
+    async def _admit(
+        self, request: Request, stream: ListenStream, chosen: ExtensionFilter, names: list[str]
+    ) -> Mapping[str, Json]:
+        """Limit the stream to the names that the client may see, and send their current params."""
+        current = await chosen.current(request, names)
+        for name in names:
+            topic = Topic(chosen.method, name)
+            if name in current:
+                stream.put(topic, current[name], newest=False)
+            else:
+                stream.topics.discard(topic)
+        return current
+
+    async def _deliver(self, request: Request, stream: ListenStream, honoured: Json) -> None:
+        stamp = {SUBSCRIPTION_ID: request.id}
+        await request.line.notify(ACKNOWLEDGED, {"notifications": honoured, "_meta": stamp})
+        ended = False
+        while not ended:
+            await stream.wait()
+            ended = stream.ended  # before the last changes are taken
+            if not ended:
+                await anyio.sleep(self._changes.debounce)
+            for change in stream.take():
+                await request.line.notify(change.method, {**change.params, "_meta": stamp})
+
+    async def _subscribe(self, request: Request) -> Json:
+        conversation, uri = self._subscription(request)
+        topic = Topic(UPDATED, uri)
+        if len(conversation.topics) >= MOST_NAMES and topic not in conversation.topics:
+            raise RequestError(f"no more than {MOST_NAMES} resources can be subscribed to", code=INVALID_REQUEST)
+        conversation.topics.add(topic)
+        return {}
+
+    async def _unsubscribe(self, request: Request) -> Json:
+        conversation, uri = self._subscription(request)
+        conversation.topics.discard(Topic(UPDATED, uri))
+        return {}
+
+    def _subscription(self, request: Request) -> tuple[LegacySubscriber, str]:
+        if not _offers(self._declared(), "resources", "subscribe"):
+            raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
+        uri = request.text("uri")
+        if len(uri) > LONGEST_URI:
+            raise RequestError(f"no resource has a URI of more than {LONGEST_URI} characters", code=INVALID_PARAMS)
+        conversation = self._changes.conversation(request.client.conversation)
+        if conversation is None:
+            raise RequestError("updates cannot be told on this connection, which has no stream", code=INVALID_REQUEST)
+        return conversation, uri
+
+
+def _heard(stream: ListenStream, method: str, name: str, params: Json) -> None:
+    stream.put(Topic(method, name), params)
+
+
+def _offers(declared: Mapping[str, Any], capability: str, what: str) -> bool:
+    there = declared.get(capability)
+    return isinstance(there, dict) and cast("Json", there).get(what) is True
+
+
+def _flag(wanted: Json, key: str) -> bool:
+    value = wanted.get(key, False)
+    if not isinstance(value, bool):
+        raise RequestError(f"'notifications.{key}' must be a boolean", code=INVALID_PARAMS)
+    return value
+
+
+def _names(wanted: Json, key: str) -> list[str]:
+    value: Any = wanted.get(key, [])
+    items = cast("list[Any]", value) if isinstance(value, list) else None
+    if items is None or len(items) > MOST_NAMES or not all(isinstance(item, str) for item in items):
+        raise RequestError(f"'notifications.{key}' must be at most {MOST_NAMES} strings", code=INVALID_PARAMS)
+    return list(dict.fromkeys(items))

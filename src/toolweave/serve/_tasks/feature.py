@@ -1,0 +1,217 @@
+"""Requests of clients about tasks, in both forms of the protocol, and who may make them.
+
+Knows no tool, no carrier, and not where a task runs: that is its `TaskBackend`.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar, cast
+
+import anyio
+import anyio.abc
+
+from toolweave.errors import RequestError, StoreError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS
+from toolweave.protocol.input_required import INPUT_RESPONSES
+from toolweave.protocol.tasks import ENDED, TASK_ID, capabilities, created, in_core, related, task_result
+from toolweave.serve._request import Json, Method, Request
+from toolweave.serve._request_context import HandlerRunner, Work
+from toolweave.serve._tasks.port import Heard, NewTask, TaskBackend, TaskHandle
+from toolweave.serve._tasks.rules import TaskRule, TaskRules, TaskSupport, declared, undeclared
+from toolweave.serve._tasks.task import TOLD_BY
+from toolweave.tools._spec import ToolSpec
+
+__all__ = ["TasksFeature"]
+
+T = TypeVar("T")
+_log = logging.getLogger("toolweave.serve")
+
+SLACK_SECONDS = 5.0
+"""Seconds beyond a task's deadline that a request for its result waits."""
+
+
+class TasksFeature:
+    """Turns calls into tasks and answers the task methods; one for all clients of a server.
+
+    Args:
+        rules: The tools that become tasks, by name: `"optional"`, `"required"` or a `TaskRule`.
+        rounds: Knows the answers that came with a call.
+        backend: Where tasks are.
+        ttl_ms: Milliseconds from a task's creation until it may be forgotten; work that takes longer is cancelled.
+        poll_ms: How often clients are asked to look, in milliseconds.
+        clock: Returns the time in seconds since the epoch.
+
+    Raises:
+        ValueError: A rule is neither.
+    """
+
+    method = TOLD_BY
+
+    def __init__(
+        self,
+        rules: Mapping[str, TaskSupport | TaskRule],
+        *,
+        rounds: HandlerRunner,
+        backend: TaskBackend,
+        ttl_ms: int = 3_600_000,
+        poll_ms: int = 500,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.rules = TaskRules(rules)
+        self._rounds = rounds
+        self._backend = backend
+        self._ttl_ms = ttl_ms
+        self._poll_ms = poll_ms
+        self._clock = clock
+
+    # the interface for the server and the tools
+
+    def within(self, group: anyio.abc.TaskGroup) -> AbstractContextManager[None]:
+        """Run the tasks of this process in a task group until the block ends."""
+        return self._backend.within(group)
+
+    def takes(self, spec: ToolSpec, request: Request) -> bool:
+        """Whether this call becomes a task.
+
+        Raises:
+            RequestError: The tool requires tasks and this client does not support them.
+        """
+        return self.rules.takes(spec, request)
+
+    async def start(self, request: Request, spec: ToolSpec, work: Work) -> Json:
+        """Start the work as a task and return the result that names it.
+
+        Raises:
+            RequestError: No more tasks are accepted.
+        """
+        given: Mapping[str, Any] = self._rounds.given(request) if request.modern else {}
+        ttl_ms, now = self._ttl(request), self._clock()
+        shown = created(secrets.token_urlsafe(24), ttl_ms=ttl_ms, poll_ms=self._poll_ms, now=now)
+        new = NewTask(request=request, work=work, given=given, shown=shown, expires_at=now + ttl_ms / 1000)
+        await self._backend.start(new)
+        return task_result(shown, modern=request.modern)
+
+    def support(self, spec: ToolSpec, *, modern: bool) -> Json:
+        """Return the members of a tool definition that declare its task support."""
+        return self.rules.support(spec, modern=modern)
+
+    # the methods of the protocol
+
+    def methods(self, *, modern: bool) -> Mapping[str, Method]:
+        """Return the methods about tasks, none when no tool becomes one."""
+        if not self.rules:
+            return {}
+        if modern:
+            return {
+                methods.TASKS_GET: self._get,
+                methods.TASKS_UPDATE: self._update,
+                methods.TASKS_CANCEL: self._cancel,
+            }
+        return {methods.TASKS_GET: self._get, methods.TASKS_RESULT: self._result, methods.TASKS_CANCEL: self._cancel}
+
+    def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
+        """Return the extension, or the capability `tasks` of revision 2025-11-25."""
+        return capabilities(modern=modern) if self.rules else {}
+
+    async def current(self, request: Request, names: Sequence[str]) -> Mapping[str, Json]:
+        """Return the current state of those tasks that are this client's, by id.
+
+        Raises:
+            RequestError: The client did not declare the extension.
+        """
+        _require(request)
+        found = [(name, await _reached(self._backend.find(name, request.client.principal))) for name in names]
+        return {name: one.shown for name, one in found if one is not None}
+
+    async def watch(self, known: Mapping[str, Json], heard: Heard) -> None:
+        """Report changes of tasks that other processes run."""
+        await self._backend.watch(known, heard)
+
+    async def _get(self, request: Request) -> Json:
+        found = await self._find(request)
+        return found.shown if request.modern else in_core(found.shown)
+
+    async def _update(self, request: Request) -> Json:
+        found = await self._find(request)
+        if INPUT_RESPONSES not in request.params:
+            raise RequestError(f"tasks/update needs the object {INPUT_RESPONSES!r}", code=INVALID_PARAMS)
+        await _reached(found.answer(request.object(INPUT_RESPONSES)))
+        return {}
+
+    async def _cancel(self, request: Request) -> Json:
+        found = await self._find(request)
+        cancelled = await _reached(found.cancel())
+        if not cancelled and not request.modern:
+            status = found.shown["status"]
+            raise RequestError(f"the task has ended already, it is {status}", code=INVALID_PARAMS)
+        return {} if request.modern else in_core(found.shown)
+
+    async def _result(self, request: Request) -> Json:
+        """Return the result of a task once it has ended; until then put its questions to the client."""
+        found = await self._find(request)
+        with anyio.move_on_after(max(0.0, found.left) + SLACK_SECONDS) as bound:
+            await _reached(self._await_end(request, found))
+        shown = found.shown
+        if bound.cancelled_caught and shown["status"] not in ENDED:
+            raise RequestError("the task was not over when it had to be; look again later", code=INTERNAL_ERROR)
+        if "result" in shown:
+            meta = cast("Json", shown["result"].get("_meta") or {}) | related(shown[TASK_ID])
+            return {**shown["result"], "_meta": meta}
+        error: Json = shown.get("error") or {"code": INVALID_PARAMS, "message": f"the task is {shown['status']}"}
+        raise RequestError(error["message"], code=error["code"], data=error.get("data"))
+
+    async def _await_end(self, request: Request, found: TaskHandle) -> None:
+        while found.shown["status"] not in ENDED:
+            await self._put_questions(request, found)
+            if found.shown["status"] not in ENDED and not found.questions:
+                await found.change()
+
+    async def _put_questions(self, request: Request, found: TaskHandle) -> None:
+        """Put a task's open questions to the client, on the stream of the request for its result."""
+        for key, question in tuple(found.questions.items()):
+            params = {**question.params(modern=False), "_meta": related(found.shown[TASK_ID])}
+            try:
+                with anyio.fail_after(self._rounds.patience):
+                    answer = await request.line.ask(question.method, params)
+                await found.answer({key: answer})
+            except RequestError as exc:
+                await found.refuse(key, exc)
+            except TimeoutError:
+                said = f"the client did not answer {question.method} within {self._rounds.patience:g} s"
+                await found.refuse(key, RequestError(said, code=INTERNAL_ERROR))
+
+    async def _find(self, request: Request) -> TaskHandle:
+        """Return the task that a request names, if it is this client's."""
+        _require(request)
+        name = request.text(TASK_ID)
+        if request.modern and request.headers and request.headers.get("mcp-name", "").strip() != name:
+            raise RequestError("the header Mcp-Name must be what params.taskId is", code=HEADER_MISMATCH)
+        found = await _reached(self._backend.find(name, request.client.principal))
+        if found is None:
+            raise RequestError("Unknown task", code=INVALID_PARAMS)
+        return found
+
+    def _ttl(self, request: Request) -> int:
+        wished: Any = request.object("task").get("ttl") if not request.modern else None
+        if isinstance(wished, bool) or not isinstance(wished, int) or wished <= 0:
+            return self._ttl_ms
+        return min(wished, self._ttl_ms)
+
+
+async def _reached(asked: Awaitable[T]) -> T:
+    try:
+        return await asked
+    except StoreError as exc:
+        _log.error("a client asked about its task: %s", exc)
+        raise RequestError("what is known of tasks cannot be reached; try again later", code=INTERNAL_ERROR) from None
+
+
+def _require(request: Request) -> None:
+    if request.modern and not declared(request):
+        raise undeclared()

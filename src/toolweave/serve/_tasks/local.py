@@ -1,0 +1,225 @@
+"""Tasks of this process: they run in the task groups in which the server is served, and end with them.
+
+Only how they began and ended is in a store. Knows neither rules nor methods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from toolweave.errors import ErrorKind, RequestError, StoreError, ToolError
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
+from toolweave.serve._changes import Changes, Topic
+from toolweave.serve._request import Json
+from toolweave.serve._request_context import HandlerRunner, Work
+from toolweave.serve._tasks.port import KEPT_AT_LEAST, MARK_SECONDS, Heard, NewTask, TaskHandle, full, perform, too_long
+from toolweave.serve._tasks.task import TOLD_BY, RunningTask, TaskCaller
+from toolweave.state import MemoryStore, Store
+from toolweave.tools._call import CallContext
+from toolweave.tools._client_requests import Question
+
+__all__ = ["LocalTasks"]
+
+_log = logging.getLogger("toolweave.serve")
+
+COLLECTION = "tasks"
+
+_serving: ContextVar[anyio.abc.TaskGroup | None] = ContextVar("toolweave-serve-tasks", default=None)
+
+
+class LocalTasks:
+    """The backend of tasks that run in this process.
+
+    Args:
+        rounds: Makes the contexts of handlers.
+        changes: Notifies listening clients.
+        store: Keeps ended tasks; by default in this process.
+        most: Maximum running tasks; the store bounds those that are kept.
+        clock: Returns the time in seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        *,
+        rounds: HandlerRunner,
+        changes: Changes,
+        store: Store | None = None,
+        most: int = 1000,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._rounds = rounds
+        self._changes = changes
+        self._store = MemoryStore(most_documents=10 * most, clock=clock) if store is None else store
+        self._most = most
+        self._clock = clock
+        self._running: dict[str, _Running] = {}
+        self._groups: list[tuple[asyncio.AbstractEventLoop, anyio.abc.TaskGroup]] = []
+
+    @contextmanager
+    def within(self, group: anyio.abc.TaskGroup) -> Generator[None]:
+        """Let tasks run in a task group until the block ends; those that still run then are cancelled.
+
+        Tasks of requests that came in the block, or in tasks begun in it, run there; others in the group that has been
+        there longest.
+        """
+        self._groups.append(mine := (asyncio.get_running_loop(), group))
+        before = _serving.get()
+        _serving.set(group)
+        try:
+            yield
+        finally:
+            _serving.set(before)
+            self._groups.remove(mine)
+            for running in tuple(self._running.values()):
+                if running.group is group:
+                    running.task.scope.cancel()
+
+    async def start(self, new: NewTask) -> None:
+        """Start the work.
+
+        Raises:
+            RequestError: Too many run.
+        """
+        if len(self._running) >= self._most:
+            raise full()
+        group = self._group()
+        client = new.request.client
+        task = RunningTask(new.shown, expires_at=new.expires_at, now=self._clock, changed=self._tell)
+        caller = TaskCaller(task, client.capabilities, new.given, client.key)
+        context = self._rounds.context(new.request, caller, task.progress)
+        running = self._running[task.id] = _Running(task, client.principal, group)
+        try:
+            await self._keep(running)
+        except BaseException as exc:
+            del self._running[task.id]
+            if isinstance(exc, StoreError):
+                raise full() from None
+            raise
+        group.start_soon(self._run, running, new.work, context)
+
+    async def find(self, name: str, owner: str | None) -> TaskHandle | None:
+        """Return a task of this owner, running or ended, or None."""
+        running = self._running.get(name)
+        if running is not None:
+            return running if running.owner == owner else None
+        document = await self._store.get(COLLECTION, name)
+        if document is None or document.value["owner"] != owner:
+            return None
+        return _Kept(document.value["task"])
+
+    async def watch(self, known: Mapping[str, Json], heard: Heard) -> None:
+        """Do nothing: tasks of this process report their own changes."""
+
+    async def _run(self, running: _Running, work: Work, context: CallContext) -> None:
+        try:
+            if not await self._ran(running, work, context):
+                await anyio.sleep(max(0.0, running.left))  # its end is told from here
+        finally:
+            del self._running[running.task.id]
+
+    async def _ran(self, running: _Running, work: Work, context: CallContext) -> bool:
+        """Run a task; return whether its end is stored."""
+        task, kept = running.task, False
+        try:
+            with task.scope, anyio.move_on_after(task.left) as bound:
+                await perform(task, work, context)
+            if bound.cancelled_caught:
+                task.fail(too_long())
+        finally:
+            task.end("cancelled", "the server stopped")
+            with anyio.move_on_after(MARK_SECONDS, shield=True):
+                kept = await self._keep_end(running)
+        return kept
+
+    async def _keep(self, running: _Running) -> None:
+        value = {"owner": running.owner, "task": running.task.show()}
+        await self._store.put(COLLECTION, running.task.id, value, ttl=max(running.left, KEPT_AT_LEAST))
+
+    async def _keep_end(self, running: _Running) -> bool:
+        """Store the end of a task, or an error that it cannot be stored; False when the store accepts neither."""
+        try:
+            await self._keep(running)
+        except Exception as exc:  # boundary: a store may be anybody's, and what it raises here ends every task
+            _log.error("the end of a task cannot be kept: %s", exc)
+            running.task.fail(RequestError("the outcome cannot be kept", code=INTERNAL_ERROR), anew=True)
+            try:
+                await self._keep(running)
+            except Exception:  # boundary: as above
+                _log.exception("nor can be kept that it failed")
+                return False
+        return True
+
+    def _tell(self, task: RunningTask) -> None:
+        self._changes.tell(Topic(TOLD_BY, task.id), task.show())
+
+    def _group(self) -> anyio.abc.TaskGroup:
+        loop, serving = asyncio.get_running_loop(), _serving.get()
+        here = [group for known, group in self._groups if known is loop]
+        if not here:
+            raise RuntimeError("tasks run only while their server is served")
+        return serving if serving is not None and serving in here else here[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A running task of this process, and its caller."""
+
+    task: RunningTask
+    owner: str | None
+    group: anyio.abc.TaskGroup
+
+    @property
+    def shown(self) -> Json:
+        return self.task.show()
+
+    @property
+    def questions(self) -> Mapping[str, Question]:
+        return self.task.questions
+
+    @property
+    def left(self) -> float:
+        return self.task.left
+
+    async def answer(self, answers: Mapping[str, Any]) -> None:
+        self.task.answer(answers)
+
+    async def refuse(self, key: str, error: RequestError) -> None:
+        self.task.refuse(key, ToolError(error.message, kind=ErrorKind.PROTOCOL, data=error.data))
+
+    async def cancel(self) -> bool:
+        ended = self.task.end("cancelled", "the client cancelled it")
+        if ended:
+            self.task.scope.cancel()
+        return ended
+
+    async def change(self) -> None:
+        await self.task.change()
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A task of this process that has ended."""
+
+    shown: Json
+    questions: Mapping[str, Question] = field(default_factory=dict[str, Question])
+    left: float = 0.0
+
+    async def answer(self, answers: Mapping[str, Any]) -> None: ...
+
+    async def refuse(self, key: str, error: RequestError) -> None: ...
+
+    async def cancel(self) -> bool:
+        return False
+
+    async def change(self) -> None:
+        raise RequestError(f"the task is {self.shown['status']}", code=INVALID_PARAMS)

@@ -1,0 +1,173 @@
+"""Tasks in a store as a server has them that answers clients: given to workers, and looked at.
+
+Any number of servers do this to the same tasks. What a worker does is `worker.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+import anyio
+import anyio.abc
+
+from toolweave.errors import RequestError, StoreError, ToolError
+from toolweave.jobs._backoff import Sleep, until
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
+from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED
+from toolweave.protocol.tasks import updated
+from toolweave.serve._request import Json
+from toolweave.serve._tasks.poller import TaskPoller
+from toolweave.serve._tasks.port import MARK_SECONDS, Heard, NewTask, TaskHandle
+from toolweave.serve._tasks.store import StoredTask, TaskStore, changed_signal
+from toolweave.tools._client_requests import Question, question_of
+
+__all__ = ["RemoteTasks"]
+
+_log = logging.getLogger("toolweave.serve")
+
+
+class RemoteTasks:
+    """The backend of tasks that workers run.
+
+    Args:
+        tasks: The tasks of the server.
+        sleep: Waits between looks at what others do.
+    """
+
+    def __init__(self, tasks: TaskStore, *, sleep: Sleep = anyio.sleep) -> None:
+        self._tasks = tasks
+        self._sleep = sleep
+        self._watching: WeakKeyDictionary[asyncio.AbstractEventLoop, TaskPoller] = WeakKeyDictionary()
+
+    @contextmanager
+    def within(self, group: anyio.abc.TaskGroup) -> Generator[None]:
+        """Do nothing: no task runs here."""
+        yield
+
+    async def start(self, new: NewTask) -> None:
+        """Store a task and submit it to the workers.
+
+        Raises:
+            RequestError: It cannot be stored, or submitted.
+        """
+        entry = self._tasks.entry(new)
+        try:
+            await self._tasks.add(entry, new)
+            await self._tasks.topic.queue.submit(self._tasks.topic.job(entry.name))
+        except BaseException as exc:
+            with anyio.move_on_after(MARK_SECONDS, shield=True):
+                await self._forget(entry)
+            if not isinstance(exc, StoreError):
+                raise
+            _log.error("a task cannot be given to a worker: %s", exc)
+            raise RequestError("no task can be kept or given to a worker now", code=INTERNAL_ERROR) from None
+
+    async def find(self, name: str, owner: str | None) -> TaskHandle | None:
+        """Return a task of this owner.
+
+        Raises:
+            StoreError: The store cannot be reached.
+        """
+        entry = await self._tasks.read(name)
+        return None if entry is None or entry.owner != owner else _Handle(self._tasks, entry, self._sleep)
+
+    async def watch(self, known: Mapping[str, Json], heard: Heard) -> None:
+        """Report every change of these tasks until all have ended; an outage of the store is waited out."""
+        loop = asyncio.get_running_loop()
+        watching = self._watching.get(loop)
+        if watching is None:
+            watching = self._watching[loop] = TaskPoller(self._tasks, self._sleep)
+        await watching.watch(known, heard)
+
+    async def _forget(self, entry: StoredTask) -> None:
+        if entry.permit is None:
+            return  # nothing was written
+        try:
+            await self._tasks.remove(entry)
+        except StoreError as exc:
+            _log.debug("a task that was not begun stays until its ttl: %s", exc)
+
+
+class _Handle:
+    """A task in the store, as it was last read."""
+
+    def __init__(self, tasks: TaskStore, entry: StoredTask, sleep: Sleep) -> None:
+        self._tasks = tasks
+        self._entry = entry
+        self._sleep = sleep
+
+    @property
+    def shown(self) -> Json:
+        return dict(self._entry.task)
+
+    @property
+    def questions(self) -> Mapping[str, Question]:
+        return {key: question_of(asked["method"], asked["params"]) for key, asked in self._asked(self._entry).items()}
+
+    @property
+    def left(self) -> float:
+        return self._entry.expires_at - self._tasks.clock()
+
+    async def answer(self, answers: Mapping[str, Any]) -> None:
+        def take(entry: StoredTask) -> bool:
+            asked = self._asked(entry)
+            taken = {key: answer for key, answer in answers.items() if key in asked}
+            for key, answer in taken.items():
+                try:
+                    question_of(asked[key]["method"], asked[key]["params"]).read(answer)
+                except ToolError as exc:
+                    raise RequestError(exc.message, code=INVALID_PARAMS) from None
+            entry.answers |= taken
+            return self._close(entry, taken)
+
+        await self._change(take)
+
+    async def refuse(self, key: str, error: RequestError) -> None:
+        def take(entry: StoredTask) -> bool:
+            entry.refused[key] = {"message": error.message, "data": error.data}
+            return self._close(entry, {key: None})
+
+        await self._change(take)
+
+    async def cancel(self) -> bool:
+        entry, cancelled = await self._tasks.cancel(self._entry.name, "the client cancelled it")
+        self._take(entry)
+        return cancelled
+
+    async def change(self) -> None:
+        before = self._entry.revision
+
+        async def look() -> bool | None:
+            self._take(await self._tasks.read(self._entry.name))
+            return None if self._entry.revision == before else True
+
+        # it may end by its time alone, of which no signal tells
+        await until(self._tasks.store, changed_signal(self._entry.name), look, sleep=self._sleep, last=1.0)
+
+    async def _change(self, change: Callable[[StoredTask], bool]) -> None:
+        self._take(await self._tasks.change(self._entry.name, change))
+
+    def _take(self, entry: StoredTask | None) -> None:
+        if entry is None:
+            raise RequestError("Unknown task", code=INVALID_PARAMS)
+        self._entry = entry
+
+    def _close(self, entry: StoredTask, keys: Mapping[str, Any]) -> bool:
+        """Remove questions that need no answer any more; return whether there were any."""
+        asked = self._asked(entry)
+        rest = {key: one for key, one in asked.items() if key not in keys}
+        if len(rest) == len(asked):
+            return False
+        status = INPUT_REQUIRED if rest else "working"
+        now = self._tasks.clock()
+        entry.task = updated(entry.task, now, status=status, statusMessage=None, **{INPUT_REQUESTS: rest or None})
+        return True
+
+    @staticmethod
+    def _asked(entry: StoredTask) -> Json:
+        return cast("Json", entry.task.get(INPUT_REQUESTS, {}))

@@ -1,0 +1,243 @@
+"""Task records in a store that many processes share, changed by compare-and-set.
+
+A task's own document is small and changes: its status, its runner, its client's answers. The call that it came from is
+written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolweave.errors import StoreError
+from toolweave.jobs._kind import JobCollections, JobTopic
+from toolweave.jobs._queue import WorkQueue
+from toolweave.protocol import methods
+from toolweave.protocol.tasks import ENDED, TASK_ID, failed, updated
+from toolweave.serve._request import Client, Json, ReplyChannel, Request
+from toolweave.serve._request_context import forwarded_meta
+from toolweave.serve._tasks.port import KEPT_AT_LEAST, NewTask, full, too_long
+from toolweave.serve._tasks.semaphore import MOST, Permit, StoreSemaphore
+from toolweave.state import Change, Delete, Document, Put, Store
+
+__all__ = ["TASK_NOTES", "StoredTask", "TaskStore", "changed_signal"]
+
+TOOLS_CALL = methods.TOOLS_CALL
+TASKS = "tasks"
+CALLS = "task-calls"
+TASK_NOTES = JobCollections("task", "server")
+FORM = 1
+"""The format version of the records; those of another version are ignored."""
+_NOTED_SECONDS = 86_400.0
+"""Seconds for which it is kept how many workers died of a task."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StoredTask:
+    """The record of one task in the store.
+
+    Attributes:
+        owner: The principal whose task it is.
+        server: The name of its server; tasks of other servers are ignored.
+        task: As clients see it.
+        expires_at: Its deadline, in seconds since the epoch.
+        runner: The holder of the lease that runs it, or died; None before it began, and after it was handed back.
+        answers: What the client answered, by the key of the question.
+        refused: What it refused to answer, with the error's message and data.
+        permit: The one that it holds of those that may be outstanding.
+        revision: Of the document; 0 before it is there.
+    """
+
+    owner: str | None
+    server: str
+    task: Json
+    expires_at: float
+    runner: str | None = None
+    answers: Json = field(default_factory=dict[str, Any])
+    refused: Json = field(default_factory=dict[str, Any])
+    permit: tuple[str, int] | None = None
+    revision: int = 0
+
+    @property
+    def name(self) -> str:
+        """The task's id."""
+        return self.task[TASK_ID]
+
+    @property
+    def ended(self) -> bool:
+        """Whether its status is final."""
+        return self.task["status"] in ENDED
+
+
+class TaskStore:
+    """The tasks of one server in a store.
+
+    Args:
+        queue: Tells workers of them.
+        server: The server's name.
+        clock: Returns the time in seconds since the epoch.
+        most: Maximum outstanding tasks of all that share the store.
+
+    Attributes:
+        topic: What workers are told of them.
+    """
+
+    def __init__(
+        self, store: Store, queue: WorkQueue, server: str, clock: Callable[[], float], *, most: int = MOST
+    ) -> None:
+        self.store = store
+        self.server = server
+        self.clock = clock
+        self.topic = JobTopic(TASK_NOTES, server, store=store, queue=queue, clock=clock, keep_seconds=_NOTED_SECONDS)
+        self._permits = StoreSemaphore(store, server, clock, most=most)
+
+    def entry(self, new: NewTask) -> StoredTask:
+        """Return the record of a new task."""
+        owner = new.request.client.principal
+        return StoredTask(owner=owner, server=self.server, task=new.shown, expires_at=new.expires_at)
+
+    async def add(self, entry: StoredTask, new: NewTask) -> None:
+        """Store a new task, and the call that it comes from; after a failure `remove` deletes what was stored.
+
+        Raises:
+            RequestError: Too many tasks are outstanding.
+            StoreError: The store cannot be reached, or is full.
+        """
+        ttl = self._ttl(entry)
+        permit = await self._permits.acquire(entry.owner, ttl)
+        if permit is None:
+            raise full()
+        entry.permit = (permit.key, permit.revision)
+        request = new.request
+        client = request.client
+        call: Json = {
+            "name": request.text("name"),
+            "arguments": request.params.get("arguments") or {},
+            "meta": dict(forwarded_meta(request)),
+            "given": dict(new.given),
+            "version": client.version,
+            "capabilities": dict(client.capabilities),
+            "info": None if client.info is None else dict(client.info),
+            "principal": client.principal,
+            "conversation": client.conversation,
+            "strangers": bool(request.headers),
+        }
+        kept = Put(collection=CALLS, key=entry.name, value=call, ttl=ttl)
+        revisions = await self.store.write([self._put(entry), kept, self.topic.note(entry.name, ttl=ttl)])
+        if revisions is None:
+            raise StoreError(f"there is a task {entry.name!r} already", collection=TASKS)
+        entry.revision = revisions[0]
+
+    async def remove(self, entry: StoredTask) -> None:
+        """Delete a task that was never announced to its client.
+
+        Raises:
+            StoreError: The store cannot be reached.
+        """
+        await self.store.delete(TASKS, entry.name)
+        await self.tidy(entry)
+
+    async def tidy(self, entry: StoredTask) -> None:
+        """Forget what nobody needs of a task that no worker will see again: its call, its notes, and its permit.
+
+        Raises:
+            StoreError: The store cannot be reached.
+        """
+        call = Delete(collection=CALLS, key=entry.name)
+        await self.store.write([call, *self.topic.forgotten(entry.name)])
+        if entry.permit is not None:
+            await self._permits.release(Permit(*entry.permit))
+
+    async def call(self, name: str, line: ReplyChannel) -> tuple[Request, Json] | None:
+        """Return the call that a task comes from, and the answers that came with it; None when it has expired."""
+        found = await self.store.get(CALLS, name)
+        if found is None:
+            return None
+        call: Json = found.value
+        client = Client(
+            version=call["version"],
+            capabilities=call["capabilities"],
+            info=call["info"],
+            principal=call["principal"],
+            conversation=call["conversation"],
+        )
+        params = {"name": call["name"], "arguments": call["arguments"]}
+        headers = {"mcp-method": TOOLS_CALL} if call["strangers"] else {}
+        request = Request(method=TOOLS_CALL, params=params, client=client, line=line, id=name, headers=headers)
+        return request, {"given": call["given"], "meta": call["meta"]}
+
+    async def read(self, name: str) -> StoredTask | None:
+        """Return the current record of a task; one past its deadline has failed.
+
+        Raises:
+            StoreError: The store cannot be reached.
+        """
+        while True:
+            found = await self.store.get(TASKS, name)
+            entry = None if found is None else self.loaded(found)
+            if entry is None:
+                return None
+            if entry.ended or self.clock() <= entry.expires_at:
+                return entry
+            entry.task = failed(entry.task, self.clock(), too_long())
+            if await self.write(entry):
+                return entry
+
+    def loaded(self, found: Document) -> StoredTask | None:
+        """Return the task that a document is; None when it is another server's, or of another version."""
+        if (found.value.get("form"), found.value.get("server")) != (FORM, self.server):
+            return None
+        return StoredTask(**{name: found.value[name] for name in _WRITTEN}, revision=found.revision)
+
+    async def write(self, entry: StoredTask) -> bool:
+        """Store a task unless its record changed meanwhile; return whether it was stored.
+
+        When it has ended, its call and its client's answers are deleted: they may be secret.
+        """
+        changes: list[Change] = [self._put(entry)]
+        if entry.ended:
+            changes.append(Delete(collection=CALLS, key=entry.name))
+        revisions = await self.store.write(changes, tell=changed_signal(entry.name))
+        if revisions is None:
+            return False
+        entry.revision = revisions[0]
+        return True
+
+    async def change(self, name: str, change: Callable[[StoredTask], bool]) -> StoredTask | None:
+        """Change the current record of a task; `change` returns whether to store it. None when the task is gone."""
+        while True:
+            entry = await self.read(name)
+            if entry is None or not change(entry) or await self.write(entry):
+                return entry
+
+    async def cancel(self, name: str, message: str) -> tuple[StoredTask | None, bool]:
+        """Cancel a task; return it as it is now, and whether it had not ended before."""
+        cancelled = False
+
+        def end(entry: StoredTask) -> bool:
+            nonlocal cancelled
+            cancelled = not entry.ended
+            if cancelled:
+                entry.task = updated(entry.task, self.clock(), status="cancelled", statusMessage=message)
+            return cancelled
+
+        return await self.change(name, end), cancelled
+
+    def _put(self, entry: StoredTask) -> Put:
+        if entry.ended:
+            entry.answers, entry.refused = {}, {}
+        value = {"form": FORM, **{name: getattr(entry, name) for name in _WRITTEN}}
+        return Put(collection=TASKS, key=entry.name, value=value, ttl=self._ttl(entry), expect=entry.revision)
+
+    def _ttl(self, entry: StoredTask) -> float:
+        left = max(0.0, entry.expires_at - self.clock())
+        return max(left, KEPT_AT_LEAST) if entry.ended else left + KEPT_AT_LEAST
+
+
+def changed_signal(name: str) -> str:
+    """Return the signal that a task was written to."""
+    return f"{TASKS}/{name}"
+
+
+_WRITTEN = ("owner", "server", "task", "expires_at", "runner", "answers", "refused", "permit")

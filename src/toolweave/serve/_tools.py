@@ -1,0 +1,310 @@
+"""The tools of a server: `tools/list` and `tools/call` over any `Toolset`.
+
+Independent of the transport; a running tool's questions and progress, and calls that become tasks, are elsewhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Literal, Protocol, TypeAlias
+
+import msgspec
+
+# so that the first call of a plain function imports nothing
+import toolweave.tools._worker_threads  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError, printable
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS
+from toolweave.protocol.headers import mirroring_problem
+from toolweave.protocol.jsonrpc import encode_value
+from toolweave.schema import Validator
+from toolweave.serve._offers.pagination import page
+from toolweave.serve._request import Json, Method, Request
+from toolweave.serve._request_context import HandlerRunner, Work
+from toolweave.tools import CallContext, ToolCall, ToolsChanged, Toolset, ToolSnapshot, ToolSpec
+from toolweave.tools._function import check_schemas
+from toolweave.tools._mcp import call_result, tool_definition
+from toolweave.tools._result import ToolResult, invalid_input
+
+__all__ = ["ExposeErrors", "TaskStarter", "Tools"]
+
+_log = logging.getLogger("toolweave.serve")
+
+ExposeErrors: TypeAlias = Literal["message", "masked"]
+"""A client's view of an unexpected exception of a tool: its message, or only that there was one."""
+
+_MOST_PAGES = 1000
+_SPARE = 64  # definitions of tools that are gone: calls that outlive their tool come back to them
+
+
+class TaskStarter(Protocol):
+    """Turns calls into tasks: the part of the tasks feature that tool calls use."""
+
+    def takes(self, spec: ToolSpec, request: Request) -> bool:
+        """Whether this call becomes a task.
+
+        Raises:
+            RequestError: The tool requires tasks and the client does not support them.
+        """
+        ...
+
+    async def start(self, request: Request, spec: ToolSpec, work: Work) -> Json:
+        """Start the work as a task and return the result that names it."""
+        ...
+
+    def support(self, spec: ToolSpec, *, modern: bool) -> Json:
+        """Return the members of a tool definition that declare its task support."""
+        ...
+
+
+class Tools:
+    """Lists and calls the tools of a toolset."""
+
+    def __init__(
+        self,
+        toolset: Toolset,
+        *,
+        rounds: HandlerRunner,
+        tasks: TaskStarter | None = None,
+        page_size: int | None = 100,
+        expose_errors: ExposeErrors | None = None,
+    ) -> None:
+        self._toolset = toolset
+        self._rounds = rounds
+        self._tasks = tasks
+        self._page_size = page_size
+        self._expose = expose_errors
+        self._definitions = _Definitions()
+        self._checked: dict[str, tuple[ToolSpec, _Checks | None]] = {}
+        self._seen: ToolSnapshot | None = None
+        self._found: dict[str, tuple[ToolSpec, _Checks]] = {}  # of those seen, by the names that were asked for
+        self._listed: ToolSnapshot = ToolSnapshot()
+        self._paged: ToolSnapshot | None = None
+        self._pages: dict[str | None, tuple[msgspec.Raw, str | None]] = {}  # of `_paged`, by cursor
+        toolset.subscribe(self._changed)
+
+    def methods(self, *, modern: bool) -> Mapping[str, Method]:
+        """Return `tools/list` and `tools/call`."""
+        return {methods.TOOLS_LIST: self._list, methods.TOOLS_CALL: self._call}
+
+    def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
+        """Return the `tools` capability."""
+        return {"tools": {"listChanged": True}}
+
+    def admit(self, spec: ToolSpec) -> None:
+        """Compile the schemas of a local tool before it is offered.
+
+        Raises:
+            SchemaError: A schema is invalid; names the tool, the schema and the JSON pointer.
+        """
+        if spec.server is None:
+            self._checked[spec.name] = (spec, _compiled(spec))
+
+    def admit_all(self) -> None:
+        """Compile the schemas of all local tools that are offered now.
+
+        Raises:
+            SchemaError: As `admit`.
+        """
+        snapshot = self._toolset.snapshot()
+        for spec in snapshot:
+            self.admit(spec)
+        self._seen = self._listed = snapshot
+        self._found.clear()
+
+    def find(self, name: str) -> ToolSpec | None:
+        """Return the definition of a tool that is offered under this name, or None."""
+        found = self._find(name)
+        return None if found is None else found[0]
+
+    def _find(self, name: str) -> tuple[ToolSpec, _Checks] | None:
+        """Return an offered tool and its validators, or None."""
+        if self._toolset.snapshot() is self._seen:
+            known = self._found.get(name)
+            if known is not None:
+                return known
+        spec = self._snapshot().find(name)
+        checks = None if spec is None else self._checks(spec)
+        if spec is None or checks is None:
+            return None
+        found = self._found[name] = (spec, checks)
+        return found
+
+    def _snapshot(self) -> ToolSnapshot:
+        """Return the tools to list: all but local tools with invalid schemas."""
+        snapshot = self._toolset.snapshot()
+        if snapshot is not self._seen:
+            sound = [spec for spec in snapshot if spec.server is not None or self._sound(spec)]
+            self._listed = snapshot if len(sound) == len(snapshot) else ToolSnapshot(sound, version=snapshot.version)
+            self._seen = snapshot
+            self._found.clear()
+            if len(self._checked) > 2 * len(snapshot) + _SPARE:
+                self._changed(ToolsChanged(removed=tuple(self._checked.keys() - snapshot.by_name.keys())))
+        return self._listed
+
+    async def _list(self, request: Request) -> Json:
+        cursor: Any = request.params.get("cursor")
+        snapshot = self._snapshot()
+        if snapshot is not self._paged:
+            self._paged = snapshot
+            self._pages.clear()
+        if not request.modern:
+            listed, following = self._page(snapshot, cursor, modern=False)
+            return {"tools": listed} if following is None else {"tools": listed, "nextCursor": following}
+        known = self._pages.get(cursor) if cursor is None or isinstance(cursor, str) else None
+        if known is None:
+            listed, following = self._page(snapshot, cursor, modern=True)
+            known = self._pages[cursor] = (msgspec.Raw(encode_value(listed, errors="replace")), following)
+            if len(self._pages) > _MOST_PAGES:
+                del self._pages[next(iter(self._pages))]  # of cursors that a stranger made up
+        encoded, following = known
+        return {"tools": encoded} if following is None else {"tools": encoded, "nextCursor": following}
+
+    def _page(self, snapshot: ToolSnapshot, cursor: object, *, modern: bool) -> tuple[list[Json], str | None]:
+        specs, following = page(snapshot, cursor, self._page_size, key=_name)
+        listed = [self._definitions.of(spec, modern=modern) for spec in specs]
+        if self._tasks is not None:
+            listed = [
+                {**made, **support} if (support := self._tasks.support(spec, modern=modern)) else made
+                for spec, made in zip(specs, listed, strict=True)
+            ]
+        return listed, following
+
+    async def _call(self, request: Request) -> Json:
+        name = request.text("name")
+        given = request.params.get("arguments")
+        arguments = {} if given is None else request.object("arguments")  # some clients write null for none
+        found = self._find(name)
+        if found is None:
+            raise RequestError(f"Unknown tool: {name}", code=INVALID_PARAMS)
+        spec, checks = found
+        if checks.arguments is not None and not checks.arguments.is_valid(arguments):
+            refused = invalid_input(spec.name, checks.arguments.problems(arguments))
+            return call_result(refused, modern=request.modern)
+        work = partial(self._run, request, spec, checks, ToolCall(name=name, arguments=arguments))
+        if self._tasks is not None and self._tasks.takes(spec, request):
+            return await self._tasks.start(request, spec, work)
+        return await self._rounds.run(request, work)
+
+    def prepare(self, request: Request) -> tuple[ToolSpec, Work]:
+        """Return the tool of a call that was accepted earlier, and the work that runs it.
+
+        Raises:
+            RequestError: There is no such tool any more.
+        """
+        name = request.text("name")
+        found = self._find(name)
+        if found is None:
+            raise RequestError(f"Unknown tool: {name}", code=INVALID_PARAMS)
+        spec, checks = found
+        call = ToolCall(name=name, arguments=request.object("arguments"))
+        return spec, partial(self._run, request, spec, checks, call)
+
+    async def _run(self, request: Request, spec: ToolSpec, checks: _Checks, call: ToolCall, ctx: CallContext) -> Json:
+        result = await self._toolset.call(call, ctx)
+        if result.is_error:
+            return self._failure(request, spec, result)
+        if checks.output is not None and result.raw is None:
+            problems = checks.output.problems(result.structured_content)
+            if problems:
+                found = "; ".join(f"{one.path or 'it'} {one.message}" for one in problems)
+                _log.error("tool %r returned what its output schema does not allow: %s", spec.name, printable(found))
+                result = ToolResult.failure(
+                    f"tool {spec.name!r} returned what its output schema does not allow",
+                    kind=ErrorKind.INVALID_OUTPUT,
+                )
+        return call_result(result, modern=request.modern, typed=spec.output_schema is not None)
+
+    def _failure(self, request: Request, spec: ToolSpec, result: ToolResult) -> Json:
+        error = result.require_error()
+        if error.kind is ErrorKind.NOT_FOUND and self._snapshot().find(spec.name) is None:
+            raise RequestError(f"Unknown tool: {spec.name}", code=INVALID_PARAMS)  # it went away meanwhile
+        if error.kind is ErrorKind.PROTOCOL and isinstance(error.code, int) and spec.server is None:
+            raise RequestError(error.message, code=error.code, data=error.data)  # a handler of ours chose it
+        if error.unexpected and self._masks(request):
+            result = ToolResult.failure(ToolError(f"Error executing tool {spec.name!r}"))
+        return call_result(result, modern=request.modern)
+
+    def _masks(self, request: Request) -> bool:
+        """Whether unexpected errors are masked: by default over HTTP, where callers are untrusted."""
+        return self._expose == "masked" or (self._expose is None and bool(request.headers))
+
+    def _sound(self, spec: ToolSpec) -> bool:
+        return self._checks(spec) is not None
+
+    def _checks(self, spec: ToolSpec) -> _Checks | None:
+        """Return the validators of a tool, or None for a local tool with invalid schemas."""
+        known = self._checked.get(spec.name)
+        if known is not None and known[0] is spec:
+            return known[1]
+        checks = _FOREIGN if spec.server is not None else _checks(spec)
+        self._checked[spec.name] = (spec, checks)
+        return checks
+
+    def _changed(self, change: ToolsChanged) -> None:
+        self._definitions.forget(change.removed)
+        for name in change.removed:
+            self._checked.pop(name, None)
+
+
+def _name(spec: ToolSpec) -> str:
+    return spec.name
+
+
+class _Checks:
+    """The compiled schemas of one tool; none for a foreign tool, whose own server validates."""
+
+    __slots__ = ("arguments", "output")
+
+    def __init__(self, arguments: Validator | None = None, output: Validator | None = None) -> None:
+        self.arguments = arguments
+        self.output = output
+
+
+_FOREIGN = _Checks()
+
+
+def _checks(spec: ToolSpec) -> _Checks | None:
+    try:
+        return _compiled(spec)
+    except SchemaError as exc:
+        _log.error("%s; the tool is not offered", exc)
+        return None
+
+
+def _compiled(spec: ToolSpec) -> _Checks:
+    """Compile the schemas of a tool of ours.
+
+    Raises:
+        SchemaError: A schema is invalid; names the tool, the schema and the JSON pointer.
+    """
+    arguments, output = check_schemas(spec)
+    wrong = mirroring_problem(spec.input_schema)
+    if wrong is not None:
+        raise SchemaError(f"tool {spec.name!r}: inputSchema: {wrong[0]}", pointer=wrong[1])
+    return _Checks(arguments, output)
+
+
+class _Definitions:
+    """Cache of one server's tool definitions, each built when it is first listed."""
+
+    def __init__(self) -> None:
+        self._made: dict[bool, dict[str, tuple[ToolSpec, Json]]] = {True: {}, False: {}}
+
+    def of(self, spec: ToolSpec, *, modern: bool) -> Json:
+        """Return the definition of a tool for an era; callers do not change it."""
+        made = self._made[modern]
+        known = made.get(spec.name)
+        if known is not None and known[0] is spec:
+            return known[1]
+        definition = tool_definition(spec, modern=modern)
+        made[spec.name] = (spec, definition)
+        return definition
+
+    def forget(self, names: tuple[str, ...]) -> None:
+        """Drop the definitions of tools that are gone."""
+        for made in self._made.values():
+            for name in names:
+                made.pop(name, None)

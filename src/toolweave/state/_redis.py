@@ -1,0 +1,283 @@
+"""The store over one Redis or Valkey, which any number of processes and machines share.
+
+Knows the keys and the scripts; not what the documents hold, nor how connections are made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+
+from toolweave.errors import StoreError
+from toolweave.state._redis_address import RedisAddress
+from toolweave.state._redis_connections import RedisConnections
+from toolweave.state._redis_scripts import GET, READ, SCAN, SIGNAL, WRITE, RedisScript
+from toolweave.state._signals import SignalListener
+from toolweave.state._store import Change, Delete, Document, Put, to_json
+
+__all__ = ["RedisStore"]
+
+_SWEEP_EACH = 8
+"""One of so many writes also drops expired documents."""
+_SURE_SECONDS = 3600.0
+"""A document that expires later than in so many seconds has not expired on the server either, whatever its clock."""
+
+
+class RedisStore:
+    """A `Store` in Redis from 6.2 on, or Valkey.
+
+    It connects when it is first used and closes its connections when the last user has left it; used without being
+    entered, it connects for every call. Tasks, event loops and threads may share one. A write that has begun is
+    finished, also when its caller is cancelled, and is done once, also when the connection breaks before the answer.
+    Durability is the server's setting: `appendonly yes` keeps what was answered, up to a
+    second's worth, and `appendfsync always` all of it. The server must not evict: `maxmemory-policy noeviction`, or a
+    `volatile-` one.
+
+    Args:
+        url: `redis://[user:password@]host:port/database`, `rediss://` for TLS, `unix:///path?db=0`, or `valkey://`;
+            options as the package `redis` has them.
+        prefix: The prefix of its keys; stores with other prefixes share nothing.
+        clock: Returns the time in seconds, for ttl; None uses the server's, which is the same for all.
+        wait_seconds: Timeout of a call while the server is away or does not answer.
+
+    Raises:
+        StoreError: The URL is not understood.
+        ValueError: The prefix is empty or has a brace.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        prefix: str = "toolweave",
+        clock: Callable[[], float] | None = None,
+        wait_seconds: float = 10.0,
+    ) -> None:
+        if not prefix or "{" in prefix or "}" in prefix:
+            raise ValueError(f"a prefix is a text without braces, not {prefix!r}")
+        self._address = RedisAddress(url)
+        self._prefix = prefix
+        self._clock = clock
+        self._wait_seconds = wait_seconds
+        self._remember = str(int(2_000 * wait_seconds) + 5_000)
+        self._keys = [f"{{{prefix}}}:{name}" for name in ("documents", "order")]
+        self._writes = 0
+        self._channel = f"{{{prefix}}}:signals"
+        self._links: dict[asyncio.AbstractEventLoop, RedisConnections] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def place(self) -> str:
+        """The address for people: scheme, host, port and database, without user and password."""
+        return self._address.place
+
+    async def get(self, collection: str, key: str) -> Document | None:
+        """Return a document, or None when there is none.
+
+        Raises:
+            StoreError: The server cannot be reached or refuses.
+        """
+        (found,) = await self.read([(collection, key)])
+        return found
+
+    async def read(self, names: Sequence[tuple[str, str]]) -> Sequence[Document | None]:
+        """Return documents, None for each missing one.
+
+        Raises:
+            StoreError: The server cannot be reached or refuses.
+        """
+        if not names:
+            return []
+        named = [_name(*name) for name in names]
+        wanted = [name for _, name in named]
+        found = await self._call(READ, self._keys[:1], wanted)
+        if self._clock is not None or any(_may_have_expired(stored) for stored in found):
+            found = await self._call(GET, self._keys[:1], [self._now(), *wanted])  # by the clock of the server
+        return [
+            None if stored is None else _document(head, name, stored)
+            for (head, name), stored in zip(named, found, strict=True)
+        ]
+
+    async def put(
+        self, collection: str, key: str, value: Any, *, ttl: float | None = None, expect: int | None = None
+    ) -> int | None:
+        """Write a document; return its new revision, or None when `expect` did not hold.
+
+        Raises:
+            StoreError: The server cannot be reached, is full or refuses, or the value is no JSON.
+        """
+        revisions = await self.write([Put(collection=collection, key=key, value=value, ttl=ttl, expect=expect)])
+        return None if revisions is None else revisions[0]
+
+    async def delete(self, collection: str, key: str, *, expect: int | None = None) -> bool:
+        """Delete a document, with `expect` only if it has this revision; return whether one was deleted.
+
+        Raises:
+            StoreError: The server cannot be reached or refuses.
+        """
+        # a missing document is not deleted
+        return await self._write([Delete(collection=collection, key=key, expect=expect or None)]) == [-1]
+
+    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+        """Make all of these changes or none; return the revisions, or None when an `expect` did not hold.
+
+        Raises:
+            StoreError: The server cannot be reached, is full or refuses, or a value is no JSON.
+        """
+        revisions = await self._write(changes, tell or "")
+        return None if revisions is None else [max(0, revision) for revision in revisions]
+
+    async def scan(self, collection: str, *, prefix: str = "", after: str = "", limit: int = 100) -> Sequence[Document]:
+        """Return documents by key, a page at a time.
+
+        Raises:
+            StoreError: The server cannot be reached or refuses.
+        """
+        head, first = _name(collection, prefix)
+        last = b"(" + first + b"\xff"  # a byte that no text has
+        passed = _name(collection, after)[1] if after else b""
+        start = b"(" + passed if passed >= first else b"[" + first
+        found: list[Document] = []
+        while len(found) < limit:
+            args = [start, last, self._now(), str(limit - len(found))]
+            reached, *rows = await self._call(SCAN, self._keys, args)
+            found.extend(_document(head, name, stored) for name, stored in zip(rows[::2], rows[1::2], strict=True))
+            if not reached:
+                break
+            start = b"(" + reached
+        return found
+
+    async def signal(self, name: str) -> None:
+        """Send a signal to the listeners of all processes; one that cannot be sent is lost."""
+        try:
+            await self._call(SIGNAL, [self._channel], [name])
+        except StoreError:
+            pass
+
+    @asynccontextmanager
+    async def listening(self, name: str) -> AsyncGenerator[SignalListener, None]:
+        """Listen to a name's signals during the block, of all processes; none arrive while the server is away."""
+        async with self._used() as link:
+            sure = await link.subscribe(self._channel)
+            async with link.ears.listening(name, sure=sure, hear=lambda: link.hear(self._channel)) as ear:
+                yield ear
+
+    async def close(self) -> None:
+        """Close the unused connections of this event loop; new ones are made when it is used again."""
+        link = self._links.get(asyncio.get_running_loop())
+        if link is not None:
+            await link.close()
+
+    async def __aenter__(self) -> Self:
+        """Connect, so that an error is raised here.
+
+        Raises:
+            StoreError: The server cannot be reached or refuses.
+        """
+        async with self._used() as link:
+            if link.users == 1:
+                await link.call(GET, self._keys[:1], ["", "none"], again=False)
+            link.users += 1
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        link = self._links.get(asyncio.get_running_loop())
+        if link is not None:
+            await self._leave(link)
+
+    def __repr__(self) -> str:
+        return f"<RedisStore {self.place}, prefix {self._prefix!r}, {'open' if self._links else 'closed'}>"
+
+    def _now(self) -> str:
+        return "" if self._clock is None else repr(float(self._clock()))
+
+    async def _write(self, changes: Sequence[Change], tell: str = "") -> Sequence[int] | None:
+        self._writes += 1
+        sweeps = "1" if self._writes % _SWEEP_EACH == 1 else ""
+        args: list[str | bytes] = [self._now(), os.urandom(16).hex(), self._remember, sweeps, tell]
+        for one in changes:
+            _, name = _name(one.collection, one.key)
+            expect = "" if one.expect is None else str(one.expect)
+            if isinstance(one, Put):
+                text = to_json(one.collection, one.key, one.value)
+                args += ["put", name, text, "" if one.ttl is None else repr(float(one.ttl)), expect]
+            else:
+                args += ["delete", name, "", "", expect]
+        told: bytes | None = None
+        with anyio.CancelScope(shield=True):
+            told = await self._call(WRITE, [*self._keys, self._channel], args)
+        return None if told is None else [int(revision) for revision in told.split()]
+
+    async def _call(self, script: RedisScript, keys: Sequence[str], args: Sequence[str | bytes]) -> Any:
+        link = self._enter()
+        try:
+            return await link.call(script, keys, args)
+        finally:
+            await self._leave(link)
+
+    @asynccontextmanager
+    async def _used(self) -> AsyncGenerator[RedisConnections, None]:
+        """Keep the connections of this event loop open during the block."""
+        link = self._enter()
+        try:
+            yield link
+        finally:
+            await self._leave(link)
+
+    def _enter(self) -> RedisConnections:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            link = self._links.get(loop)
+            if link is None:
+                self._links = {one: kept for one, kept in self._links.items() if not one.is_closed()}
+                link = self._links[loop] = RedisConnections(self._address, self._wait_seconds)
+        link.users += 1
+        return link
+
+    async def _leave(self, link: RedisConnections) -> None:
+        link.users -= 1
+        if not link.users:
+            with self._lock:
+                self._links.pop(asyncio.get_running_loop(), None)
+            await link.close()
+
+
+def _name(collection: str, key: str) -> tuple[bytes, bytes]:
+    """Return the prefix of a collection's names, and the name of a key in it.
+
+    Raises:
+        StoreError: One of the two is no valid Unicode text.
+    """
+    try:
+        head = collection.encode()
+        head = b"%d:%b:" % (len(head), head)
+        return head, head + key.encode()
+    except UnicodeEncodeError as exc:
+        raise StoreError(f"a collection or key is no valid Unicode text: {exc.object!r}") from None
+
+
+def _may_have_expired(stored: bytes | None) -> bool:
+    """Whether a stored document may have expired, which only the clock of the server decides."""
+    expires = b"-" if stored is None else stored.split(b" ", 2)[1]
+    return expires != b"-" and float(expires) - time.time() < _SURE_SECONDS
+
+
+def _document(head: bytes, name: bytes, stored: bytes) -> Document:
+    revision, expires, text = stored.split(b" ", 2)
+    return Document(
+        key=name[len(head) :].decode(),
+        value=json.loads(text),
+        revision=int(revision),
+        expires_at=None if expires == b"-" else float(expires),
+    )

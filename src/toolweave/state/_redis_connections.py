@@ -1,0 +1,375 @@
+"""The connection pool of a `RedisStore` in one event loop: pipelining, timeouts, retries and error messages.
+
+The package `redis` is imported when the first connection is made. Independent of documents.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from toolweave.errors import StoreError
+from toolweave.state._redis_address import RedisAddress
+from toolweave.state._redis_scripts import RedisScript
+from toolweave.state._signals import SignalListeners
+
+__all__ = ["RedisConnections"]
+
+MOST_CONNECTIONS = 4
+_MOST_TOGETHER = 64
+"""Maximum calls in one pipeline."""
+_LONGEST_PAUSE = 0.5
+
+_TOLD: tuple[tuple[str, str], ...] = (
+    ("WRONGPASS|invalid username-password|invalid password|Invalid Username", "refuses the user or the password"),
+    (
+        "NOAUTH|Authentication required|must be called with the client",
+        "wants a password: redis://:PASSWORD@host:port/0",
+    ),
+    ("AUTH <password> called without|without any password", "has no password: take it out of the address"),
+    (
+        "NOPERM|NoPermission|no permissions",
+        "does not let this user do it: allow EVAL, EVALSHA and the keys of the prefix",
+    ),
+    ("OOM |OutOfMemory", "is full and takes no more: raise its maxmemory, or delete what is not needed"),
+    ("MISCONF", "cannot save to its disk and takes no writes: its log says why"),
+    ("READONLY|ReadOnly", "is a replica, which takes no writes: give the address of the primary"),
+    ("NOREPLICAS", "takes no writes, because too few of its replicas are there"),
+    ("LOADING|BusyLoading", "is still loading what it holds: try again in a moment"),
+    ("BUSY ", "is busy with a script of somebody else: try again in a moment"),
+    ("CLUSTERDOWN|ClusterDown|MASTERDOWN|MasterDown|TRYAGAIN|TryAgain", "is not ready: try again in a moment"),
+    ("MOVED|Moved", "is a node of a cluster that does not hold this prefix: give the address of the one that does"),
+    ("max number of clients", "has as many clients as it takes: raise its maxclients"),
+    ("DB index is out of range|Invalid Database", "has no database of this number: see its setting `databases`"),
+)
+"""Patterns of error messages of servers and of the client, each with its explanation."""
+
+_STARTING = re.compile("LOADING|BusyLoading|BUSY |CLUSTERDOWN|ClusterDown|MASTERDOWN|MasterDown|TRYAGAIN|TryAgain")
+
+
+class RedisConnections:
+    """Connections that calls share, at most `MOST_CONNECTIONS`.
+
+    Concurrent calls are pipelined: the first caller that gets a connection sends all of them; when it is cancelled
+    meanwhile, or the connection breaks, each of the others is sent again on its own.
+
+    Args:
+        address: The server's address.
+        wait_seconds: Timeout of a call, retries included.
+
+    Raises:
+        StoreError: The package is not installed, or does not know an option of the address.
+    """
+
+    def __init__(self, address: RedisAddress, wait_seconds: float) -> None:
+        self.users = 0
+        self._address = address
+        self._options = address.options()
+        self._wait_seconds = wait_seconds
+        self._free: list[Any] = []
+        self._waiting: list[_PipelinedCall] = []
+        self._exchanging = 0
+        self.ears = SignalListeners()
+        self._listener: Any = None
+        self._hearing = anyio.Lock()
+
+    async def call(
+        self, script: RedisScript, keys: Sequence[str], args: Sequence[str | bytes], *, again: bool = True
+    ) -> Any:
+        """Run a script, again on another connection when one breaks: every script may be run twice.
+
+        Args:
+            script: The script.
+            keys: Its KEYS.
+            args: Its ARGV.
+            again: False gives up when the server cannot be reached at once; one that is starting is waited for.
+
+        Raises:
+            StoreError: The server was not reached in time, or refused.
+        """
+        deadline = time.monotonic() + self._wait_seconds
+        unanswered, pause = False, 0.0
+        exc: Exception | None = None
+        while True:
+            call = _PipelinedCall(script=script, keys=keys, args=args)
+            # half of the time, so that a dead connection is not the only attempt
+            seconds = min(deadline - time.monotonic(), self._wait_seconds / 2)
+            await self._settled(call, max(0.01, seconds))
+            if call.error is None:
+                return call.answer
+            if isinstance(call.error, StoreError):
+                raise call.error
+            if exc is None or not _is_cut(call.error, seconds, self._wait_seconds):
+                exc = call.error  # what was cut says less than what went wrong before
+            unanswered |= call.unanswered
+            text, lost, starting = self._said(exc), _is_connection_error(exc), _is_starting(exc)
+            if not (starting or (again and lost)) or time.monotonic() + pause >= deadline:
+                if script.writes and unanswered and (lost or starting):
+                    text += "; it is not known whether the document was written"
+                del call, exc  # what the client raised holds what it was given
+                raise StoreError(text)
+            await anyio.sleep(pause)
+            pause = min(_LONGEST_PAUSE, 0.02 + 2 * pause)
+
+    async def subscribe(self, channel: str) -> bool:
+        """Subscribe to signals on a connection of their own; return False when the server cannot be reached."""
+        from redis.exceptions import RedisError
+
+        if self._listener is not None:  # whoever hears goes on with it, for as long as that takes
+            return True
+        try:
+            with anyio.fail_after(self._wait_seconds / 2):
+                async with self._hearing:
+                    await self._subscribed(channel)
+        except (RedisError, OSError, StoreError):
+            return False
+        return True
+
+    async def hear(self, channel: str) -> None:
+        """Dispatch signals for ever. One of the waiting tasks does it for all; when it leaves, another takes over."""
+        from redis.exceptions import RedisError
+
+        async with self._hearing:
+            pause = 0.0
+            while True:
+                try:
+                    listener = await self._subscribed(channel)
+                    # the connection keeps a partly read signal when this is cancelled
+                    said = await listener.read_response(disconnect_on_error=False)
+                    pause = 0.0
+                except (RedisError, OSError):
+                    await self._unsubscribe()
+                    pause = min(_LONGEST_PAUSE, 0.02 + 2 * pause)
+                    await anyio.sleep(pause)
+                    continue
+                if said[0] == b"message":
+                    self.ears.ring(said[2].decode(errors="replace"))
+
+    async def _subscribed(self, channel: str) -> Any:
+        if self._listener is None:
+            connection = self._new()
+            try:
+                await connection.connect()
+                await connection.send_command("SUBSCRIBE", channel)
+                await connection.read_response()
+            except BaseException:
+                await _drop(connection)
+                raise
+            self._listener = connection
+        return self._listener
+
+    async def _unsubscribe(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            await _drop(listener)
+
+    async def close(self) -> None:
+        """Close the unused connections."""
+        if not self.users:
+            await self._unsubscribe()
+        free, self._free = self._free, []
+        with anyio.move_on_after(1, shield=True):  # TLS says goodbye
+            for connection in free:
+                with contextlib.suppress(Exception):
+                    await connection.disconnect()
+        for connection in free:
+            await _drop(connection)
+
+    async def _settled(self, call: _PipelinedCall, seconds: float) -> None:
+        """Have a call sent, by this task with all waiting ones, or by another task; return when it is settled."""
+        late = asyncio.get_running_loop().call_later(seconds, call.settle, None, TimeoutError())
+        self._waiting.append(call)
+        try:
+            while not call.settled:
+                if call.taken or self._exchanging == MOST_CONNECTIONS:
+                    await call.news()
+                else:
+                    await self._send_pipeline(call, seconds)
+        finally:
+            late.cancel()
+            if not call.taken:
+                self._waiting.remove(call)
+                self._wake_next()
+
+    async def _send_pipeline(self, call: _PipelinedCall, seconds: float) -> None:
+        self._exchanging += 1
+        try:
+            await asyncio.sleep(0)  # what others call meanwhile goes with it
+            if not (call.taken or call.settled):
+                calls, self._waiting = self._waiting[:_MOST_TOGETHER], self._waiting[_MOST_TOGETHER:]
+                for one in calls:
+                    one.taken = True
+                if not call.taken:  # it is further behind
+                    self._waiting.remove(call)
+                    call.taken = True
+                    calls.append(call)
+                with anyio.move_on_after(seconds):
+                    await self._exchange(calls)
+        finally:
+            self._exchanging -= 1
+            self._wake_next()
+
+    def _wake_next(self) -> None:
+        """Wake the first waiting call to send all of them, if a connection is free."""
+        if self._waiting and self._exchanging < MOST_CONNECTIONS:
+            self._waiting[0].wake()
+
+    async def _exchange(self, calls: Sequence[_PipelinedCall]) -> None:
+        """Send calls in one pipeline and settle each: with its answer, or an error of its own or of the connection."""
+        from redis.exceptions import RedisError
+
+        error: Exception = TimeoutError()  # to the others, when whoever sends for all gives up or is cancelled
+        connection, sent = None, False
+        try:
+            connection = self._free.pop() if self._free else self._new()
+            await connection.connect()
+            sent = True
+            await self._answered(connection, calls)
+        except BaseException as exc:
+            if isinstance(exc, Exception):
+                error = exc
+            if connection is not None:
+                await _drop(connection)
+            await self._disconnect_all()  # they led to the same server
+            if not isinstance(exc, (RedisError, OSError, StoreError)):
+                raise
+        else:
+            self._keep(connection)
+        finally:
+            for call in calls:
+                call.unanswered |= sent and not call.settled
+                call.settle(None, error)
+
+    async def _answered(self, connection: Any, calls: Sequence[_PipelinedCall]) -> None:
+        """Send calls and read their answers; a script whose digest the server does not know is sent in full."""
+        from redis.exceptions import BusyLoadingError, NoScriptError, ResponseError
+
+        unknown: list[_PipelinedCall] = []
+        await connection.send_packed_command([b"".join(call.packed() for call in calls)])
+        for call in calls:
+            try:
+                call.settle(await connection.read_response())
+            except NoScriptError:
+                unknown.append(call)
+            except (ResponseError, BusyLoadingError) as exc:  # an answer like any other
+                call.settle(None, exc)
+        for call in unknown:
+            await connection.send_packed_command([call.packed(in_full=True)])
+            try:
+                call.settle(await connection.read_response())
+            except (ResponseError, BusyLoadingError) as exc:
+                call.settle(None, exc)
+
+    def _keep(self, connection: Any) -> None:
+        if connection.is_connected:
+            self._free.append(connection)
+
+    async def _disconnect_all(self) -> None:
+        free, self._free = self._free, []
+        for connection in free:
+            await _drop(connection)
+
+    def _new(self) -> Any:
+        from redis.asyncio.connection import Connection
+        from redis.asyncio.retry import Retry
+        from redis.backoff import NoBackoff
+
+        options = dict(self._options)
+        kind: Any = options.pop("connection_class", Connection)
+        options.pop("max_connections", None)
+        ours = {"protocol": 2, "decode_responses": False, "socket_timeout": None, "retry": Retry(NoBackoff(), 0)}
+        try:
+            return kind(**{"socket_connect_timeout": self._wait_seconds, **options, **ours})
+        except (TypeError, ValueError) as exc:
+            problem = StoreError(f"{self._address.place}: its address has an option that is not understood: {exc}")
+        raise problem
+
+    def _said(self, exc: Exception) -> str:
+        place, kind, said = self._address.place, type(exc).__name__, self._address.scrubbed(str(exc))
+        for marks, meaning in _TOLD:
+            if re.search(marks, f"{kind} {said}"):
+                return f"{place} {meaning} ({said})"
+        if kind == "TimeoutError":
+            return f"{place} did not answer for {self._wait_seconds:g} s: is it overloaded, or the network broken?"
+        if isinstance(exc, OSError) or kind == "ConnectionError":
+            return f"{place} cannot be reached ({said}): is it running, and is this its address?"
+        return f"{place}: {said}"
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class _PipelinedCall:
+    """A call in a pipeline.
+
+    Attributes:
+        taken: Whether a task is sending it.
+        unanswered: Whether a server may have done it without an answer.
+        settled: Whether there is an answer or an error.
+    """
+
+    script: RedisScript
+    keys: Sequence[str]
+    args: Sequence[str | bytes]
+    taken: bool = False
+    unanswered: bool = False
+    settled: bool = False
+    answer: Any = None
+    error: Exception | None = None
+    _news: asyncio.Future[None] | None = None
+
+    def packed(self, *, in_full: bool = False) -> bytes:
+        """Return it in RESP."""
+        script = self.script
+        if script.command:
+            return _packed([script.command, *self.keys, *self.args])
+        name = ["EVAL", script.source] if in_full else ["EVALSHA", script.digest]
+        return _packed([*name, str(len(self.keys)), *self.keys, *self.args])
+
+    def settle(self, answer: Any, error: Exception | None = None) -> None:
+        """Note how it ended, if it has not."""
+        if not self.settled:
+            self.settled, self.answer, self.error = True, answer, error
+            self.wake()
+
+    async def news(self) -> None:
+        """Wait until it is settled, or its caller has to send it."""
+        self._news = asyncio.get_running_loop().create_future()
+        await self._news
+
+    def wake(self) -> None:
+        """Wake its caller up."""
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+
+def _packed(parts: Sequence[str | bytes]) -> bytes:
+    """Return a command in RESP."""
+    pieces = [b"*%d\r\n" % len(parts)]
+    for part in parts:
+        text = part.encode() if isinstance(part, str) else part
+        pieces.append(b"$%d\r\n%b\r\n" % (len(text), text))
+    return b"".join(pieces)
+
+
+async def _drop(connection: Any) -> None:
+    with anyio.CancelScope(shield=True), contextlib.suppress(Exception):
+        await connection.disconnect(nowait=True)
+
+
+def _is_cut(exc: Exception, seconds: float, most: float) -> bool:
+    """Whether an attempt ended only because of the total timeout."""
+    return isinstance(exc, TimeoutError) and seconds < most / 2
+
+
+def _is_connection_error(exc: Exception) -> bool:
+    return isinstance(exc, OSError) or type(exc).__name__ in ("ConnectionError", "TimeoutError")
+
+
+def _is_starting(exc: Exception) -> bool:
+    return _STARTING.search(f"{type(exc).__name__} {exc}") is not None

@@ -1,0 +1,268 @@
+"""Tool calls: the call and its context (timeout, progress, metadata, the client that can be asked).
+
+Independent of the toolset that runs it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, overload
+
+import msgspec
+
+from toolweave.errors import ToolError
+from toolweave.protocol.client_requests import (
+    ABILITIES,
+    Askable,
+    ElicitationResult,
+    Elicited,
+    Root,
+    SamplingMessage,
+    SamplingResult,
+    can_answer,
+)
+from toolweave.protocol.logs import LogLevel, check_level
+from toolweave.protocol.value import Value
+from toolweave.tools._client_requests import Caller, Elicitation, Question, Roots, Sampling
+
+__all__ = [
+    "IDEMPOTENCY_KEY",
+    "NO_CONTEXT",
+    "RESUMABLE",
+    "CallContext",
+    "Progress",
+    "ProgressCallback",
+    "ProgressReporter",
+    "ToolCall",
+]
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultingTypeVar  # PEP 696, in `typing` from 3.13 on
+
+    StateT_co = DefaultingTypeVar("StateT_co", default=Mapping[str, Any], covariant=True)
+else:
+    StateT_co = TypeVar("StateT_co", covariant=True)
+
+FormT = TypeVar("FormT")
+
+IDEMPOTENCY_KEY = "io.toolweave/idempotency-key"
+"""The member of a call's `meta` for its idempotency key: a string, the same when the call is repeated, else unique."""
+RESUMABLE = "io.toolweave/resumable"
+"""The member of a definition's `meta` that declares: a call repeated with its idempotency key resumes, and is not done
+twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """One progress notification of a running call.
+
+    Attributes:
+        progress: Amount done, increasing; in units of `total`.
+        total: Amount in all, or None when unknown.
+        message: A line for people, or None. Server text is untrusted.
+    """
+
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+ProgressCallback: TypeAlias = Callable[[Progress], Awaitable[None] | None]
+"""Called for every progress notification, in order; sync or async. Its exceptions are logged."""
+
+
+class ToolCall(Value, frozen=True, kw_only=True):
+    """The call itself: an exposed name and one arguments object.
+
+    Attributes:
+        id: The caller's id of this call, such as an LLM's `tool_call_id`, or None.
+    """
+
+    name: str
+    arguments: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    id: str | None = None
+
+
+def _no_state() -> Any:  # the state of a context that is given none, whatever the type of others
+    return {}
+
+
+class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True):
+    """The context of one call; handlers receive it by declaring a `CallContext` parameter.
+
+    Attributes:
+        timeout: Seconds without progress before the call times out; progress resets it.
+            None uses the toolset's default.
+        on_progress: Receives progress notifications, or None.
+        meta: Members for the request's `_meta`.
+        state: Dependencies for handlers: a mapping, or an object of any type, which an annotation
+            `CallContext[AppState]` tells type checkers.
+        caller: The client on whose behalf the call runs, or None where no client can be asked.
+    """
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"state", "caller"})
+    timeout: float | None = None
+    on_progress: ProgressCallback | None = None
+    meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    state: StateT_co = msgspec.field(default_factory=_no_state)
+    caller: Caller | None = None
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress to the caller; does nothing when the caller did not ask for it."""
+        if self.on_progress is None:
+            return
+        outcome = self.on_progress(Progress(progress=progress, total=total, message=message))
+        if inspect.isawaitable(outcome):
+            await outcome
+
+    async def percent(self, percent: float, message: str | None = None) -> None:
+        """Report progress from 0 to 100; `ProgressReporter` does it for functions without a context."""
+        await self.progress(percent, 100, message)
+
+    async def log(self, level: LogLevel, data: Any, *, logger: str | None = None) -> None:
+        """Send the client a log message; does nothing when it does not want this level.
+
+        Args:
+            level: A severity of RFC 5424.
+            data: A text or any other JSON value; no secrets, the client shows it to people.
+            logger: The name of the logger.
+
+        Raises:
+            ValueError: There is no such severity.
+        """
+        check_level(level)
+        if self.caller is not None:
+            await self.caller.log(level, data, logger)
+
+    async def release_stream(self) -> None:
+        """Close the stream on which the answer would come; the client comes back for it later.
+
+        Saves a connection while a slow handler has nothing to send. Does nothing where a client cannot resume:
+        only legacy HTTP sessions can (2025-11-25, SSE polling).
+        """
+        if self.caller is not None:
+            await self.caller.release()
+
+    def can(self, what: Askable) -> bool:
+        """Whether the client declared the capability for such questions; False where no client can be asked."""
+        needs = ABILITIES[what]
+        return self.caller is not None and can_answer(needs, self.caller.capabilities)
+
+    @overload
+    async def elicit(self, message: str, schema: type[FormT], *, key: str | None = None) -> Elicited[FormT]: ...
+    @overload
+    async def elicit(
+        self, message: str, schema: Mapping[str, Any] | None = None, *, key: str | None = None
+    ) -> ElicitationResult: ...
+    async def elicit(
+        self, message: str, schema: Mapping[str, Any] | type | None = None, *, key: str | None = None
+    ) -> Any:
+        """Ask the user to fill in a form, and wait for the answer.
+
+        With a client of a modern revision (2026-07-28) the handler ends here and runs again from its start when
+        the answer is there, so do nothing before a question that must not be done twice.
+
+        Args:
+            message: The question to the user.
+            schema: The form: a JSON Schema of flat fields, or a pydantic model or dataclass, of which the answer's
+                `value` is then an instance; None only asks for consent.
+            key: Names the question when the handler runs again; needed only where its text changes between runs.
+
+        Raises:
+            RequestError: The client declared no forms; `can("elicitation")` tells.
+            ToolError: It refused, or answered with something else.
+            SchemaError: The form has a field that no form can have.
+        """
+        return (await self._ask(Elicitation(message, schema, key=key)))[0]
+
+    async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> ElicitationResult:
+        """Ask the user to visit a page, for input that must not pass through the client; return the decision.
+
+        Raises:
+            RequestError: The client declared no pages; `can("elicitation.url")` tells.
+            ToolError: It refused, or answered with something else.
+        """
+        return (await self._ask(Elicitation(message, url=url, key=key)))[0]
+
+    async def sample(
+        self,
+        messages: str | SamplingMessage | Sequence[str | SamplingMessage],
+        *,
+        max_tokens: int = 1024,
+        system_prompt: str | None = None,
+        temperature: float | None = None,
+        key: str | None = None,
+    ) -> SamplingResult:
+        """Ask the client's language model and wait for its answer; `ask` with a `Sampling` has every option.
+
+        Raises:
+            RequestError: The client declared no sampling; `can("sampling")` tells.
+            ToolError: It refused, or answered with something else.
+        """
+        question = Sampling(
+            messages, max_tokens=max_tokens, system_prompt=system_prompt, temperature=temperature, key=key
+        )
+        return (await self._ask(question))[0]
+
+    async def list_roots(self) -> tuple[Root, ...]:
+        """Ask the client for the directories that the server may work on.
+
+        Raises:
+            RequestError: The client declared no roots; `can("roots")` tells.
+            ToolError: It refused, or answered with something else.
+        """
+        return (await self._ask(Roots()))[0]
+
+    async def ask(self, **questions: Question) -> dict[str, Any]:
+        """Put several questions to the client at once and return their answers by name.
+
+        The names are the keys of the questions, unless these have their own.
+
+        Raises:
+            RequestError: The client did not declare what one of them needs.
+            ToolError: It refused one, or answered with something else.
+        """
+        if not questions:
+            return {}
+        named = [question if question.key else replace(question, key=name) for name, question in questions.items()]
+        return dict(zip(questions, await self._ask(*named), strict=True))
+
+    async def _ask(self, *questions: Question) -> Sequence[Any]:
+        if self.caller is None:
+            raise ToolError(f"there is no client to ask here ({questions[0].method}); only a served call has one")
+        return await self.caller.ask(questions)
+
+
+NO_CONTEXT = CallContext()
+"""The default context; shared, because a context is immutable and calls are many."""
+
+
+class ProgressReporter:
+    """Reports progress in percent, for code that is given no context.
+
+    Args:
+        ctx: The context of the call that is reported on.
+    """
+
+    def __init__(self, ctx: CallContext) -> None:
+        self._ctx = ctx
+
+    def __repr__(self) -> str:
+        return "<ProgressReporter of a call>"
+
+    async def report(self, percent: float, message: str | None = None, data: object = None) -> None:
+        """Report the progress; sent in MCP's form, with a total of 100.
+
+        Args:
+            percent: From 0 to 100.
+            message: A line for people.
+            data: Dropped: MCP's notification has no member for it.
+
+        Raises:
+            ValueError: `percent` is not in its range.
+        """
+        if not 0 <= percent <= 100:
+            raise ValueError(f"progress is from 0 to 100 percent, not {percent!r}")
+        await self._ctx.percent(percent, message)

@@ -1,0 +1,258 @@
+"""Questions that a handler may put to its client, whatever the era; their JSON is `protocol/client_requests.py`.
+
+How a question travels is the `Caller`'s business.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
+
+from toolweave.errors import ErrorKind, ToolError
+from toolweave.protocol import methods
+from toolweave.protocol.client_requests import (
+    ABILITIES,
+    REQUESTED_SCHEMA,
+    ElicitationResult,
+    Elicited,
+    Root,
+    SamplingMessage,
+    SamplingResult,
+    form_params,
+    page_params,
+    read_elicitation_result,
+    read_roots,
+    read_sampling_result,
+    sampling_fields,
+    sampling_params,
+)
+from toolweave.protocol.logs import LogLevel
+from toolweave.tools._elicitation_schema import form_of, read_form
+
+if TYPE_CHECKING:
+    from toolweave.tools._spec import ToolSpec
+
+__all__ = ["Caller", "Elicitation", "Keys", "Question", "Roots", "Sampling", "question_of"]
+
+_Json = dict[str, Any]
+AnswerT = TypeVar("AnswerT")
+
+
+@dataclass(frozen=True, slots=True)
+class Elicitation:
+    """A question to the user: a form, or a page to visit.
+
+    Attributes:
+        message: The text for the user.
+        schema: The form: a JSON Schema of flat fields, a pydantic model or a dataclass; None has no fields.
+        url: The page to visit instead; what is entered there never passes through the client.
+        key: Identifies the question across rounds; by default a digest of its content.
+    """
+
+    method: ClassVar[str] = methods.ELICITATION_CREATE
+    message: str
+    schema: Mapping[str, Any] | type | None = None
+    _: KW_ONLY
+    url: str | None = None
+    key: str | None = None
+
+    def needs(self) -> Mapping[str, Any]:
+        """Return the client capabilities that it requires."""
+        return ABILITIES["elicitation" if self.url is None else "elicitation.url"]
+
+    def params(self, *, modern: bool) -> _Json:
+        """Return the request's parameters.
+
+        Raises:
+            SchemaError: The form has a field that no form can have.
+        """
+        if self.url is None:
+            return form_params(self.message, form_of(self.schema))
+        return page_params(self.message, self.url, modern=modern)
+
+    def read(self, answer: object) -> ElicitationResult:
+        """Return the client's answer.
+
+        Raises:
+            ToolError: It is no valid answer to this question.
+        """
+        result = _read(lambda value: read_elicitation_result(value, form=self.url is None), answer)
+        if result.content is None:
+            refused: Elicited[Any] = Elicited(action=result.action)
+            return refused
+        value = read_form(self.schema, result.content)
+        return Elicited(action="accept", content=result.content, value=value if isinstance(self.schema, type) else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """A question to the client's language model.
+
+    Attributes:
+        messages: A text, a message, or the conversation so far; a bare text is the user's.
+        max_tokens: The maximum of tokens to generate.
+        tools: Tools that the model may use; the client must have `sampling.tools`.
+        tool_choice: `"auto"`, `"required"` or `"none"`; only with tools.
+        more: Other members of the request as the specification writes them, such as `modelPreferences`.
+        key: Identifies the question across rounds; by default a digest of its content.
+    """
+
+    method: ClassVar[str] = methods.SAMPLING_CREATE_MESSAGE
+    messages: str | SamplingMessage | Mapping[str, Any] | Sequence[str | SamplingMessage | Mapping[str, Any]]
+    _: KW_ONLY
+    max_tokens: int = 1024
+    system_prompt: str | None = None
+    temperature: float | None = None
+    stop_sequences: Sequence[str] = ()
+    tools: Sequence[ToolSpec | Mapping[str, Any]] = ()
+    tool_choice: str | None = None
+    more: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    key: str | None = None
+
+    def needs(self) -> Mapping[str, Any]:
+        """Return the client capabilities that it requires."""
+        if self.tools or self.tool_choice is not None:
+            return ABILITIES["sampling.tools"]
+        return ABILITIES["sampling" if self.more.get("includeContext", "none") == "none" else "sampling.context"]
+
+    def params(self, *, modern: bool) -> _Json:
+        """Return the request's parameters."""
+        one = self.messages
+        return sampling_params(
+            [one] if isinstance(one, (str, SamplingMessage, Mapping)) else one,
+            self.max_tokens,
+            system_prompt=self.system_prompt,
+            temperature=self.temperature,
+            stop_sequences=self.stop_sequences,
+            tools=[_tool(item) for item in self.tools],
+            tool_choice=self.tool_choice,
+            more=self.more,
+        )
+
+    def read(self, answer: object) -> SamplingResult:
+        """Return the client's answer.
+
+        Raises:
+            ToolError: It is no valid answer to this question.
+        """
+        return _read(read_sampling_result, answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """The question for the directories that the server may work on."""
+
+    method: ClassVar[str] = methods.ROOTS_LIST
+    _: KW_ONLY
+    key: str | None = None
+
+    def needs(self) -> Mapping[str, Any]:
+        """Return the client capabilities that it requires."""
+        return ABILITIES["roots"]
+
+    def params(self, *, modern: bool) -> _Json:
+        """Return the request's parameters: none."""
+        return {}
+
+    def read(self, answer: object) -> tuple[Root, ...]:
+        """Return the client's answer.
+
+        Raises:
+            ToolError: It is no valid answer to this question.
+        """
+        return _read(read_roots, answer)
+
+
+Question: TypeAlias = Elicitation | Sampling | Roots
+"""Any question of a handler to its client."""
+
+
+class Caller(Protocol):
+    """Sends requests of a handler to the client that called it; each transport and era has its own."""
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """The client's declared capabilities, as received."""
+        ...
+
+    @property
+    def client_key(self) -> str | None:
+        """Identifies this client among all others; None where nothing does."""
+        ...
+
+    async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
+        """Put questions to the client; return the parsed answer of each, in their order.
+
+        Raises:
+            RequestError: The client did not declare what a question needs.
+            ToolError: It refused, did not answer in time, or answered with something else.
+        """
+        ...
+
+    async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:  # data is any JSON value
+        """Send a log message, when the client wants one of this severity."""
+        ...
+
+    async def release(self) -> None:
+        """Close the stream of the response, where the client can resume it."""
+        ...
+
+
+def question_of(method: str, params: Mapping[str, Any]) -> Question:
+    """Return the question behind a request in the form of a modern revision, as `params(modern=True)` made it.
+
+    A form made of a model becomes its schema: answers are checked against that.
+    """
+    match method:
+        case methods.ELICITATION_CREATE:
+            return Elicitation(params["message"], params.get(REQUESTED_SCHEMA), url=params.get("url"))
+        case methods.SAMPLING_CREATE_MESSAGE:
+            return Sampling(params["messages"], max_tokens=sampling_fields(params)["max_tokens"], more=params)
+        case _:
+            return Roots()
+
+
+class Keys:
+    """Assigns keys to the questions of one run of a handler.
+
+    A question's key is its own, else a digest of its content: so a handler that runs again finds its answers
+    whatever it asked in between, and an answer never counts for another question. The same question asked
+    again in one run gets another key.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[str, int] = {}
+
+    def of(self, questions: Sequence[Question]) -> list[str]:
+        """Return the keys of questions that are asked together.
+
+        Raises:
+            ValueError: Two of them have the same key.
+        """
+        keys = [question.key or self._make(question) for question in questions]
+        if len(set(keys)) < len(keys):
+            raise ValueError(f"questions asked together need different keys, not {keys}")
+        return keys
+
+    def _make(self, question: Question) -> str:
+        said = json.dumps([question.method, question.params(modern=True)], sort_keys=True, default=str)
+        made = f"{question.method.partition('/')[0]}-{sha256(said.encode()).hexdigest()[:16]}"
+        times = self._made[made] = self._made.get(made, 0) + 1
+        return made if times == 1 else f"{made}-{times}"
+
+
+def _tool(item: ToolSpec | Mapping[str, Any]) -> _Json:
+    if isinstance(item, Mapping):
+        return dict(item)
+    made: _Json = {"name": item.name, "inputSchema": dict(item.input_schema)}
+    return made | ({"description": item.description} if item.description else {})
+
+
+def _read(read: Callable[[object], AnswerT], answer: object) -> AnswerT:
+    try:
+        return read(answer)
+    except ValueError as exc:
+        raise ToolError(f"the client's answer is malformed: {exc}", kind=ErrorKind.INVALID_INPUT) from None

@@ -1,0 +1,291 @@
+"""Python functions as tools.
+
+Reads signatures through `schema` and runs functions; knows no server and no model.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, ParamSpec, TypeVar, get_args, overload
+
+from toolweave.errors import ErrorKind, SchemaError, ToolError, as_tool_error
+from toolweave.protocol.content import ContentBlock
+from toolweave.schema._annotations import implementation
+from toolweave.schema._signature import MappingSignature, Signature, derive
+from toolweave.schema._validate import Validator, describe
+from toolweave.tools._call import CallContext, Progress, ToolCall
+from toolweave.tools._function_runner import THREADS, Runner
+from toolweave.tools._media import File
+from toolweave.tools._names import unknown_tool
+from toolweave.tools._result import ToolResult, invalid_input, typed
+from toolweave.tools._spec import ToolSpec
+from toolweave.tools._toolset import Tool, ToolSnapshot
+from toolweave.tools._wrappers import BaseToolset
+
+__all__ = ["FunctionTool", "check_schemas", "is_derived", "is_unbound", "tool"]
+
+_log = logging.getLogger("toolweave.tools")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_OPAQUE: tuple[type, ...] = (ToolResult, File, *get_args(ContentBlock))
+
+
+class FunctionTool(Tool, Generic[P, R]):
+    """A tool that runs a Python function; calling it directly calls the function.
+
+    Attributes:
+        function: The function as it was given.
+    """
+
+    __slots__ = ("_signature", "_threads", "function")
+
+    def __init__(
+        self, function: Callable[P, R], spec: ToolSpec, signature: Signature, *, threads: int = THREADS
+    ) -> None:
+        super().__init__(spec, _FunctionToolset(function, spec, signature, threads))
+        self.function = function
+        self._signature = signature
+        self._threads = threads
+
+    @property
+    def derived(self) -> bool:
+        """Whether both schemas come from the signature, so that they need no check."""
+        signature = self._signature
+        return not isinstance(signature, MappingSignature) and self.spec.output_schema is signature.output_schema
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself: no validation, no result object."""
+        return self.function(*args, **kwargs)
+
+    @property
+    def unbound(self) -> bool:
+        """Whether it is an unbound method."""
+        return self._signature.unbound and not inspect.ismethod(self.function)
+
+    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[..., R]:
+        """Return the tool of a bound method for a tool defined in a class body."""
+        if instance is None or not self._signature.unbound:
+            return self
+        bound: Callable[..., R] = self.function.__get__(instance, owner)
+        return FunctionTool(bound, self.spec, self._signature, threads=self._threads)
+
+
+@overload
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+@overload
+def tool(
+    function: None = None,
+    /,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    annotations: Mapping[str, Any] | None = None,
+    icons: Sequence[Mapping[str, Any]] = (),
+    input_schema: Mapping[str, Any] | None = None,
+    output_schema: Mapping[str, Any] | None = None,
+    meta: Mapping[str, Any] | None = None,
+    threads: int | None = None,
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+@overload
+def tool(
+    function: Callable[P, R],
+    /,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    annotations: Mapping[str, Any] | None = None,
+    icons: Sequence[Mapping[str, Any]] = (),
+    input_schema: Mapping[str, Any] | None = None,
+    output_schema: Mapping[str, Any] | None = None,
+    meta: Mapping[str, Any] | None = None,
+    threads: int | None = None,
+) -> FunctionTool[P, R]: ...
+def tool(  # noqa: PLR0913  # keyword-only, each with a default of its own
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    annotations: Mapping[str, Any] | None = None,
+    icons: Sequence[Mapping[str, Any]] = (),
+    input_schema: Mapping[str, Any] | None = None,
+    output_schema: Mapping[str, Any] | None = None,
+    meta: Mapping[str, Any] | None = None,
+    threads: int | None = None,
+) -> Any:
+    """Make a tool of a function; use as `@tool`, `@tool(name=...)` or `tool(function)`.
+
+    The input schema comes from the annotations, defaults, `Annotated` texts and the docstring's
+    descriptions of the parameters. A parameter annotated `CallContext` receives the call's context
+    and is not in the schema. A plain function runs in a worker thread, an async one in the event loop.
+
+    Args:
+        function: A function, method, `functools.partial` or object with `__call__`.
+        name: The tool's name; the function's by default.
+        title: A name for people.
+        description: Its description for models; the docstring without its sections on parameters by default.
+        annotations: Behaviour hints, such as `{"readOnlyHint": True}`.
+        icons: Icon objects of the MCP specification.
+        input_schema: JSON Schema of the arguments, taken as it is; the function then takes one parameter beside a
+            `CallContext`, the arguments as a mapping.
+        output_schema: JSON Schema of the structured content; by default derived from a return
+            annotation that is a model, a dataclass, a TypedDict or a dict.
+        meta: The definition's `_meta`.
+        threads: How many calls of a plain function may run at the same time, 40 by default. Further ones wait;
+            other tools have threads of their own.
+
+    Raises:
+        SchemaError: Naming the function and the parameter that cannot be a member of a JSON object.
+        ValueError: `threads` is less than 1, or given for an `async` function, which runs in none.
+    """
+    if function is None:
+        options = {"name": name, "title": title, "description": description, "annotations": annotations, "icons": icons}
+        schemas = {"input_schema": input_schema, "output_schema": output_schema}
+        return functools.partial(tool, **options, **schemas, meta=meta, threads=threads)
+    if isinstance(function, str):
+        raise TypeError(f"the first argument of a tool is its function; its name is given as name={function!r}")
+    if isinstance(function, FunctionTool):
+        function = function.function  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    if input_schema is None:
+        signature = derive(function, injected=CallContext, opaque=_OPAQUE)
+    else:
+        signature = MappingSignature(function, input_schema, injected=CallContext, opaque=_OPAQUE)
+    if name is None and signature.name == "<lambda>":
+        raise SchemaError("a lambda has no name to expose; give it one with tool(..., name=...)")
+    spec = ToolSpec(
+        name=name or signature.name,
+        title=title,
+        description=signature.description if description is None else description,
+        input_schema=input_schema or {**signature.input_schema, "title": title or name or signature.name},
+        output_schema=signature.output_schema if output_schema is None else output_schema,
+        annotations=annotations,
+        icons=tuple(icons),
+        meta={} if meta is None else meta,
+    )
+    return FunctionTool(function, spec, signature, threads=_threads(threads, function, spec.name))
+
+
+def _threads(threads: int | None, function: Callable[..., Any], name: str) -> int:
+    if threads is None:
+        return THREADS
+    if threads < 1:
+        raise ValueError(f"tool {name!r}: threads must be 1 or more, not {threads!r}")
+    if inspect.iscoroutinefunction(implementation(function)):
+        raise ValueError(f"tool {name!r}: an async function runs in no thread; threads= is for plain ones")
+    return threads
+
+
+def is_derived(item: Tool) -> bool:
+    """Whether a tool's schemas come from a signature, so that they need no check."""
+    return isinstance(item, FunctionTool) and item.derived
+
+
+def check_schemas(spec: ToolSpec) -> tuple[Validator, Validator | None]:
+    """Compile the schemas of a local tool: of its arguments and, if it has one, of its output.
+
+    Raises:
+        SchemaError: A schema is invalid; names the tool, the schema and the JSON pointer.
+    """
+    if spec.input_schema.get("type") != "object":
+        raise SchemaError(f"tool {spec.name!r}: inputSchema must have type 'object' at its root", pointer="/type")
+    arguments = _compiled(spec, "inputSchema", spec.input_schema)
+    return arguments, None if spec.output_schema is None else _compiled(spec, "outputSchema", spec.output_schema)
+
+
+def _compiled(spec: ToolSpec, what: str, schema: Mapping[str, Any] | bool) -> Validator:
+    try:
+        return Validator(schema)
+    except SchemaError as exc:
+        raise SchemaError(f"tool {spec.name!r}: {what}: {exc.message}", pointer=exc.pointer) from None
+
+
+def is_unbound(item: Tool) -> bool:
+    """Whether a tool is an unbound method."""
+    return isinstance(item, FunctionTool) and item.unbound
+
+
+class _FunctionToolset(BaseToolset):
+    """The toolset of one function."""
+
+    __slots__ = ("_function", "_output", "_runner", "_signature", "_snapshot", "_spec")
+
+    def __init__(self, function: Callable[..., Any], spec: ToolSpec, signature: Signature, threads: int) -> None:
+        self._function = function
+        self._spec = spec
+        self._signature = signature
+        self._runner = Runner(
+            f"tool {spec.name!r}", is_async=inspect.iscoroutinefunction(implementation(function)), threads=threads
+        )
+        self._snapshot = ToolSnapshot((spec,), version=1)
+        self._output: Validator | None = None
+
+    def snapshot(self) -> ToolSnapshot:
+        return self._snapshot
+
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        name = self._spec.name
+        if call.name != name:
+            return ToolResult.failure(unknown_tool(call.name, (name,)), kind=ErrorKind.NOT_FOUND)
+        try:
+            kwargs, problems = self._signature.bind(call.arguments)
+            if problems:
+                return invalid_input(name, problems)
+            value = await (self._run(kwargs, ctx) if ctx.timeout is None else self._run_bounded(kwargs, ctx))
+            return self._result(value)
+        except Exception as exc:  # boundary: user code
+            error = as_tool_error(exc)
+            _log.log(logging.WARNING if error.unexpected else logging.DEBUG, "tool %r failed", name, exc_info=exc)
+            return ToolResult.failure(error)
+
+    async def _run(self, kwargs: dict[str, Any], ctx: CallContext) -> Any:
+        for name in self._signature.injected:
+            kwargs[name] = ctx
+        return await self._runner.run(self._function, kwargs, abandon=ctx.timeout is not None)
+
+    async def _run_bounded(self, kwargs: dict[str, Any], ctx: CallContext) -> Any:
+        """Run with `ctx.timeout` as the longest time without progress; a thread that exceeds it is abandoned."""
+        import anyio  # see _run
+
+        timeout = ctx.timeout or 0.0
+        on_progress = ctx.on_progress
+
+        async def alive(progress: Progress) -> None:
+            scope.deadline = anyio.current_time() + timeout
+            outcome = on_progress(progress) if on_progress is not None else None
+            if inspect.isawaitable(outcome):
+                await outcome
+
+        with anyio.move_on_after(timeout) as scope:
+            return await self._run(kwargs, ctx.replace(on_progress=alive))
+        raise ToolError(
+            f"tool {self._spec.name!r} gave no sign of life for {timeout:g} s", kind=ErrorKind.TIMEOUT, retryable=False
+        )
+
+    def _result(self, value: Any) -> ToolResult:
+        schema = self._spec.output_schema
+        result = value if isinstance(value, ToolResult) else typed(self._structured(value), self._signature.load)
+        if schema is None:
+            return result
+        if result.is_error:
+            return result
+        if self._output is None:
+            self._output = Validator(schema)
+        if self._output.is_valid(result.structured_content):
+            return result
+        found = describe(self._output.problems(result.structured_content))
+        message = f"tool {self._spec.name!r} returned what its output schema does not allow: {found}"
+        return ToolResult.failure(message, kind=ErrorKind.INVALID_OUTPUT)
+
+    def _structured(self, value: Any) -> ToolResult:
+        schema = self._spec.output_schema
+        if schema is not None and schema is self._signature.output_schema:
+            return ToolResult.of_json(self._signature.dump(value))
+        return ToolResult.of(value)

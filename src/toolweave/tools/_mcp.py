@@ -1,0 +1,220 @@
+"""Tools as the Model Context Protocol has them: definitions and results, to JSON and from JSON, for each era.
+
+The form is the specification's; it stands here and not in `protocol`, which knows content blocks but no tools. What
+came from a server goes out as it came, but for what only that hop may say.
+
+`isError` and text are all that MCP has for an error of a tool. Our server adds `_meta["io.toolweave/error"]`, an object
+with `kind`, `code`, and, where they are known, `retryable` and `data`; our client reads it back.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any, cast
+
+from toolweave.errors import ErrorKind, ProtocolError, ToolError
+from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.content import TextContent, block_json, content_block
+from toolweave.protocol.json_types import as_array, as_object, as_text
+from toolweave.protocol.jsonrpc import writable
+from toolweave.protocol.meta import SERVER_INFO
+from toolweave.tools._call import RESUMABLE
+from toolweave.tools._names import aliases
+from toolweave.tools._result import ToolResult
+from toolweave.tools._spec import ToolSpec
+
+__all__ = ["ERROR_META", "call_result", "read_definition", "tool_definition", "tool_result"]
+
+_Json = dict[str, Any]
+_log = logging.getLogger("toolweave.tools")
+
+# Definitions
+
+_WRITTEN = frozenset({"name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "_meta"})
+
+
+def tool_definition(spec: ToolSpec, *, modern: bool) -> _Json:
+    """Return the entry of `tools/list`; members of a foreign definition that this version does not know survive.
+
+    A handshake-era client knows output schemas of objects only; others are left out for it.
+    """
+    made: _Json = {"name": spec.name}
+    if spec.title is not None:
+        made["title"] = spec.title
+    if spec.description:
+        made["description"] = spec.description
+    made["inputSchema"] = spec.input_schema
+    output = spec.output_schema
+    if output is not None and (modern or (isinstance(output, Mapping) and output.get("type") == "object")):
+        made["outputSchema"] = output
+    if spec.annotations is not None:
+        made["annotations"] = spec.annotations
+    if spec.icons:
+        made["icons"] = list(spec.icons)
+    if spec.meta:
+        kept = {name: value for name, value in spec.meta.items() if spec.server is not None or name != RESUMABLE}
+        made |= {"_meta": kept} if kept else {}
+    return made | {name: value for name, value in spec.raw.items() if name not in _WRITTEN}
+
+
+def read_definition(entry: Mapping[str, Any], *, server: str, prefix: str) -> ToolSpec:
+    """Return a tool of a server's list; its `name` is a text, everything else may be odd.
+
+    Args:
+        entry: The definition as it came.
+        server: The name of the server.
+        prefix: Put before the exposed name.
+    """
+    name, schema, output = entry["name"], as_object(entry.get("inputSchema")), entry.get("outputSchema")
+    icons = [as_object(icon) for icon in as_array(entry["icons"]) or ()] if "icons" in entry else ()
+    return ToolSpec(
+        name=prefix + name,
+        original_name=name,
+        server=server,
+        title=as_text(entry.get("title")),
+        description=as_text(entry.get("description")) or "",
+        input_schema=schema if schema is not None else {"type": "object", "properties": {}},
+        output_schema=output if isinstance(output, bool) else as_object(output),
+        annotations=as_object(entry.get("annotations")),
+        icons=tuple(icon for icon in icons if icon is not None) if icons else (),
+        meta=as_object(entry.get("_meta")) or {},
+        aliases=aliases(server, name),
+        raw=entry,
+    )
+
+
+# Results
+
+_EMPTY_ERROR = "MCP tool execution error"
+_NO_CONTENT: list[Any] = []
+
+
+def tool_result(raw: Mapping[str, Any], *, server: str) -> ToolResult:
+    """Return a result of `tools/call`.
+
+    Raises:
+        ProtocolError: It is not a complete tool result.
+    """
+    kind = raw.get("resultType", "complete")  # absent in legacy revisions: complete
+    if kind != "complete":
+        raise ProtocolError(
+            f"it answered with unknown resultType {str(kind)[:80]!r}", server=server, code=INTERNAL_ERROR
+        )
+    content: Any = raw.get("content", _NO_CONTENT)
+    if not isinstance(content, list):
+        raise ProtocolError("its result's 'content' is no list", server=server, code=INTERNAL_ERROR)
+    if content is _NO_CONTENT and "structuredContent" not in raw and not raw.get("isError"):
+        raise ProtocolError(
+            "its result has neither 'content' nor 'structuredContent'", server=server, code=INTERNAL_ERROR
+        )
+    # one block is what nearly every tool answers
+    blocks = (content_block(content[0]),) if len(content) == 1 else tuple(map(content_block, content))  # pyright: ignore[reportUnknownArgumentType]
+    meta: Any = raw.get("_meta")
+    if type(meta) is not dict:
+        meta = as_object(meta) or {}
+    result = ToolResult(content=blocks, structured_content=raw.get("structuredContent"), meta=meta, raw=raw)  # pyright: ignore[reportUnknownArgumentType]
+    if raw.get("isError") is not True:
+        return result
+    error = _read_error(result.meta, result.text or _EMPTY_ERROR)
+    return result.replace(content=blocks or (TextContent(text=_EMPTY_ERROR),), is_error=True, error=error)
+
+
+def call_result(result: ToolResult, *, modern: bool, typed: bool = False) -> _Json:
+    """Return the members of a result of `tools/call`.
+
+    Structured content is sent when the tool declares an output schema (`typed`), or when it is an object.
+    """
+    raw = result.raw
+    made: _Json
+    if isinstance(raw, dict):
+        made = _foreign(cast("_Json", raw))
+    else:
+        made = {"content": [block_json(one) for one in result.content]}
+        if isinstance(result.structured_content, dict) or (typed and not result.is_error):
+            made["structuredContent"] = result.structured_content  # pyright: ignore[reportUnknownMemberType]
+        if result.meta:
+            made["_meta"] = dict(result.meta)
+    if "structuredContent" in made:
+        _mirror(made)
+        if not modern and not isinstance(made["structuredContent"], dict):
+            del made["structuredContent"]  # handshake-era clients know objects only; the text carries it
+    if result.is_error:
+        made["isError"] = True
+        if not isinstance(raw, dict) or raw.get("isError") is not True:  # pyright: ignore[reportUnknownMemberType]
+            made["_meta"] = {**made.get("_meta", {}), ERROR_META: _error_json(result.require_error())}
+    return made
+
+
+def _foreign(raw: _Json) -> _Json:
+    """Return a server's result without what only that hop may say."""
+    made = {name: value for name, value in raw.items() if name != "resultType"}
+    meta = made.get("_meta")
+    if isinstance(meta, dict) and SERVER_INFO in meta:
+        left = {name: value for name, value in cast("_Json", meta).items() if name != SERVER_INFO}
+        if left:
+            made["_meta"] = left
+        else:
+            del made["_meta"]
+    made.setdefault("content", [])
+    return made
+
+
+def _mirror(made: _Json) -> None:
+    """Give structured content its text, for clients that read only text."""
+    if not made["content"]:
+        made["content"] = [{"type": "text", "text": json.dumps(made["structuredContent"], ensure_ascii=False)}]
+
+
+# Errors
+
+ERROR_META = "io.toolweave/error"
+"""The key in a result's `_meta`."""
+
+_CODES = {
+    ErrorKind.INVALID_INPUT: "INVALID_INPUT",
+    ErrorKind.TIMEOUT: "TIMEOUT",
+    ErrorKind.NOT_FOUND: "RESOURCE_NOT_FOUND",
+}
+_MAX_CODE_CHARS = 200
+_CLAIMED = frozenset(ErrorKind) - {ErrorKind.NOT_SENT, ErrorKind.CLOSED, ErrorKind.AUTH_REQUIRED}
+"""The kinds that a server can report of a call; the others are transport errors, which only its client knows."""
+
+
+def _error_json(error: ToolError) -> _Json:
+    """Return the member for an error; a missing code is that of its kind, and data that is no JSON is left out."""
+    code = _CODES.get(error.kind, "EXECUTION_FAILED") if error.code is None else error.code
+    made: _Json = {"kind": error.kind.value, "code": code}
+    if error.retryable:
+        made["retryable"] = True
+    try:
+        return writable(made if error.data is None else {**made, "data": error.data})
+    except (TypeError, ValueError):
+        _log.warning("the data of the error %r is no JSON and is left out", error.message)
+        return made
+
+
+def _read_error(meta: Mapping[str, Any], message: str) -> ToolError:
+    """Return the error of a server's result, with the details of its `_meta`.
+
+    All of it is the server's claim: no retry depends on it, and malformed members are ignored.
+    """
+    member = meta.get(ERROR_META)
+    if not isinstance(member, dict):
+        return ToolError(message)
+    said = cast("_Json", member)
+    kind, code = said.get("kind"), said.get("code")
+    return ToolError(
+        message,
+        kind=kind if isinstance(kind, str) and kind in _CLAIMED else ErrorKind.EXECUTION_FAILED,
+        code=code if _is_code(code) else None,
+        retryable=said.get("retryable") is True,
+        data=said.get("data"),
+    )
+
+
+def _is_code(code: object) -> bool:
+    if isinstance(code, str):
+        return len(code) <= _MAX_CODE_CHARS
+    return isinstance(code, int) and not isinstance(code, bool)

@@ -1,0 +1,237 @@
+"""Names of tools: exposed names, aliases, and names that every LLM API accepts.
+
+Pure values and functions of names. A tool's identity is the pair (server, original name); no name depends on
+the order in which tools came.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Container, Hashable, Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from toolweave.errors import shortened
+from toolweave.schema._problems import nearest
+from toolweave.tools._spec import ToolSpec
+
+__all__ = [
+    "MAX_WIRE_NAME",
+    "AssignedNames",
+    "NameMap",
+    "ToolName",
+    "aliases",
+    "expose",
+    "free_name",
+    "selected",
+    "unknown_tool",
+]
+
+MAX_WIRE_NAME = 64
+"""Maximum length of a tool name that OpenAI, Anthropic, Gemini and Bedrock all accept."""
+
+_LONGEST_SHOWN = 200
+_ONE_BY_ONE = 16
+"""Numeric suffixes up to this one are tried one after the other."""
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
+_FIRST = re.compile(r"[A-Za-z_]")
+
+
+class ToolName(NamedTuple):
+    """A tool's identity and its exposed name."""
+
+    server: str | None
+    tool: str
+    exposed: str
+
+
+def expose(server: str, tool: str, prefix: str | None = None) -> str:
+    """Return the exposed name of a server's tool: `server_tool`.
+
+    A `prefix` is put before the tool's name as it is: `"fs_"` gives
+    `fs_read_file`, `""` the bare name.
+    """
+    return f"{server}_{tool}" if prefix is None else f"{prefix}{tool}"
+
+
+def aliases(server: str, tool: str) -> tuple[str, str]:
+    """Return the aliases of a server's tool: `server:tool` and `server/tool`."""
+    return f"{server}:{tool}", f"{server}/{tool}"
+
+
+def selected(name: str, *, include: Collection[str], exclude: Collection[str], server: str | None = None) -> bool:
+    """Return whether a tool passes a filter of original names.
+
+    `include` is a whitelist and wins over `exclude`; an empty list filters nothing. Both may also
+    name the tool as `server:tool` or `server/tool`.
+    """
+    names = (name,) if server is None else (name, *aliases(server, name))
+    if include:
+        return any(known in include for known in names)
+    return not any(known in exclude for known in names)
+
+
+def free_name(name: str, server: str | None, taken: Container[str]) -> str:
+    """Return `name`, or the nearest name to it that is not taken: `server_name`, then `name_2`, `name_3`, ...
+
+    Of many taken names only a few are tried, so a gap between high numbers may be missed.
+    """
+    if name not in taken:
+        return name
+    if server is not None and (qualified := expose(server, name)) not in taken:
+        return qualified
+    last, step, number = 1, 1, 2  # the highest that is known to be taken
+    while f"{name}_{number}" in taken:
+        step = step * 2 if number > _ONE_BY_ONE else 1
+        last, number = number, number + step
+    while number - last > 1:
+        middle = (last + number) // 2
+        if f"{name}_{middle}" in taken:
+            last = middle
+        else:
+            number = middle
+    return f"{name}_{number}"
+
+
+class AssignedNames:
+    """Stable assignment of names: a name stays with its first holder for the lifetime of this object.
+
+    A later holder that wants a taken name gets another one, and gets that one again whenever it comes back: names never
+    move, neither while their holder is gone nor when the order changes. A holder is a pair of a source, such as a
+    server's key, and a name within it.
+
+    Args:
+        most_gone: Names that each source keeps for tools it no longer offers; the oldest beyond these become free, so
+            that a source that changes its names all the time does not fill the memory.
+    """
+
+    __slots__ = ("_by_source", "_holders", "_most_gone", "_others")
+
+    def __init__(self, most_gone: int = 10_000) -> None:
+        self._most_gone = most_gone
+        self._holders: dict[str, tuple[Hashable, str]] = {}
+        self._by_source: dict[Hashable, dict[str, str]] = {}
+        self._others: dict[tuple[Hashable, str, str], str] = {}
+
+    def holder(self, name: str) -> tuple[Hashable, str] | None:
+        """Return the holder of a name, a source and an inner name, or None."""
+        return self._holders.get(name)
+
+    def give(self, who: tuple[Hashable, str], wanted: str, server: str | None) -> str:
+        """Return the name of a holder that wants `wanted`; where that is taken, it is prefixed by `server`."""
+        name = self._others.get((*who, wanted), wanted) if self._others else wanted
+        if self._holders.setdefault(name, who) != who:
+            name = self._others[*who, wanted] = free_name(wanted, server, self._holders)
+            self._holders[name] = who
+        self._by_source.setdefault(who[0], {})[name] = who[1]
+        return name
+
+    def forget(self, source: Hashable, present: Collection[str]) -> None:
+        """Free the oldest names that a source no longer offers, if there are more than it may keep."""
+        names = self._by_source.get(source, {})
+        if len(names) <= len(present) + self._most_gone:
+            return
+        gone = [name for name, inner in names.items() if inner not in present]
+        dropped = set(gone[: len(gone) - self._most_gone // 2])
+        for name in dropped:
+            del names[name], self._holders[name]
+        self._others = {key: name for key, name in self._others.items() if key[0] != source or name not in dropped}
+
+
+def unknown_tool(name: str, known: Iterable[str]) -> str:
+    """Return the error text for an unknown tool name, with the most similar known names."""
+    names = list(known)
+    near = nearest(name, names, cutoff=0.5)
+    name = shortened(name, _LONGEST_SHOWN)
+    if near:
+        return f"no tool {name!r}; did you mean {' or '.join(repr(other) for other in near)}?"
+    some = ", ".join(shortened(one, _LONGEST_SHOWN) for one in sorted(names)[:10]) + (
+        ", ..." if len(names) > 10 else ""
+    )
+    return f"no tool {name!r}; there are {some or 'none'}"
+
+
+class NameMap:
+    """Names for one request to an LLM: legal everywhere, one-to-one, reversible.
+
+    A legal name is unchanged. An illegal one is sanitized; it gets a suffix of eight hex digits of
+    the SHA-256 of its identity when it would collide, and always when it must be cut. The result
+    depends on the set of tools alone, so it survives restarts and any order of servers.
+
+    Attributes:
+        wire_names: Exposed names to wire names.
+    """
+
+    __slots__ = ("_exposed", "wire_names")
+
+    def __init__(self, tools: Iterable[ToolSpec | ToolName]) -> None:
+        names = {_tool_name(tool) for tool in tools}
+        repeated = [name for name, times in Counter(name.exposed for name in names).items() if times > 1]
+        if repeated:
+            raise ValueError(f"exposed names must be unique, {sorted(repeated)} are not; use `combined` or a prefix")
+        self.wire_names: Mapping[str, str] = MappingProxyType(_assign(names))
+        self._exposed = {wire: exposed for exposed, wire in self.wire_names.items()}
+
+    def wire(self, exposed: str) -> str:
+        """Return the wire name of an exposed name.
+
+        A name that is not in the map, such as one from an old conversation, is sanitized alone.
+        """
+        known = self.wire_names.get(exposed)
+        if known is not None:
+            return known
+        legal = _sanitized(exposed)
+        if len(legal) <= MAX_WIRE_NAME and legal not in self._exposed:
+            return legal
+        return _with_digest(legal, ToolName(None, exposed, exposed), 8)
+
+    def exposed(self, wire: str) -> str | None:
+        """Return the exposed name of a wire name, or None; an exposed name is returned as it is."""
+        known = self._exposed.get(wire)
+        if known is None and wire in self.wire_names:
+            return wire
+        return known
+
+    def __len__(self) -> int:
+        return len(self._exposed)
+
+    def __repr__(self) -> str:
+        return f"NameMap({dict(self.wire_names)!r})"
+
+
+def _tool_name(tool: ToolSpec | ToolName) -> ToolName:
+    return tool if isinstance(tool, ToolName) else ToolName(tool.server, tool.original_name, tool.name)
+
+
+def _assign(names: set[ToolName]) -> dict[str, str]:
+    candidates = {name: _sanitized(name.exposed) for name in names}
+    wanted = Counter(candidates.values())
+    kept = {
+        name: legal
+        for name, legal in candidates.items()
+        if len(legal) <= MAX_WIRE_NAME and (legal == name.exposed or wanted[legal] == 1)
+    }
+    pending = names - kept.keys()
+    digits = 8
+    while pending:  # again only when eight digits are some other tool's whole name
+        taken = set(kept.values())
+        suffixed = {name: _with_digest(candidates[name], name, digits) for name in pending}
+        wanted = Counter(suffixed.values())
+        kept |= {name: wire for name, wire in suffixed.items() if wanted[wire] == 1 and wire not in taken}
+        pending -= kept.keys()
+        digits += 6
+    return {name.exposed: wire for name, wire in sorted(kept.items(), key=lambda item: item[0].exposed)}
+
+
+def _sanitized(name: str) -> str:
+    legal = _ILLEGAL.sub("_", name)
+    return legal if _FIRST.match(legal) else f"_{legal}"
+
+
+def _with_digest(legal: str, name: ToolName, digits: int) -> str:
+    from hashlib import sha256  # most names need none
+
+    identity = "\0".join((name.server or "", name.tool, name.exposed))
+    digest = sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:digits]
+    return f"{legal[: MAX_WIRE_NAME - digits - 1]}_{digest}"

@@ -1,0 +1,81 @@
+"""Blocks and results in the form of OpenAI's Responses and Chat APIs: text, images, files, notes for the rest. Pure.
+
+Content that an API does not accept becomes a visible note, and never fails the whole request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+from toolweave.protocol.content import ContentBlock
+from toolweave.tools._media_parts import PDF, SHOWN, SOUNDS, Media, clean, shown
+from toolweave.tools._result import ToolResult
+
+__all__ = ["chat_images", "chat_parts", "chat_text", "responses_content", "responses_parts"]
+
+Json: TypeAlias = dict[str, Any]
+
+_NO_OUTPUT = "(no output)"
+_SILENT_FAILURE = "the tool failed and did not say why"
+_HEARD = SHOWN | frozenset(SOUNDS)
+_IMAGES = SHOWN - {PDF}
+
+
+def responses_content(result: ToolResult) -> str | list[Json]:
+    """Return a result as the `output` of a `function_call_output`: a string when it is text alone.
+
+    There is no flag for errors, so the text of an error result says that it is one.
+    """
+    parts = responses_parts(result.content)
+    if all(part["type"] == "input_text" for part in parts):
+        return chat_text(result)
+    if result.is_error and not _says_error(parts[0].get("text", "")):
+        parts.insert(0, {"type": "input_text", "text": "Error:"})
+    return parts
+
+
+def chat_text(result: ToolResult) -> str:
+    """Return a result as the `content` of a tool message of the Chat API, which accepts text only; never blank."""
+    text = clean(result.text)
+    if not result.is_error:
+        return text if text.strip() else _NO_OUTPUT
+    text = text if text.strip() else clean(result.require_error().message).strip() or _SILENT_FAILURE
+    return text if _says_error(text) else f"Error: {text}"
+
+
+def responses_parts(blocks: Iterable[ContentBlock]) -> list[Json]:
+    """Return blocks as input parts of the Responses API; blank text is left out."""
+    return [_responses_part(one) for one in shown(blocks)]
+
+
+def chat_parts(blocks: Iterable[ContentBlock]) -> list[Json]:
+    """Return blocks as parts of a user's message of the Chat API; blank text is left out."""
+    return [_chat_part(one) for one in shown(blocks, _HEARD)]
+
+
+def chat_images(blocks: Iterable[ContentBlock]) -> list[Json]:
+    """Return the images among blocks as parts of a user's message of the Chat API."""
+    return [_chat_part(one) for one in shown(blocks, _IMAGES) if not isinstance(one, str)]
+
+
+def _responses_part(one: str | Media) -> Json:
+    if isinstance(one, str):
+        return {"type": "input_text", "text": one}
+    if one.mime_type == PDF:
+        return {"type": "input_file", "filename": one.name, "file_data": one.url}
+    return {"type": "input_image", "image_url": one.url, "detail": "auto"}
+
+
+def _chat_part(one: str | Media) -> Json:
+    if isinstance(one, str):
+        return {"type": "text", "text": one}
+    if one.mime_type == PDF:
+        return {"type": "file", "file": {"filename": one.name, "file_data": one.url}}
+    if one.mime_type in SOUNDS:
+        return {"type": "input_audio", "input_audio": {"data": one.data, "format": SOUNDS[one.mime_type]}}
+    return {"type": "image_url", "image_url": {"url": one.url}}
+
+
+def _says_error(text: str) -> bool:
+    return text.lstrip().lower().startswith(("error", "mcp error"))

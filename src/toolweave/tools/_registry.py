@@ -1,0 +1,246 @@
+"""A mutable toolset: functions and tools that are added and removed at run time.
+
+Whole toolsets are joined by `combined`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Literal, TypeAlias
+
+from toolweave.errors import DuplicateToolError, ErrorKind, SchemaError, as_tool_error
+from toolweave.tools._call import CallContext, ToolCall
+from toolweave.tools._function import check_schemas, is_derived, is_unbound
+from toolweave.tools._function import tool as function_tool
+from toolweave.tools._names import free_name, unknown_tool
+from toolweave.tools._result import ToolResult
+from toolweave.tools._spec import ToolSpec
+from toolweave.tools._toolset import Listeners, Tool, ToolList, ToolsChanged, ToolSnapshot, Unsubscribe
+from toolweave.tools._wrappers import BaseToolset
+
+__all__ = ["Alias", "OnConflict", "ToolRegistry", "no_tools"]
+
+_log = logging.getLogger("toolweave.tools")
+
+OnConflict: TypeAlias = Literal["error", "skip", "rename", "replace"]
+"""The policy for a tool whose name is taken."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Alias:
+    """Another name of a tool.
+
+    Attributes:
+        name: The other name.
+        target: The name it stands for.
+        deprecated: The warning for its users, or None when both names are fine.
+        sunset: The day it goes away, or None.
+        uses: Calls made by this name.
+    """
+
+    name: str
+    target: str
+    deprecated: str | None = None
+    sunset: date | None = None
+    uses: int = 0
+
+
+class ToolRegistry(BaseToolset):
+    """A `Toolset` of functions and tools that are added and removed at run time.
+
+    Entering it opens nothing: a connection is opened and closed by its owner.
+    """
+
+    knows_aliases = True  # it counts how often an old name is used
+
+    def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = (), *, on_conflict: OnConflict = "error") -> None:
+        self._on_conflict: OnConflict = on_conflict
+        self._tools: dict[str, tuple[ToolSpec, Tool]] = {}
+        self._aliases: dict[str, Alias] = {}
+        self._with_aliases: dict[str, tuple[ToolSpec, ToolSpec]] = {}  # a tool's definition, and as it is shown
+        self._listeners = Listeners()
+        self._snapshot: ToolSnapshot | None = ToolSnapshot()  # None until somebody asks for what changed
+        self._version = 0
+        for item in tools:
+            self._insert(item, on_conflict)
+        self._version = min(self._version, 1)
+
+    def add(self, item: Tool | Callable[..., Any], *, on_conflict: OnConflict | None = None) -> Tool:
+        """Add a tool or a function and return the tool; also a decorator.
+
+        Args:
+            item: A `Tool`, or a function that becomes one as with `@tool`.
+            on_conflict: The policy when the name is taken; the registry's by default.
+
+        Raises:
+            DuplicateToolError: The name is taken and `on_conflict` is `"error"`.
+            SchemaError: The function's signature cannot be described, it is a method without its object, or a schema
+                that its author gave is none: names the tool, the schema and the JSON pointer.
+            TypeError: The item is neither; a whole toolset is joined with `combined(registry, toolset)`.
+        """
+        return self._insert(item, on_conflict or self._on_conflict)
+
+    def remove(self, name: str) -> Tool:
+        """Remove a tool and the aliases that stand for it, and return it.
+
+        Raises:
+            KeyError: There is no tool of this name.
+        """
+        if name not in self._tools:
+            raise KeyError(unknown_tool(name, self._tools))
+        removed = self.get(name)
+        assert removed is not None
+        del self._tools[name]
+        self._with_aliases.pop(name, None)
+        self._aliases = {alias.name: alias for alias in self._aliases.values() if alias.target != name}
+        self._publish(removed=(name,))
+        return removed
+
+    def get(self, name: str) -> Tool | None:
+        """Return the tool of this name or alias, or None."""
+        spec = self.snapshot().find(name)
+        return None if spec is None else self._tool(spec)
+
+    @property
+    def tools(self) -> ToolList:
+        """The tools in the order they were added, as the objects that were given."""
+        return ToolList(self._tool(spec) for spec in self.snapshot())
+
+    def list(self) -> ToolList:
+        """Return `tools`."""
+        return self.tools
+
+    def alias(
+        self, name: str, target: str, *, deprecated: str | bool | None = None, sunset: date | None = None
+    ) -> Alias:
+        """Add another name of a tool.
+
+        Args:
+            name: The other name.
+            target: The tool's name.
+            deprecated: Log a warning at the first use; a text is added to it.
+            sunset: The day the other name goes away, for that warning.
+
+        Raises:
+            DuplicateToolError: The other name is taken.
+            KeyError: There is no tool `target`.
+        """
+        if target not in self._tools:
+            raise KeyError(unknown_tool(target, self._tools))
+        if name in self._tools or name in self._aliases:
+            raise DuplicateToolError(name)
+        reason = f"use {target!r}" if deprecated is True else deprecated or None
+        made = self._aliases[name] = Alias(name=name, target=target, deprecated=reason, sunset=sunset)
+        self._publish(changed=(target,))
+        return made
+
+    @property
+    def aliases(self) -> Mapping[str, Alias]:
+        """The aliases by name, with the number of their uses."""
+        return dict(self._aliases)
+
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        """Run a tool; an unknown name and every fault come back as an error result."""
+        name = call.name
+        if name not in self._tools:
+            spec = self.snapshot().find(name)
+            if spec is None:
+                return ToolResult.failure(unknown_tool(name, self._tools), kind=ErrorKind.NOT_FOUND)
+            if name in self._aliases:
+                self._count(self._aliases[name])
+            name = spec.name
+        tool = self._tools[name][1]
+        if call.name != tool.spec.name:
+            call = call.replace(name=tool.spec.name)
+        try:
+            return await tool.toolset.call(call, ctx)
+        except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns
+            return ToolResult.failure(as_tool_error(exc))
+
+    def snapshot(self) -> ToolSnapshot:
+        """Return the definitions in the order they were added."""
+        if self._snapshot is None:
+            self._snapshot = ToolSnapshot(self._specs(), version=self._version)
+        return self._snapshot
+
+    def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
+        """Call `listener` after every change."""
+        return self._listeners.subscribe(listener)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.snapshot().find(name) is not None
+
+    def __repr__(self) -> str:
+        return f"ToolRegistry({list(self._tools)!r})"
+
+    def _insert(self, item: Tool | Callable[..., Any], on_conflict: OnConflict) -> Tool:
+        if not isinstance(item, Tool):
+            if not callable(item):
+                raise no_tools(item, "a Tool or a function, or join a whole toolset with `combined`")
+            item = function_tool(item)
+        if is_unbound(item):
+            raise SchemaError(f"function {item.name!r} wants its self; give the method of an object")
+        spec = item.spec
+        if spec.server is None and not is_derived(item):
+            check_schemas(spec)  # a server's are judged where its tools are listed
+        if spec.name in self._tools or spec.name in self._aliases:
+            if on_conflict == "error" or (on_conflict == "replace" and spec.name in self._aliases):
+                raise DuplicateToolError(spec.name)
+            if on_conflict == "skip":
+                return item
+            if on_conflict == "rename":
+                taken = ChainMap[str, Any](self._tools, self._aliases)
+                spec = spec.replace(name=free_name(spec.name, spec.server, taken))
+        before = self._tools.get(spec.name)
+        self._tools[spec.name] = (spec, item)
+        if before is None:
+            self._publish(added=(spec.name,))
+        else:
+            self._publish(changed=(spec.name,) if before[0] != spec else ())
+        return self._tool(spec)
+
+    def _tool(self, spec: ToolSpec) -> Tool:
+        own, tool = self._tools[spec.name]
+        return tool if own is tool.spec else Tool(own, self)
+
+    def _publish(
+        self, *, added: tuple[str, ...] = (), removed: tuple[str, ...] = (), changed: tuple[str, ...] = ()
+    ) -> None:
+        """Publish a change, in constant time; the snapshot is built when it is next requested."""
+        self._version += 1
+        self._snapshot = None
+        self._listeners.emit(ToolsChanged(added=added, removed=removed, changed=changed, version=self._version))
+
+    def _specs(self) -> Iterator[ToolSpec]:
+        also: dict[str, list[str]] = {}
+        for alias in self._aliases.values():
+            also.setdefault(alias.target, []).append(alias.name)
+        for name, (spec, _) in self._tools.items():
+            yield self._aliased(spec, (*spec.aliases, *also[name])) if name in also else spec
+
+    def _aliased(self, spec: ToolSpec, aliases: tuple[str, ...]) -> ToolSpec:
+        """Return a definition with its aliases; the same object while both are unchanged, because others cache it."""
+        known = self._with_aliases.get(spec.name)
+        if known is None or known[0] is not spec or known[1].aliases != aliases:
+            known = self._with_aliases[spec.name] = (spec, spec.replace(aliases=aliases))
+        return known[1]
+
+    def _count(self, alias: Alias) -> None:
+        alias.uses += 1
+        if alias.deprecated is not None and alias.uses == 1:
+            until = f" (goes away on {alias.sunset.isoformat()})" if alias.sunset is not None else ""
+            _log.warning("tool name %r is deprecated%s: %s", alias.name, until, alias.deprecated)
+
+
+def no_tools(item: object, wanted: str) -> TypeError:
+    """Return the error for an object that offers no tools, such as a connection that was not awaited."""
+    if hasattr(item, "__await__"):
+        return TypeError(f"{item!r} offers no tools yet; give what awaiting it returns")
+    return TypeError(f"an object of type {type(item).__name__} offers no tools; give {wanted}")

@@ -1,0 +1,220 @@
+"""Results of tools: content blocks, structured content, errors, and their text form.
+
+Nothing is dropped silently: a block that is no text becomes a visible note in `text` and stays whole in `content`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, ClassVar, Self, cast
+
+import msgspec
+
+from toolweave.errors import ErrorKind, ToolError, ToolExecutionError
+from toolweave.protocol.content import (
+    AudioContent,
+    Block,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    TextContent,
+)
+from toolweave.protocol.value import Value
+from toolweave.schema._problems import Problem, describe
+from toolweave.tools._media import Payload, is_binary, payload
+
+__all__ = ["ToolResult", "invalid_input", "typed"]
+
+
+class ToolResult(Value, frozen=True, kw_only=True):
+    """The result of one tool call.
+
+    Attributes:
+        content: Typed blocks in the server's order.
+        structured_content: Any JSON value, or None.
+        is_error: The tool, the server or the transport failed; `error` has the details.
+        error: Set exactly when `is_error` is.
+        meta: The result's `_meta`.
+        raw: The result as received, unknown members and nulls included; None for local results.
+        load: Converts structured content to the tool's own type, for `data`; None where no type is known.
+    """
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"raw", "load"})
+    content: tuple[ContentBlock, ...] = ()
+    structured_content: Any = None
+    is_error: bool = False
+    error: ToolError | None = None
+    meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    raw: Any = None
+    load: Callable[[Any], Any] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ToolResult):
+            return NotImplemented
+        return (self.content, self.structured_content, self.is_error, self.error, self.meta) == (
+            (other.content, other.structured_content, other.is_error, other.error, other.meta)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # its members may be dicts
+
+    @property
+    def text(self) -> str:
+        """The result as text: blocks joined by newlines, notes for blocks without text.
+
+        Without blocks it is the structured content as JSON.
+        """
+        if self.content:
+            return "\n".join(block.render() for block in self.content)
+        if self.structured_content is not None:
+            return json.dumps(self.structured_content, ensure_ascii=False)
+        return self.error.message if self.error is not None else ""
+
+    @property
+    def data(self) -> Any:
+        """The result as a value for programs.
+
+        The structured content as the tool's own type: that of a local function's return annotation, or a pydantic
+        model of a server's output schema. The plain structured content where there is no such type, the result is an
+        error or the content does not match; the text where there is no structured content.
+        """
+        if self.structured_content is None:
+            return self.text
+        if self.load is None or self.is_error:
+            return self.structured_content
+        return self.load(self.structured_content)
+
+    def raise_for_error(self, *, tool: str = "") -> Self:
+        """Return the result itself when it is no error.
+
+        Args:
+            tool: The name of the tool for the exception.
+
+        Raises:
+            ToolExecutionError: It is one. The message is the server's text; the whole result is on the exception.
+        """
+        if self.is_error:
+            raise ToolExecutionError(self.require_error(), result=self, tool=tool)
+        return self
+
+    def require_error(self) -> ToolError:
+        """Return the error of an error result, made from its text when the producer set none."""
+        return self.error or ToolError(self.text or "MCP tool execution error")
+
+    @classmethod
+    def failure(cls, error: ToolError | str, *, kind: ErrorKind | None = None) -> ToolResult:
+        """Make an error result whose text is the error's message."""
+        if isinstance(error, str):
+            error = ToolError(error, kind=kind or ErrorKind.EXECUTION_FAILED)
+        return cls(content=(TextContent(text=error.message),), is_error=True, error=error)
+
+    @classmethod
+    def of(cls, value: Any, *, fallback: Callable[[Any], Any] = str) -> ToolResult:
+        """Make a result from what a function returned.
+
+        A `ToolResult` passes through, a string is one text block, None is `"null"`. Blocks, bytes, images, a `File`
+        and the `Path` of a file become blocks by their type, and so do the items of a list that has one of these
+        (a path in a list stays a path). Every other value becomes structured content with its JSON as text.
+        `fallback` converts values that JSON cannot represent.
+
+        Raises:
+            OSError: A file cannot be read.
+            ToolError: A file is too large for a result.
+        """
+        if isinstance(value, ToolResult):
+            return value
+        if isinstance(value, str):
+            return cls(content=(TextContent(text=value),))
+        if type(value) is not dict:  # nearly every other value is one
+            blocks = _blocks(value, fallback)
+            if blocks is not None:
+                return cls(content=blocks)
+        return cls.of_json(_as_json(value, fallback))
+
+    @classmethod
+    def of_json(cls, data: Any) -> ToolResult:
+        """Make a result from a JSON value: structured content, and its JSON as text.
+
+        NaN and infinities, which JSON cannot represent, become null.
+        """
+        try:
+            text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+        except ValueError:
+            data = _finite(data)
+            text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+        return cls(content=(TextContent(text=text),), structured_content=data)
+
+    def _repr_html_(self) -> str:
+        from toolweave.tools._notebook import result_html  # for notebooks alone
+
+        return result_html(self.content, self.structured_content, self.require_error() if self.is_error else None)
+
+    def replace_content(self, blocks: Iterable[ContentBlock]) -> ToolResult:
+        """Return the same result with other blocks."""
+        return self.replace(content=tuple(blocks))
+
+
+def typed(result: ToolResult, load: Callable[[Any], Any] | None) -> ToolResult:
+    """Set the converter for `data` of a result, in place; only for a new result that is not shared yet."""
+    msgspec.structs.force_setattr(result, "load", load)
+    return result
+
+
+def invalid_input(tool: str, problems: Sequence[Problem]) -> ToolResult:
+    """Make the error result for arguments that violate a tool's schema, for the model to fix."""
+    text = describe(problems)
+    data = {"problems": [{"path": problem.path, "message": problem.message} for problem in problems]}
+    message = f"invalid arguments for tool {tool!r}:{chr(10) if len(problems) > 1 else ' '}{text}"
+    return ToolResult.failure(ToolError(message, kind=ErrorKind.INVALID_INPUT, data=data))
+
+
+def _blocks(value: Any, fallback: Callable[[Any], Any]) -> tuple[ContentBlock, ...] | None:
+    """Return the blocks of a value that is content, or of a list with such values; None for any other value."""
+    if isinstance(value, Block):
+        return (cast("ContentBlock", value),)
+    if isinstance(value, (list, tuple)):
+        items = cast("Sequence[Any]", value)
+        one_of_each: dict[object, Any] = {type(item): item for item in items}
+        if not any(map(_is_content, one_of_each.values())):
+            return None
+        return tuple(block for item in items for block in _item(item, fallback))
+    content = payload(value)
+    return None if content is None else (_content(content),)
+
+
+def _is_content(value: object) -> bool:
+    return isinstance(value, (Block, ToolResult)) or is_binary(value)
+
+
+def _item(item: Any, fallback: Callable[[Any], Any]) -> Iterable[ContentBlock]:
+    value = str(item) if isinstance(item, PurePath) else item
+    return ToolResult.of(value, fallback=fallback).content
+
+
+def _content(content: Payload) -> ContentBlock:
+    text = content.text
+    if text is not None:
+        return EmbeddedResource(uri=content.name, mime_type=content.mime_type, text=text)
+    if content.mime_type.startswith("image/"):
+        return ImageContent(data=content.base64, mime_type=content.mime_type)
+    if content.mime_type.startswith("audio/"):
+        return AudioContent(data=content.base64, mime_type=content.mime_type)
+    return EmbeddedResource(uri=content.name, mime_type=content.mime_type, blob=content.base64)
+
+
+def _as_json(value: Any, fallback: Callable[[Any], Any]) -> Any:
+    def dump(item: Any) -> Any:
+        model_dump = getattr(item, "model_dump", None)
+        return model_dump(mode="json") if callable(model_dump) else fallback(item)
+
+    return msgspec.to_builtins(value, enc_hook=dump, str_keys=True)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in cast("Sequence[Any]", value)]
+    return value if not isinstance(value, float) or math.isfinite(value) else None

@@ -1,0 +1,447 @@
+"""The base class of toolsets, and wrappers around toolsets: other names, fewer tools, other schemas and results, spans.
+
+Every toolset of this package is a `BaseToolset`, so that wrappers chain; those of users need to be a `Toolset` only. A
+wrapper forwards whatever it does not change, and is independent of what it wraps.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
+
+from toolweave.errors import DuplicateToolError, ErrorKind, as_tool_error
+from toolweave.tools._call import NO_CONTEXT, CallContext, ToolCall
+from toolweave.tools._names import AssignedNames, selected, unknown_tool
+from toolweave.tools._result import ToolResult
+from toolweave.tools._spec import ToolSpec
+from toolweave.tools._toolset import ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, tools_of
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
+__all__ = [
+    "BaseToolset",
+    "WrapperToolset",
+    "combined",
+    "enhanced",
+    "filtered",
+    "joined",
+    "prefixed",
+    "renamed",
+    "traced",
+    "transformed",
+]
+
+_log = logging.getLogger("toolweave.tools")
+
+_Run: TypeAlias = Callable[[Toolset, ToolCall, CallContext, ToolSpec], Awaitable[ToolResult]]
+"""Makes a call; the call carries the tool's name in the toolset, the definition is the exposed one."""
+
+
+class BaseToolset(ABC):
+    """Base class of toolsets: a `Toolset` that lists its tools, runs them by name, and can be wrapped.
+
+    A subclass needs `snapshot` and `call`. By default it never changes, and entering it opens nothing. One that opens
+    something is entered by count: the last exit closes it, and what was open before stays open.
+    """
+
+    __slots__ = ()
+
+    knows_aliases: ClassVar[bool] = False
+    """Whether `call` accepts aliases and resolves them itself."""
+
+    @abstractmethod
+    def snapshot(self) -> ToolSnapshot:
+        """Return the tools offered now; see `Toolset.snapshot`."""
+
+    @abstractmethod
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        """Run one tool; see `Toolset.call`."""
+
+    def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
+        """Call `listener` after every change of the tools; see `Toolset.subscribe`."""
+        return lambda: None  # by default there is none
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return None
+
+    @property
+    def tools(self) -> ToolList:
+        """The tools offered now, as callable objects: a sequence that is also indexed by name and alias."""
+        return tools_of(self)
+
+    async def execute(
+        self, name: str, arguments: Mapping[str, Any] | None = None, ctx: CallContext | None = None
+    ) -> ToolResult:
+        """Run one tool by its name or an alias; faults of the tool and the transport are error results.
+
+        The arguments are one mapping, so that a parameter may have any name.
+        """
+        call = ToolCall(name=name, arguments={} if arguments is None else arguments)
+        return await self.call(call, NO_CONTEXT if ctx is None else ctx)
+
+    def prefixed(self, prefix: str, separator: str = "_") -> BaseToolset:
+        """Return this toolset with other names; see `prefixed`."""
+        return prefixed(self, prefix, separator)
+
+    def renamed(self, names: Mapping[str, str] | Callable[[ToolSpec], str]) -> BaseToolset:
+        """Return this toolset with other names; see `renamed`."""
+        return renamed(self, names)
+
+    def filtered(
+        self,
+        include: Collection[str] = (),
+        exclude: Collection[str] = (),
+        predicate: Callable[[ToolSpec], bool] | None = None,
+    ) -> BaseToolset:
+        """Return this toolset with some tools only; see `filtered`."""
+        return filtered(self, include, exclude, predicate)
+
+    def enhanced(self, schema: Callable[[ToolSpec], Mapping[str, Any]]) -> BaseToolset:
+        """Return this toolset with other input schemas; see `enhanced`."""
+        return enhanced(self, schema)
+
+    def transformed(self, result: Callable[[ToolResult, ToolSpec], ToolResult | Awaitable[ToolResult]]) -> BaseToolset:
+        """Return this toolset with other results; see `transformed`."""
+        return transformed(self, result)
+
+    def traced(self, tracer: Tracer | None = None) -> BaseToolset:
+        """Return this toolset with a span around every call; see `traced`."""
+        return traced(self, tracer)
+
+    def combined(self, *others: Toolset, on_conflict: Literal["rename", "skip", "error"] = "rename") -> BaseToolset:
+        """Return this toolset and others as one; see `combined`."""
+        return combined(self, *others, on_conflict=on_conflict)
+
+
+class WrapperToolset(BaseToolset):
+    """A toolset around others: entering it enters them, and it changes when they do."""
+
+    __slots__ = ("_toolsets",)
+
+    def __init__(self, *toolsets: Toolset) -> None:
+        self._toolsets = toolsets
+
+    def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
+        """Call `listener` after every change of the offered tools; see `Toolset.subscribe`."""
+        before = self.snapshot()
+
+        def changed(_: ToolsChanged) -> None:
+            nonlocal before
+            after = self.snapshot()
+            change = ToolsChanged.between(before, after)
+            before = after
+            if change:
+                listener(change)
+
+        ends = [follow(changed) for follow in self._feeds()]
+
+        def unsubscribe() -> None:
+            for end in ends:
+                end()
+
+        return unsubscribe
+
+    def _feeds(self) -> Iterable[Callable[[Callable[[ToolsChanged], None]], Unsubscribe]]:
+        """Return the `subscribe` methods of all objects whose changes may change this toolset."""
+        return [toolset.subscribe for toolset in self._toolsets]
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as entered:
+            for toolset in self._toolsets:
+                await entered.enter_async_context(toolset)
+            entered.pop_all()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        leaving = AsyncExitStack()
+        for toolset in self._toolsets:
+            leaving.push_async_exit(toolset)
+        return await leaving.__aexit__(exc_type, exc, traceback)
+
+    def __repr__(self) -> str:
+        return f"<toolset of {', '.join(repr(toolset) for toolset in self._toolsets)}>"
+
+
+def prefixed(toolset: Toolset, prefix: str, separator: str = "_") -> BaseToolset:
+    """Return the toolset with `prefix` and `separator` before every name: `fs` gives `fs_read_file`."""
+    return _MappedToolset(toolset, lambda spec: spec.replace(name=f"{prefix}{separator}{spec.name}"))
+
+
+def renamed(toolset: Toolset, names: Mapping[str, str] | Callable[[ToolSpec], str]) -> BaseToolset:
+    """Return the toolset with other names, by a mapping from exposed names or by a function."""
+    if callable(names):
+        return _MappedToolset(toolset, lambda spec: spec.replace(name=names(spec)))
+    return _MappedToolset(toolset, lambda spec: spec.replace(name=names.get(spec.name, spec.name)))
+
+
+def filtered(
+    toolset: Toolset,
+    include: Collection[str] = (),
+    exclude: Collection[str] = (),
+    predicate: Callable[[ToolSpec], bool] | None = None,
+) -> BaseToolset:
+    """Return the toolset with some tools only; what is filtered out cannot be called either.
+
+    Args:
+        toolset: The toolset.
+        include: A whitelist that wins over `exclude`; empty is no filter. Names are
+            the producers' own, or `server:tool` and `server/tool`.
+        exclude: Names of the same forms to leave out.
+        predicate: Keeps the tools that it returns true for, among those that the names keep.
+    """
+    wanted, unwanted = frozenset(include), frozenset(exclude)
+
+    def keep(spec: ToolSpec) -> ToolSpec | None:
+        named = selected(spec.original_name, include=wanted, exclude=unwanted, server=spec.server)
+        return spec if named and (predicate is None or predicate(spec)) else None
+
+    return _MappedToolset(toolset, keep)
+
+
+def enhanced(toolset: Toolset, schema: Callable[[ToolSpec], Mapping[str, Any]]) -> BaseToolset:
+    """Return the toolset with the input schemas that `schema` returns; one that raises changes nothing."""
+
+    def enhance(spec: ToolSpec) -> ToolSpec:
+        try:
+            return spec.replace(input_schema=schema(spec))
+        except Exception:  # boundary: user code
+            _log.exception("the schema of tool %r could not be enhanced", spec.name)
+            return spec
+
+    return _MappedToolset(toolset, enhance)
+
+
+def transformed(
+    toolset: Toolset, result: Callable[[ToolResult, ToolSpec], ToolResult | Awaitable[ToolResult]]
+) -> BaseToolset:
+    """Return the toolset with every result put through `result`, error results too."""
+
+    async def run(toolset: Toolset, call: ToolCall, ctx: CallContext, spec: ToolSpec) -> ToolResult:
+        outcome = result(await toolset.call(call, ctx), spec)
+        return await outcome if inspect.isawaitable(outcome) else outcome
+
+    return _MappedToolset(toolset, run=run)
+
+
+def traced(toolset: Toolset, tracer: Tracer | None = None) -> BaseToolset:
+    """Return the toolset with an OpenTelemetry span `tool:run` around every call.
+
+    The span carries `toolweave.server`, `gen_ai.tool.name` and `gen_ai.tool.call.id`; an error
+    result sets `error.type` and the span's status. Arguments and results are not recorded.
+    """
+    from opentelemetry import trace  # whoever traces has it loaded already
+
+    spans = tracer if tracer is not None else trace.get_tracer("toolweave")
+
+    async def run(toolset: Toolset, call: ToolCall, ctx: CallContext, spec: ToolSpec) -> ToolResult:
+        attributes = {"gen_ai.tool.name": spec.original_name}
+        if spec.server is not None:
+            attributes["toolweave.server"] = spec.server
+        if call.id is not None:
+            attributes["gen_ai.tool.call.id"] = call.id
+        with spans.start_as_current_span("tool:run", attributes=attributes) as span:
+            result = await toolset.call(call, ctx)
+            if result.is_error:
+                error = result.require_error()
+                span.set_attribute("error.type", error.kind.value)
+                span.set_status(trace.StatusCode.ERROR, error.message)
+            return result
+
+    return _MappedToolset(toolset, run=run)
+
+
+def combined(*toolsets: Toolset, on_conflict: Literal["rename", "skip", "error"] = "rename") -> BaseToolset:
+    """Return several toolsets as one, in their order; of two tools of one name the first keeps it.
+
+    A tool keeps its name, even while it is gone.
+
+    Args:
+        *toolsets: The toolsets to join.
+        on_conflict: `"rename"` exposes the later one as `server_name` or `name_2`, `"skip"` leaves
+            it out, `"error"` raises. Tools that arrive later are renamed rather than raised for.
+
+    Raises:
+        DuplicateToolError: Two tools have one name now and `on_conflict` is `"error"`.
+    """
+    view = _Combined(toolsets, on_conflict, AssignedNames(), range(len(toolsets)))
+    view.snapshot()
+    if on_conflict == "error":
+        view.on_conflict = "rename"
+    return view
+
+
+def joined(toolsets: Mapping[Hashable, Toolset], given: AssignedNames) -> BaseToolset:
+    """Return several toolsets as one, for toolsets that come and go: a name stays with a key and a tool of it.
+
+    Args:
+        toolsets: By keys that stay the same when a toolset is opened anew.
+        given: The names assigned so far; later ones are added.
+    """
+    return _Combined(tuple(toolsets.values()), "rename", given, toolsets)
+
+
+class _OfferedPart:
+    """The definitions that a wrapper offers of one wrapped toolset.
+
+    Attributes:
+        seen: The snapshot that they were made of.
+        specs: The offered definitions by their offered names.
+        made: The definitions that are not those of `seen` themselves, by the names there.
+        inner: The names in `seen` of the definitions offered under another name.
+    """
+
+    __slots__ = ("inner", "made", "seen", "specs")
+
+    def __init__(self, seen: ToolSnapshot) -> None:
+        self.seen = seen
+        self.specs: dict[str, ToolSpec] = {}
+        self.made: dict[str, ToolSpec] = {}
+        self.inner: dict[str, str] = {}
+
+    def known(self, inner: ToolSpec) -> ToolSpec | None:
+        """Return the definition that was made of this object, or None."""
+        if self.seen.by_name.get(inner.name) is not inner:
+            return None
+        made = self.made.get(inner.name)
+        return inner if made is None and self.specs.get(inner.name) is inner else made
+
+    def add(self, inner: ToolSpec, spec: ToolSpec) -> None:
+        """Offer a definition as another."""
+        self.specs[spec.name] = spec
+        if spec is not inner:
+            self.made[inner.name] = spec
+        if spec.name != inner.name:
+            self.inner[spec.name] = inner.name
+
+
+class _ForwardingToolset(WrapperToolset):
+    """Base class of the wrappers of this module: a cached view of the wrapped snapshots, and the forwarding of calls.
+
+    An unchanged definition stays the same object, so a change costs no more than finding it.
+    """
+
+    __slots__ = ("_parts", "_run", "_view")
+
+    knows_aliases = True
+
+    def __init__(self, toolsets: tuple[Toolset, ...], run: _Run | None = None) -> None:
+        super().__init__(*toolsets)
+        self._run = run
+        self._parts = [_OfferedPart(ToolSnapshot()) for _ in toolsets]
+        self._view: ToolSnapshot | None = None
+
+    @abstractmethod
+    def _offered(self, index: int, inner: ToolSpec, known: ToolSpec | None) -> ToolSpec | None:
+        """Return the offered form of a definition of the toolset of this index, or None to hide it.
+
+        `known` is what was returned the last time, if the definition has not changed since.
+        """
+
+    @abstractmethod
+    def _forget(self, index: int, present: Collection[str]) -> None:
+        """Note all names that a toolset offers now."""
+
+    def snapshot(self) -> ToolSnapshot:
+        parts, view = self._parts, self._view
+        for index, toolset in enumerate(self._toolsets):
+            snapshot = toolset.snapshot()
+            if view is None or snapshot is not parts[index].seen:
+                parts[index] = self._part(index, snapshot)
+                self._view = None
+        if self._view is None:
+            specs = (spec for part in parts for spec in part.specs.values())
+            self._view = ToolSnapshot(specs, version=sum(part.seen.version for part in parts))
+        return self._view
+
+    def _part(self, index: int, snapshot: ToolSnapshot) -> _OfferedPart:
+        before, part = self._parts[index], _OfferedPart(snapshot)
+        for inner in snapshot:
+            spec = self._offered(index, inner, before.known(inner))
+            if spec is not None:
+                part.add(inner, spec)
+        self._forget(index, snapshot.by_name)
+        return part
+
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        view = self.snapshot()
+        spec = view.find(call.name)
+        if spec is None:
+            return ToolResult.failure(unknown_tool(call.name, view.by_name), kind=ErrorKind.NOT_FOUND)
+        index = next(index for index, part in enumerate(self._parts) if spec.name in part.specs)
+        toolset, name = self._toolsets[index], self._parts[index].inner.get(spec.name, spec.name)
+        if call.name != spec.name and isinstance(toolset, BaseToolset) and toolset.knows_aliases:
+            inside = toolset.snapshot()
+            if inside.find(call.name) is inside.by_name.get(name):
+                name = call.name
+        inner = call if call.name == name else call.replace(name=name)
+        try:
+            return await (toolset.call(inner, ctx) if self._run is None else self._run(toolset, inner, ctx, spec))
+        except Exception as exc:  # boundary: user code, and third-party toolsets that raise
+            return ToolResult.failure(as_tool_error(exc))
+
+
+class _MappedToolset(_ForwardingToolset):
+    """One toolset whose definitions are mapped by `spec` (None hides) and whose calls are made by `run`."""
+
+    __slots__ = ("_change", "_given")
+
+    def __init__(
+        self, toolset: Toolset, spec: Callable[[ToolSpec], ToolSpec | None] | None = None, run: _Run | None = None
+    ) -> None:
+        super().__init__((toolset,), run)
+        self._change = spec
+        self._given = AssignedNames()
+
+    def _offered(self, index: int, inner: ToolSpec, known: ToolSpec | None) -> ToolSpec | None:
+        if known is not None and known is not inner:
+            return known
+        changed = inner if self._change is None else self._change(inner)
+        return None if changed is None else _named(changed, self._given, (None, inner.name))
+
+    def _forget(self, index: int, present: Collection[str]) -> None:
+        self._given.forget(None, present)
+
+
+class _Combined(_ForwardingToolset):
+    """Several toolsets as one; the names in `given` belong to the pairs of a toolset's key and a tool's name in it."""
+
+    __slots__ = ("_given", "_keys", "on_conflict")
+
+    def __init__(
+        self, toolsets: tuple[Toolset, ...], on_conflict: str, given: AssignedNames, keys: Iterable[Hashable]
+    ) -> None:
+        super().__init__(toolsets)
+        self._given = given
+        self._keys = tuple(keys)
+        self.on_conflict = on_conflict
+
+    def _offered(self, index: int, inner: ToolSpec, known: ToolSpec | None) -> ToolSpec | None:
+        if known is not None:
+            return known
+        who = self._keys[index], inner.name
+        if self.on_conflict != "rename" and self._given.holder(inner.name) not in (None, who):
+            if self.on_conflict == "skip":
+                return None
+            raise DuplicateToolError(inner.name, where="an earlier toolset")
+        return _named(inner, self._given, who)
+
+    def _forget(self, index: int, present: Collection[str]) -> None:
+        self._given.forget(self._keys[index], present)
+
+
+def _named(spec: ToolSpec, given: AssignedNames, who: tuple[Hashable, str]) -> ToolSpec:
+    name = given.give(who, spec.name, spec.server)
+    return spec if name == spec.name else spec.replace(name=name)

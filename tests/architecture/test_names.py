@@ -1,0 +1,113 @@
+"""Names say what is public, and each class name stands once."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.source import Module, modules
+
+PUBLIC_FOLDERS = {
+    "toolweave.protocol": "its modules are namespaces: `methods.TOOLS_CALL`",
+    "toolweave.testing.servers": "servers that misbehave, for the tests of others",
+    "toolweave.cli.demo": "servers to start with `python -m`",
+    "toolweave.components.catalog": "source code that is copied into projects",
+}
+PUBLIC_MODULES = {"toolweave.cli.main", "toolweave.testing.plugin"}
+"""What an entry point of the distribution names."""
+
+TESTS = Path(__file__).parents[1]
+SAME_NAMES = {"Prompt": 2}  # what is sent to an agent, and what a server offers
+"""Class names that stand more than once, with how often: none may be added."""
+
+
+def in_public_folder(name: str) -> bool:
+    return any(name == folder or name.startswith(f"{folder}.") for folder in PUBLIC_FOLDERS)
+
+
+def is_private(name: str) -> bool:
+    return any(part.startswith("_") for part in name.split("."))
+
+
+def test_what_a_room_does_not_export_is_private_by_its_name() -> None:
+    inner = [module.name for module in modules() if module.name.count(".") >= 2]
+
+    public = [name for name in inner if not is_private(name) and not in_public_folder(name)]
+
+    assert set(public) == PUBLIC_MODULES
+
+
+REACHING_TESTS = {
+    "agent/test_idempotency.py toolweave.tools._call",
+    "agent/test_resume.py toolweave.jobs._lease",
+    "agent/test_status.py toolweave.jobs._lease",
+    "agent/test_worker.py toolweave.jobs._lease",
+    "cli/test_install_entries.py toolweave.config._jsonc",
+    "cli/test_runs.py toolweave.agent._journal",
+    "cli/test_runs.py toolweave.agent._records",
+    "connect/test_properties.py toolweave.tools._mcp",
+    "jobs/test_workers.py toolweave.agent._records",
+    "models/test_history.py toolweave.tools._arguments",
+    "models/test_wire_tools.py toolweave.tools._wire_tools",
+    "requirements/test_serving_rows.py toolweave.serve._http.app",
+    "schema/test_work.py toolweave.tools._names",
+    "sync/test_sync.py toolweave.tools._portal",
+    "testing/test_clock.py toolweave.connect._clock",
+}
+"""Tests that import a private module of another room: none may be added. Those of the pages in `docs` may: they compare
+the figures of a page with the constants."""
+
+
+def imports_of_tests() -> Iterator[tuple[str, str]]:
+    for path in sorted(TESTS.rglob("*.py")):
+        parts = path.relative_to(TESTS).parts
+        room = parts[0] if len(parts) > 1 else ""
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("toolweave."):
+                words = node.module.split(".")
+                if words[1] != room != "docs" and is_private(node.module):
+                    yield path.relative_to(TESTS).as_posix(), node.module
+
+
+def test_no_test_imports_a_private_module_of_another_room() -> None:
+    reaching = {f"{path} {module}" for path, module in imports_of_tests()}
+
+    assert reaching == REACHING_TESTS
+
+
+def classes(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+
+
+def test_no_class_name_stands_twice() -> None:
+    found: dict[str, list[str]] = defaultdict(list)
+    for module in modules():
+        if not module.name.startswith(("toolweave.components.catalog", "toolweave.testing.servers", "toolweave.sync")):
+            for name in classes(module):
+                found[name].append(module.name)
+
+    twice = {name: len(where) for name, where in found.items() if len(where) > 1}
+
+    assert twice == SAME_NAMES, {name: found[name] for name in twice.keys() ^ SAME_NAMES.keys()}
+
+
+ROOMS = sorted({f"toolweave.{module.room}" for module in modules() if module.room and not module.room.startswith("_")})
+
+
+@pytest.mark.parametrize("room", ["toolweave", *ROOMS])
+def test_help_of_every_public_class_shows_its_own_arguments(room: str) -> None:
+    exported = importlib.import_module(room)
+    silent = [
+        name
+        for name in getattr(exported, "__all__", ())
+        if isinstance(value := getattr(exported, name), type) and not value.__doc__
+    ]
+
+    assert not silent
