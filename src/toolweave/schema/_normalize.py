@@ -7,6 +7,7 @@ malformed ones are dropped, and both are reported. Subschemas are left to the ca
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from math import isfinite
 from typing import Any, TypeAlias, cast
 
 from toolweave.schema._limits import local_target
@@ -155,10 +156,16 @@ def _well_formed(key: str, value: Any) -> bool:
     if key == "dependentRequired":
         return isinstance(value, Mapping) and all(map(_is_names, cast("Mapping[str, Any]", value).values()))
     if key in _NUMBERS:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and (key != "multipleOf" or value > 0)
+        return _is_number(value) and (key != "multipleOf" or value > 0)
     if key in _COUNTS:
         return _is_count(value)
     return not (key in _FLAGS and not isinstance(value, bool))
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, float):
+        return isfinite(value)  # JSON has no infinity
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_count(value: Any) -> bool:
