@@ -30,11 +30,11 @@ from toolweave.models import (
     ModelEvent,
     ModelRequest,
     ScriptedModel,
+    StreamedText,
     TextPart,
     ToolMessage,
     Usage,
     UserMessage,
-    base,
     tool_call,
 )
 from toolweave.tools import CallContext
@@ -478,8 +478,8 @@ async def test_what_was_said_before_a_cancel_is_in_the_result_and_the_session() 
                 async for event in super().stream(request):
                     yield event
                 return
-            yield base.StreamedText(text="half an ")
-            yield base.StreamedText(text="answer")
+            yield StreamedText(text="half an ")
+            yield StreamedText(text="answer")
             begun.set()
             await anyio.sleep_forever()
 
