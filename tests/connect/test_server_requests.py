@@ -84,12 +84,12 @@ async def test_more_questions_than_can_wait_are_refused_with_an_error_and_none_i
     server = ChannelServer(initialized(script))
     async with connected(server, 100, callbacks=Callbacks(sampling=sample)) as connection:
         await connection.call_tool("t")
-        await eventually(lambda: len(replies_of(server)) == 11_000 - 10_256)
+        await eventually(lambda: len(replies_of(server)) == 11_000 - 10_256, seconds=60)
         refused = replies_of(server)
         assert {reply["error"]["code"] for reply in refused.values()} == {-32603}
         assert "q10256" in refused
         asked.set()
-        await eventually(lambda: len(replies_of(server)) == 11_000 - 1)
+        await eventually(lambda: len(replies_of(server)) == 11_000 - 1, seconds=60)
         replies = replies_of(server)
     assert "q300" not in replies, "what the server took back needs no answer"
     assert "result" in replies["q10255"]
