@@ -14,7 +14,7 @@ import pytest
 from tests.cli import odd_server
 from tests.cli.command import Done, write_config
 from tests.servers.fixtures import fault_command, sdk_command
-from toolweave.cli._conformance.boxes import BOXES
+from toolweave.cli._conformance.report import BOXES
 from toolweave.cli.demo.numbers import numbers_server
 from toolweave.cli.demo.serving import serving_http
 

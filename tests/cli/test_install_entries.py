@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolweave.cli._exit_codes import CommandError
-from toolweave.cli._serve.json_edit import read_object, with_member
+from toolweave.cli._serve.editor_config import read_object, with_member
 from toolweave.config._jsonc import parse_json
 
 PATH = ("mcpServers", "mine")

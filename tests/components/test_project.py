@@ -11,7 +11,7 @@ import pytest
 from tests.components.copies import age, everything
 from toolweave.components import Action, Project, component
 from toolweave.components._lockfile import LOCK, hash_of
-from toolweave.components._manifest import MANIFEST
+from toolweave.components._project import MANIFEST
 from toolweave.errors import ConfigError
 
 SERVER = "mcp-server"

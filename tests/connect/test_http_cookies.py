@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.connect.scripted import DONE, Exchange, HttpScript, legacy_answer, listening, modern_answer
 from tests.connect.targets import Json, connected, initialized
-from toolweave.connect._wire.cookies import Cookies
+from toolweave.connect._wire.endpoint import Cookies
 
 pytestmark = pytest.mark.anyio
 

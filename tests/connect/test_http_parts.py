@@ -20,7 +20,7 @@ from mcp.shared import inbound
 from tests.connect.proxying import certificate
 from tests.connect.scripted import Exchange, Handler, listening
 from tests.connect.targets import Json, eventually
-from toolweave.connect._wire.headers import argument_headers, encode_value
+from toolweave.connect._wire.http import argument_headers, encode_value
 from toolweave.connect._wire.http1 import HttpClient
 from toolweave.connect._wire.http_connection import NoAnswer, Socket
 from toolweave.protocol.headers import mirrored_arguments, mirroring_problem

@@ -12,7 +12,7 @@ from tests.docs.test_pages import code_spans
 from toolweave.agent._durable import KEEP_SECONDS, WORKER_LEASE_SECONDS
 from toolweave.cli._exit_codes import ExitCode
 from toolweave.cli._worker.signals import GRACE_SECONDS
-from toolweave.jobs._liveness import SILENT_SECONDS
+from toolweave.jobs._docket_worker import SILENT_SECONDS
 
 TEXT = " ".join((CHECKOUT / "docs" / "scale.md").read_text(encoding="utf-8").split())
 

@@ -42,7 +42,7 @@ from toolweave.models._messages import (
     ToolOutcome,
     UserMessage,
 )
-from toolweave.models._pydantic_ai_messages import our_message, wire_history
+from toolweave.models._pydantic_ai import our_message, wire_history
 from toolweave.protocol.content import AudioContent, ImageContent, ResourceLink, TextContent
 from toolweave.tools import NameMap, ToolResult, ToolSpec
 

@@ -13,8 +13,7 @@ from tests.serve.till import Clock, Frail, Jobs, Till
 from toolweave.errors import RequestError, StoreError
 from toolweave.serve._request import Json
 from toolweave.serve._tasks.remote import RemoteTasks
-from toolweave.serve._tasks.semaphore import REFUSED_SECONDS, StoreSemaphore
-from toolweave.serve._tasks.store import TASK_NOTES, TASKS, TaskStore
+from toolweave.serve._tasks.store import REFUSED_SECONDS, TASK_NOTES, TASKS, StoreSemaphore, TaskStore
 from toolweave.state import Change, Document, MemoryStore, RedisStore
 
 pytestmark = pytest.mark.anyio

@@ -18,8 +18,7 @@ from toolweave.protocol.client_requests import can_answer, message_content_json
 from toolweave.protocol.content import ImageContent, TextContent, UnknownContent
 from toolweave.protocol.logs import check_level
 from toolweave.tools import CallContext, Elicitation, Root, Roots, Sampling, SamplingMessage, SamplingResult, ToolSpec
-from toolweave.tools._client_requests import Keys
-from toolweave.tools._elicitation_schema import form_of, read_form
+from toolweave.tools._client_requests import Keys, form_of, read_form
 
 pytestmark = pytest.mark.anyio
 

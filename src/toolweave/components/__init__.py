@@ -5,9 +5,8 @@ Knows nothing of tools, servers and models: the components are texts in the cata
 
 from __future__ import annotations
 
-from toolweave.components._catalog_reader import Component, component, component_names
 from toolweave.components._plan import Action, FileStep, OnConflict, Plan
-from toolweave.components._project import ComponentChange, FileState, Project
+from toolweave.components._project import Component, ComponentChange, FileState, Project, component, component_names
 
 __all__ = [
     "Action",

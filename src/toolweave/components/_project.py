@@ -5,20 +5,127 @@ The only module of the package that knows both the plans and the file system.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from toolweave.components._apply import FileChange, apply_changes
-from toolweave.components._catalog_reader import Component, component, component_names
+from toolweave.components._json_files import dump, members, read
 from toolweave.components._lockfile import LOCK, CopiedComponent, LockFile
-from toolweave.components._manifest import MANIFEST, Manifest
 from toolweave.components._paths import inside, is_portable
 from toolweave.components._plan import SIDE, FileStep, OnConflict, Plan, plan_add, plan_remove, plan_update, text_of
 from toolweave.errors import ConfigError
+from toolweave.version import VERSION
 
-__all__ = ["ComponentChange", "FileState", "Project"]
+__all__ = ["MANIFEST", "Component", "ComponentChange", "FileState", "Project", "component", "component_names"]
+
+_ABOUT = "component.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Component:
+    """Source code that a project can have as its own.
+
+    Attributes:
+        name: Its name, such as `mcp-server`.
+        folder: Its default folder, which is a Python package: `mcp_server`.
+        description: One sentence for people.
+        version: Version of Toolweave that it came with.
+        usage: Command lines to begin with; `{module}` stands for the package's dotted name.
+        reads: Config file that it needs to run, or None.
+        files: The text of each file, by its path in the folder.
+    """
+
+    name: str
+    folder: str
+    description: str
+    version: str
+    usage: tuple[str, ...]
+    reads: str | None
+    files: Mapping[str, str]
+
+
+def component_names() -> list[str]:
+    """Return the names of all components, sorted."""
+    catalog = files("toolweave.components") / "catalog"
+    folders = [entry.name for entry in catalog.iterdir() if (entry / _ABOUT).is_file()]
+    return sorted(name.replace("_", "-") for name in folders)
+
+
+def component(name: str) -> Component:
+    """Return a component.
+
+    Raises:
+        ConfigError: There is none of this name.
+    """
+    if name not in component_names():
+        raise ConfigError(f"there is no component {name!r}; there are {', '.join(component_names())}")
+    folder = name.replace("-", "_")
+    source = files("toolweave.components") / "catalog" / folder
+    about = tomllib.loads((source / _ABOUT).read_text("utf-8"))
+    return Component(
+        name=name,
+        folder=folder,
+        description=about["description"],
+        version=VERSION,
+        usage=tuple(about["usage"]),
+        reads=about.get("reads"),
+        files={path: (source / path).read_text("utf-8") for path in about["files"]},
+    )
+
+
+MANIFEST = "toolweave-components.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The components of a project.
+
+    Attributes:
+        folders: The folder of each component by its name, relative to the project; `/` between the parts.
+        document: The file's content, unknown members included.
+    """
+
+    folders: Mapping[str, str] = field(default_factory=dict[str, str])
+    document: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @classmethod
+    def parse(cls, data: bytes | None) -> Manifest:
+        """Read the file's bytes, None for no file.
+
+        Raises:
+            ConfigError: It is no JSON, or a folder is not inside the project.
+        """
+        document = read(data, MANIFEST)
+        folders: dict[str, str] = {}
+        for name, entry in members(document.get("components", {}), MANIFEST, "'components'").items():
+            folder: Any = members(entry, MANIFEST, f"component {name!r}").get("dir")
+            if not isinstance(folder, str) or not is_portable(folder):
+                message = f"component {name!r}: 'dir' is {folder!r}; a folder inside the project is expected"
+                raise ConfigError(message, path=MANIFEST, field=f"components.{name}.dir")
+            folders[name] = str(PurePosixPath(folder))  # one name for one folder: `./x/` is `x`
+        return cls(folders=folders, document=document)
+
+    def with_folder(self, name: str, folder: str | None) -> Manifest:
+        """Return the manifest with a component in a folder; None removes the component."""
+        entries: dict[str, Any] = dict(self.document.get("components", {}))
+        folders = dict(self.folders)
+        if folder is None:
+            entries.pop(name, None)
+            folders.pop(name, None)
+        else:
+            entries[name] = {**entries.get(name, {}), "dir": folder}
+            folders[name] = folder
+        return Manifest(folders=folders, document={**self.document, "components": entries})
+
+    def dump(self) -> bytes | None:
+        """Return the file's bytes; None for no file, when it has no content."""
+        other = {key for key in self.document if key != "components"}
+        return dump(dict(self.document)) if self.folders or other else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path, PurePath
@@ -16,7 +16,6 @@ from typing import Any, cast
 
 from toolweave.config._coerce import named, server_config
 from toolweave.config._dialect_rules import Dialect, dialect_of, no_server
-from toolweave.config._disabled import disabled_elsewhere
 from toolweave.config._documents import ConfigDocument, read_document
 from toolweave.config._entries import is_disabled, read_entry
 from toolweave.config._expand import Scope, home_directory
@@ -27,6 +26,46 @@ from toolweave.config._validation import kind_of
 from toolweave.errors import ConfigError
 
 __all__ = ["content_digest", "load_config", "load_file"]
+
+
+def disabled_elsewhere(path: Path, project: Path, home: Path) -> dict[str, str]:
+    """Return the reasons why servers of a file are switched off by other files, by name.
+
+    Raises:
+        ConfigError: A file with switches cannot be read: nothing is started that may be switched off in it.
+    """
+    if path.parent.name == ".gemini":
+        return dict(_of_gemini(home / ".gemini" / "mcp-server-enablement.json"))
+    return dict(_of_claude(project, home)) if path.name == ".mcp.json" else {}
+
+
+def _of_gemini(path: Path) -> Iterator[tuple[str, str]]:
+    for name, state in _read(path).items():
+        if _mapping(state).get("enabled") is False:
+            yield name, f"it is switched off in {path}"
+
+
+def _of_claude(project: Path, home: Path) -> Iterator[tuple[str, str]]:
+    folder = project / ".claude"
+    for path in (home / ".claude" / "settings.json", folder / "settings.json", folder / "settings.local.json"):
+        yield from _disabled(_read(path), path)
+    own = home / ".claude.json"
+    yield from _disabled(_mapping(_mapping(_read(own).get("projects")).get(str(project))), own)
+
+
+def _disabled(settings: Mapping[str, Any], path: Path) -> Iterator[tuple[str, str]]:
+    names = settings.get("disabledMcpjsonServers")
+    for name in cast("list[Any]", names) if isinstance(names, list) else []:
+        yield str(name), f"'disabledMcpjsonServers' in {path} names it"
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    return _mapping(read_document(path).value) if path.is_file() else {}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
 
 _LOG = logging.getLogger(__name__)
 _DOT_FOLDERS = (

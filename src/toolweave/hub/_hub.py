@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -25,13 +25,11 @@ from toolweave.errors import (
     ToolError,
     printable,
 )
-from toolweave.hub._fanout import for_each
 from toolweave.hub._hooks import HubEvents
-from toolweave.hub._missing_tool import missing_tool
 from toolweave.hub._naming import NameConflict, NamedServer, name_others, name_server
 from toolweave.hub._start_limiter import StartLimiter, Wait, check_wait
 from toolweave.tools._call import CallContext, ToolCall
-from toolweave.tools._names import AssignedNames
+from toolweave.tools._names import AssignedNames, aliases, unknown_tool
 from toolweave.tools._owner_loop import OwnerLoop
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
@@ -39,6 +37,58 @@ from toolweave.tools._toolset import Listeners, ToolsChanged, ToolSnapshot, Unsu
 from toolweave.tools._wrappers import BaseToolset
 
 __all__ = ["Hub", "connect_mcp_servers"]
+
+
+def missing_tool(
+    name: str,
+    *,
+    known: Iterable[str],
+    starting: Collection[str],
+    errors: Mapping[str, Exception],
+    prefixes: Mapping[str, str],
+) -> ToolError:
+    """Return the error for a name that no tool has.
+
+    Args:
+        name: The name that was called.
+        known: The names there are.
+        starting: The servers that are still connecting.
+        errors: The servers that failed, and why.
+        prefixes: The prefix of each server's tool names.
+    """
+    for server in sorted({*starting, *errors}, key=len, reverse=True):
+        prefix = prefixes.get(server, f"{server}_")
+        if not name.startswith(aliases(server, "")) and not (prefix and name.startswith(prefix)):
+            continue
+        if server in starting:
+            text = f"MCP error: server {server!r} is still connecting"
+            return ToolError(text, kind=ErrorKind.NOT_SENT, retryable=True)
+        return ToolError(f"MCP error: {errors[server]}", kind=getattr(errors[server], "kind", ErrorKind.NOT_FOUND))
+    return ToolError(unknown_tool(name, known), kind=ErrorKind.NOT_FOUND)
+
+
+ItemT = TypeVar("ItemT")
+
+
+async def for_each(items: Iterable[ItemT], work: Callable[[ItemT], Awaitable[object]]) -> list[tuple[ItemT, Exception]]:
+    """Do `work` for all items concurrently; return those that failed with their errors, in the items' order.
+
+    A failure does not stop the others; cancellation reaches all of them.
+    """
+    ordered = list(items)
+    failures: dict[int, Exception] = {}
+
+    async def one(index: int) -> None:
+        try:
+            await work(ordered[index])
+        except Exception as exc:  # boundary: one server's failure is an outcome here
+            failures[index] = exc
+
+    async with anyio.create_task_group() as tasks:
+        for index in range(len(ordered)):
+            tasks.start_soon(one, index)
+    return [(ordered[index], failures[index]) for index in sorted(failures)]
+
 
 _log = logging.getLogger("toolweave.hub")
 

@@ -5,16 +5,18 @@ A transport is imported when it is used, so that a server over stdio loads nothi
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+import anyio
 import anyio.abc
 
-from toolweave.serve._blocking import run_blocking
 from toolweave.serve._changes import Changes
 from toolweave.serve._duplex.conversation import MAX_REQUESTS
 from toolweave.serve._duplex.inprocess import ClientEnd, InProcessSessions, in_process
@@ -25,6 +27,36 @@ if TYPE_CHECKING:
     from toolweave.serve._http.app import HttpApp, HttpOptions
 
 __all__ = ["ServerRunners"]
+
+
+def run_blocking(serve: Callable[[], Awaitable[None]], *, name: str, instead: str) -> None:
+    """Run `serve` as the process's main job.
+
+    Args:
+        serve: Serves until it is done.
+        name: The function that was called, for errors.
+        instead: The async alternative that the error names.
+
+    Raises:
+        RuntimeError: Called inside an event loop.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        if _foreign_loop_runs():
+            running_loop(f"{name}()")
+    else:
+        raise RuntimeError(f"an event loop runs in this thread already; await {instead}() instead")
+    anyio.run(serve, backend_options={"use_uvloop": find_spec("uvloop") is not None})
+
+
+def _foreign_loop_runs() -> bool:
+    """Whether an event loop other than asyncio's runs in this thread: trio's."""
+    try:
+        anyio.get_cancelled_exc_class()
+    except RuntimeError:
+        return False
+    return True
 
 
 class ServerRunners(ABC):

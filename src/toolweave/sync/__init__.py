@@ -8,8 +8,15 @@ behaviour: every function and method is the async one of the same name, with its
 from __future__ import annotations
 
 from toolweave.sync._agents import Agent, SyncRun, generate, stream
-from toolweave.sync._servers import SyncConnection, SyncHub, connect_mcp, connect_mcp_servers
-from toolweave.sync._toolsets import SyncTool, SyncToolList, SyncToolset
+from toolweave.sync._servers import (
+    SyncConnection,
+    SyncHub,
+    SyncTool,
+    SyncToolList,
+    SyncToolset,
+    connect_mcp,
+    connect_mcp_servers,
+)
 
 __all__ = [
     "Agent",

@@ -8,7 +8,7 @@ SDK's. Imports no SDK, no framework and no model library.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import anyio
@@ -17,7 +17,8 @@ from anyio.abc import TaskGroup
 
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
-from toolweave.protocol.codes import INVALID_REQUEST
+from toolweave.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST
+from toolweave.protocol.headers import NAME_PARAMETERS, decode_value
 from toolweave.protocol.jsonrpc import (
     MalformedMessage,
     RequestId,
@@ -26,12 +27,12 @@ from toolweave.protocol.jsonrpc import (
     decode_strict,
     encode_error,
 )
+from toolweave.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from toolweave.protocol.versions import BATCHING_VERSION, HANDSHAKE_VERSIONS, MODERN_VERSION
 from toolweave.serve._endpoint import Endpoint
-from toolweave.serve._envelope import has_envelope, unsupported_version
+from toolweave.serve._envelope import client_of_envelope, has_envelope, unsupported_version
 from toolweave.serve._http.asgi import App, Headers, Message, Receive, Scope, Send, VisibleHeaders, read_body, respond
 from toolweave.serve._http.batch import MOST, answer_batch
-from toolweave.serve._http.header_checks import check, repeated
 from toolweave.serve._http.quick_parse import ParsedRequest, client_of, parse_plain_call, recognised
 from toolweave.serve._http.replay import SessionEvents
 from toolweave.serve._http.response import HTTP_STATUS, PostResponse, ResponseLimits, given_up
@@ -39,6 +40,60 @@ from toolweave.serve._request import Client, Json, Request
 from toolweave.serve._task_spawner import TaskSpawner
 
 __all__ = ["FastPath"]
+
+_ROUTED = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
+
+
+def check(
+    method: str,
+    params: Mapping[str, Any],
+    headers: Headers,
+    raw: Sequence[tuple[bytes, bytes]],
+    versions: Sequence[str],
+) -> None:
+    """Check a request: its routing headers, then its envelope.
+
+    Args:
+        method: The message's method.
+        params: Its parameters.
+        headers: The headers, without white space around their values.
+        raw: The headers as received, repetitions included.
+        versions: The revisions that are served.
+
+    Raises:
+        RequestError: A header contradicts the body, is missing or repeated (-32020); the envelope is incomplete
+            (-32602), or of an unsupported revision (-32022).
+    """
+    twice = repeated(raw)
+    if twice is not None:
+        raise RequestError(f"the header {twice.decode()} appears more than once", code=HEADER_MISMATCH)
+    meta: Any = params.get("_meta")
+    if not isinstance(meta, dict) or PROTOCOL_VERSION not in meta or CLIENT_CAPABILITIES not in meta:
+        raise RequestError(
+            f"params._meta must have {PROTOCOL_VERSION!r} and {CLIENT_CAPABILITIES!r}", code=INVALID_PARAMS
+        )
+    said = headers.get(b"mcp-protocol-version")
+    if said is None or said.decode("latin-1") != meta[PROTOCOL_VERSION]:
+        raise _mismatch("mcp-protocol-version", f"params._meta[{PROTOCOL_VERSION!r}]")
+    if headers.get(b"mcp-method", b"").decode("latin-1") != method:
+        raise _mismatch("mcp-method", "the method")
+    named = NAME_PARAMETERS.get(method)
+    if named is not None:
+        value = params.get(named)
+        if value is not None and decode_value(headers.get(b"mcp-name")) != value:
+            raise _mismatch("mcp-name", f"params.{named}")
+    client_of_envelope(params, versions)
+
+
+def repeated(raw: Sequence[tuple[bytes, bytes]]) -> bytes | None:
+    """Return a routing header that occurs more than once, or None: two readers might choose differently."""
+    names = [name for name, _ in raw]
+    return next((name for name in _ROUTED if names.count(name) > 1), None)
+
+
+def _mismatch(header: str, what: str) -> RequestError:
+    return RequestError(f"the header {header} is missing or differs from {what}", code=HEADER_MISMATCH)
+
 
 _VERSION = MODERN_VERSION.encode()
 _BATCHING = BATCHING_VERSION.encode()
