@@ -12,7 +12,7 @@ import pytest
 from tests.connect.scripted import legacy_answer
 from tests.connect.targets import ChannelServer, connected, initialized
 from tests.servers.fixtures import echo_command
-from toolweave.connect import _transports as dial
+from toolweave.connect import _transports
 
 pytestmark = pytest.mark.anyio
 
@@ -47,7 +47,7 @@ async def test_what_loading_the_sdk_takes_does_not_count_against_the_bound_of_co
 ) -> None:
     (tmp_path / "slow_engine.py").write_text(SLOW.format(seconds=4))
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.setattr(dial, "_ENGINE", "slow_engine")
+    monkeypatch.setattr(_transports, "_ENGINE", "slow_engine")
     config = {"server": ChannelServer(initialized(legacy_answer)), "engine": "sdk"}
     options = {"timeout": {"connect": 2, "probe": 0.5, "list": 0.5, "close": 0.5}}
     async with connected({**config, **options}, 30) as connection:
@@ -60,7 +60,7 @@ async def test_a_connection_can_be_given_up_while_the_sdk_is_loaded(
 ) -> None:
     (tmp_path / "slower_engine.py").write_text(SLOW.format(seconds=1))
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.setattr(dial, "_ENGINE", "slower_engine")
+    monkeypatch.setattr(_transports, "_ENGINE", "slower_engine")
     server = ChannelServer(initialized(legacy_answer))
     with anyio.fail_after(20):
         with anyio.move_on_after(0.2) as given_up:

@@ -80,7 +80,7 @@ class Play:
             case "lose":
                 self.server.hang_up()
             case "expire":
-                self.connection._owner.refuse(AuthRequiredError("HTTP 401", server="whimsical", status=401))
+                self.connection._supervisor.refuse(AuthRequiredError("HTTP 401", server="whimsical", status=401))
             case "moment" | "minute":
                 await self.clock.advance(0.2 if act == "moment" else 60)
             case "leave":

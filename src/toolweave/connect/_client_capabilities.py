@@ -27,7 +27,7 @@ class ClientFeatures:
     """The base class of `McpConnection` with the client features: roots and the log level."""
 
     config: ServerConfig
-    _caller: Requester
+    _requester: Requester
     _peer: ClientHandlers
 
     async def set_log_level(self, level: LogLevel) -> None:
@@ -41,7 +41,7 @@ class ClientFeatures:
         """
         check_level(level)
         self._peer.log_level = level
-        await self._caller.with_reconnect(self._send_log_level, repeatable=True)
+        await self._requester.with_reconnect(self._send_log_level, repeatable=True)
 
     async def set_roots(self, roots: RootsAnswer) -> None:
         """Replace the roots and notify the server; a modern server gets them when it asks for roots.
@@ -59,7 +59,7 @@ class ClientFeatures:
 
     async def roots_changed(self) -> None:
         """Notify the server that the roots have changed; modern revisions have no such notification."""
-        line = self._caller.last_line
+        line = self._requester.last_line
         if line is None or line.session.agreement.modern or line.session.wire.over:
             return
         await line.session.wire.notify(methods.NOTIFICATIONS_ROOTS_LIST_CHANGED, {})
@@ -79,7 +79,7 @@ class ClientFeatures:
         with anyio.move_on_after(seconds) as scope:
             await line.session.set_log_level(str(self._peer.log_level))
         if scope.cancelled_caught:
-            raise self._caller.too_slow(methods.LOGGING_SET_LEVEL, seconds)
+            raise self._requester.too_slow(methods.LOGGING_SET_LEVEL, seconds)
 
     async def _deliver_logs(self) -> None:
         """Deliver log messages until the session ends."""

@@ -75,7 +75,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
         self._peer = ClientHandlers(self._notified, callbacks, config.name)
         self._peer.on_gap = self._follower.missed
         self._peer.on_server_fault = partial(self._events.emit, "error")
-        self._owner = Supervisor(
+        self._supervisor = Supervisor(
             config,
             self._peer,
             settle=self._settle,
@@ -83,9 +83,9 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
             on_state=self._state_changed,
             clock=clock,
         )
-        self._caller = Requester(config, self._owner, self._catalog)
-        self._health = Health(config, lambda: self._caller.waits, lambda event: self._events.emit("silence", event))
-        self._caller.on_timeout = self._health.suspect
+        self._requester = Requester(config, self._supervisor, self._catalog)
+        self._health = Health(config, lambda: self._requester.waits, lambda event: self._events.emit("silence", event))
+        self._requester.on_timeout = self._health.suspect
 
     # what it is
 
@@ -97,12 +97,12 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
     @property
     def state(self) -> ConnectionState:
         """The state of the connection."""
-        return self._owner.state
+        return self._supervisor.state
 
     @property
     def error(self) -> Exception | None:
         """The last error, or None."""
-        return self._owner.error
+        return self._supervisor.error
 
     @property
     def protocol_version(self) -> str | None:
@@ -127,17 +127,17 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
     @property
     def report(self) -> Report:
         """The steps of the last attempt to connect."""
-        return self._owner.report
+        return self._supervisor.report
 
     @property
     def restarts(self) -> int:
         """The number of reconnections after a loss."""
-        return self._owner.restarts
+        return self._supervisor.restarts
 
     @property
     def silent_for(self) -> float:
         """The seconds a request has waited without anything received from the server; 0 when none waits."""
-        line = self._owner.line
+        line = self._supervisor.line
         return self._health.silent_for(line) if line is not None else 0.0
 
     @property
@@ -156,7 +156,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
     def start(self) -> None:
         """Start connecting in the background, until `close()`; `state` and the events report the progress."""
         self._kept = True
-        self._owner.start()
+        self._supervisor.start()
 
     async def open(self) -> None:
         """Connect and shake hands; returns when the server is ready, which it stays until `close()`.
@@ -170,7 +170,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
         if self._lazy and self.state is not ConnectionState.CLOSED:
             return
         try:
-            await self._caller.line()
+            await self._requester.line()
         except WrongLoopError:
             raise  # it is open, elsewhere
         except BaseException:
@@ -182,7 +182,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
 
         A callback of the connection that calls it is cancelled with the rest of the connection.
         """
-        await self._owner.stop()
+        await self._supervisor.stop()
 
     def on(self, event: EventName, listener: Callable[[Any], Any] | None = None) -> Any:
         """Call `listener` on an event; return the unsubscribe. Without a listener it is a decorator.
@@ -222,14 +222,14 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
             ConnectionClosedError: The connection is closed.
             ServerError: The list could not be read.
         """
-        await self._caller.line()
+        await self._requester.line()
         if not self._catalog.fresh:
             await self.refresh(timeout=timeout)
         return (self if prefix is None else self.prefixed(prefix)).tools
 
     async def refresh(self, *, timeout: float | None = None) -> ToolsChanged:
         """List the server's tools again, whatever is cached; return the change."""
-        return await self._caller.with_reconnect(lambda line: self._refresh(line, timeout))
+        return await self._requester.with_reconnect(lambda line: self._refresh(line, timeout))
 
     async def call_tool(
         self,
@@ -255,7 +255,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
             ToolError: The server cancelled the task that the call became.
         """
         ctx = CallContext(timeout=timeout, on_progress=on_progress, meta=meta or {})
-        return await self._owner.run_on_own_loop(self._caller.call(name, arguments or {}, ctx))
+        return await self._supervisor.run_on_own_loop(self._requester.call(name, arguments or {}, ctx))
 
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
         """Run one tool; see `Toolset.call`: faults come back as error results."""
@@ -263,7 +263,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
         if call.name not in snapshot.by_name and snapshot.version and self._catalog.find(call.name) is None:
             return ToolResult.failure(unknown_tool(call.name, snapshot.by_name), kind=ErrorKind.NOT_FOUND)
         try:
-            return await self._owner.run_on_own_loop(self._caller.call(call.name, call.arguments, ctx))
+            return await self._supervisor.run_on_own_loop(self._requester.call(call.name, call.arguments, ctx))
         except (ServerError, ToolError) as exc:
             return ToolResult.failure(as_tool_error(exc))
 
@@ -274,18 +274,18 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
 
     @property
     def _agreement(self) -> Agreement | None:
-        line = self._caller.last_line
+        line = self._requester.last_line
         return line.session.agreement if line else None
 
     async def _refresh(self, line: OpenSession, timeout: float | None = None) -> ToolsChanged:
         try:
-            change = await self._caller.list_tools(line, timeout)
+            change = await self._requester.list_tools(line, timeout)
         except ServerError as exc:
             if isinstance(exc, AuthRequiredError):
-                self._owner.refuse(exc)
+                self._supervisor.refuse(exc)
             self._events.emit("error", exc)
             raise
-        self._owner.recover()
+        self._supervisor.recover()
         return change
 
     def _tools_changed(self, change: ToolsChanged) -> None:
@@ -293,7 +293,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
 
     async def _settle(self, line: OpenSession) -> None:
         """List the tools of a new session before requests use it; a failure degrades, it does not disconnect."""
-        self._caller.last_line = line
+        self._requester.last_line = line
         self._follower.begin()
         await self._set_initial_log_level(line)
         with self.report.step("list tools") as step:
@@ -303,7 +303,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
                 if line.session.wire.over or isinstance(exc, AuthRequiredError):
                     raise
                 step.outcome, step.detail = "failed", str(exc)
-                self._owner.degrade(exc)
+                self._supervisor.degrade(exc)
                 return
             tools, pages = len(self._catalog.snapshot), self._catalog.pages
             counted = f"{tools} tool{'s' * (tools != 1)} on {pages} page{'s' * (pages != 1)}"

@@ -127,26 +127,26 @@ class Requester:
         on_timeout: Called when a call was not answered within its bound.
     """
 
-    def __init__(self, config: ServerConfig, owner: Supervisor, catalog: Catalog) -> None:
+    def __init__(self, config: ServerConfig, supervisor: Supervisor, catalog: Catalog) -> None:
         self._config = config
-        self._owner = owner
+        self._supervisor = supervisor
         self._catalog = catalog
         self._deadlines = SharedTimer()
         self._limiter = anyio.CapacityLimiter(config.max_concurrency) if config.max_concurrency else None
-        self._plain = config.timeout.call_total is None and not owner.peer.may_answer
+        self._plain = config.timeout.call_total is None and not supervisor.peer.may_answer
         self.last_line: OpenSession | None = None
         self.on_timeout: Callable[[], None] = lambda: None
 
     @property
     def waits(self) -> Collection[PendingRequest]:
         """The requests that wait for their answer now."""
-        return (*self._deadlines.running, *self._owner.peer.waits)
+        return (*self._deadlines.running, *self._supervisor.peer.waits)
 
     async def line(self) -> OpenSession:
         """Return the open session; connect or wait for a restart, within the bounds of connect, list and close."""
         timeout = self._config.timeout
         seconds = self._config.connect_silence + timeout.list + timeout.close
-        return await self._owner.run_on_own_loop(self._owner.usable(seconds))
+        return await self._supervisor.run_on_own_loop(self._supervisor.usable(seconds))
 
     async def with_reconnect(
         self,
@@ -159,7 +159,7 @@ class Requester:
 
         A retry is safe for a request that was provably not sent, and for one declared as repeatable.
         """
-        return await self._owner.run_on_own_loop(self._with_reconnect(use, line, repeatable))
+        return await self._supervisor.run_on_own_loop(self._with_reconnect(use, line, repeatable))
 
     async def _with_reconnect(
         self, use: Callable[[OpenSession], Awaitable[ResultT]], line: OpenSession | None, repeatable: bool
@@ -173,7 +173,7 @@ class Requester:
             exc.mask(self._config.redact)
             raise
         else:
-            self._owner.doubted = False
+            self._supervisor.doubted = False
             return result
         try:
             return await use(line)
@@ -185,7 +185,7 @@ class Requester:
 
     async def request(self, method: str, params: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
         """Make one request other than a tool call, within `timeout` or the server's `timeout.read`."""
-        return await self._owner.run_on_own_loop(self._request(method, params, timeout))
+        return await self._supervisor.run_on_own_loop(self._request(method, params, timeout))
 
     async def _request(self, method: str, params: Mapping[str, Any], timeout: float | None) -> dict[str, Any]:
         await self.line()  # has a bound of its own
@@ -193,7 +193,7 @@ class Requester:
         with anyio.CancelScope(deadline=anyio.current_time() + seconds) as scope:
             if method not in methods.INPUT_REQUIRED:
                 return await self.with_reconnect(lambda line: line.session.request(method, params))
-            silence, peer = IdleTimeout(scope, seconds), self._owner.peer
+            silence, peer = IdleTimeout(scope, seconds), self._supervisor.peer
             with peer.waiting(silence):
                 return await self.with_reconnect(
                     lambda line: exchange(line.session, method, params, peer.asked, silence)
@@ -218,7 +218,7 @@ class Requester:
         """
         if not isinstance(arguments, (dict, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance]  # a dict: faster
             raise TypeError(f"tool {name!r}: arguments must be one mapping, not {type(arguments).__name__}")
-        last = self._owner.line
+        last = self._supervisor.line
         line = await self.line() if last is None or last.session.wire.over else last
         call_target = self._catalog.call_target(name)
         check = call_target.check
@@ -235,7 +235,7 @@ class Requester:
             failed: _Failed | None = None
             if self._plain and ctx.on_progress is None and not call_target.has_execution:
                 seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
-                deadline = self._deadlines.within(seconds, self._owner.loop)
+                deadline = self._deadlines.within(seconds, self._supervisor.loop)
                 try:
                     first = await line.session.wire.request(methods.TOOLS_CALL, params, schema=call_target.schema)
                     deadline.end()
@@ -248,7 +248,7 @@ class Requester:
         finally:
             if limiter is not None:
                 limiter.release()
-        self._owner.doubted = False
+        self._supervisor.doubted = False
         content: Any = raw.get("content")
         if type(content) is list and len(content) > 1:  # pyright: ignore[reportUnknownArgumentType]
             result = await make_off_loop(cast("object", content), partial(tool_result, raw, server=self._config.name))
@@ -261,7 +261,7 @@ class Requester:
 
     def too_slow(self, what: str, seconds: float) -> RequestTimeoutError:
         """Make the error of a request that was not answered in time."""
-        process = self._owner.report.process
+        process = self._supervisor.report.process
         hint = ""
         if process is not None and process.junk_lines:
             hint = f"; {process.junk_lines} lines of its output were no answer, the last {process.last_junk!r}"
@@ -354,7 +354,7 @@ class Requester:
         """Make a call with an idle timeout; `first` is the first answer, if it has arrived."""
         seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
         total = self._config.timeout.call_total
-        peer = self._owner.peer
+        peer = self._supervisor.peer
         if wants_task(call_target.spec, line.session.agreement):
             params = {**params, "task": {}}
         with anyio.CancelScope(deadline=anyio.current_time() + seconds) as scope:
@@ -379,7 +379,7 @@ class Requester:
         meta: Mapping[str, Any],
     ) -> Mapping[str, Any]:
         """Make a call that may want input or become a task, and return its result."""
-        asked = self._owner.peer.asked
+        asked = self._supervisor.peer.asked
         result = await exchange(
             line.session, methods.TOOLS_CALL, params, asked, silence, first=first, meta=meta, schema=schema
         )
@@ -412,7 +412,7 @@ class Requester:
     ) -> AuthRequiredError | ConnectionLostError:
         """Return the error for the caller; a second refusal of our credentials in a row concerns the connection."""
         if isinstance(exc, AuthRequiredError):
-            self._owner.doubt(exc)
+            self._supervisor.doubt(exc)
             return exc
         return await self._explained(line, exc)
 

@@ -50,7 +50,7 @@ class ServerFeatures:
     """The base class of `McpConnection` with the server features beside tools."""
 
     config: ServerConfig
-    _caller: Requester
+    _requester: Requester
     _events: EventListeners
     _follower: ListRefresher
 
@@ -114,15 +114,15 @@ class ServerFeatures:
         if not isinstance(uri, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"a URI is a string, not {type(uri).__name__}")
         request_text(0, methods.RESOURCES_SUBSCRIBE, {"uri": uri})  # what cannot be sent must not reach the shared line
-        line = await self._caller.line()
+        line = await self._requester.line()
         offered = as_object(line.session.agreement.capabilities.get("resources")) or {}
         if not offered.get("subscribe"):
             text = "it does not offer subscriptions to resources (its capabilities lack resources.subscribe)"
             raise ProtocolError(text, server=self.config.name, code=METHOD_NOT_FOUND)
         seconds = self.config.timeout.read if timeout is None else timeout
         with anyio.move_on_after(seconds):
-            return await self._caller.with_reconnect(lambda _line: self._follower.subscribe(uri, listener))
-        raise self._caller.too_slow(f"the subscription to {uri!r}", seconds)
+            return await self._requester.with_reconnect(lambda _line: self._follower.subscribe(uri, listener))
+        raise self._requester.too_slow(f"the subscription to {uri!r}", seconds)
 
     async def read_resource(self, uri: str, *, timeout: float | None = None) -> tuple[EmbeddedResource, ...]:
         """Return the contents of a resource.
@@ -131,7 +131,7 @@ class ServerFeatures:
             ProtocolError: The server does not know it (code -32602, or -32002 from older servers).
         """
         method = methods.RESOURCES_READ
-        raw = await self._caller.request(method, {"uri": uri}, timeout)
+        raw = await self._requester.request(method, {"uri": uri}, timeout)
         return await self._made(method, raw.get("contents"), partial(read_resource_contents, raw))
 
     async def list_prompts(self, *, refresh: bool = False, timeout: float | None = None) -> tuple[Prompt, ...]:
@@ -143,7 +143,7 @@ class ServerFeatures:
     ) -> PromptResult:
         """Return a prompt filled in with string arguments."""
         method, params = methods.PROMPTS_GET, {"name": name, "arguments": dict(arguments or {})}
-        raw = await self._caller.request(method, params, timeout)
+        raw = await self._requester.request(method, params, timeout)
         return await self._made(method, raw.get("messages"), partial(read_prompt_result, raw))
 
     async def complete(
@@ -160,7 +160,7 @@ class ServerFeatures:
         `ref` is `{"type": "ref/prompt", "name": ...}` or `{"type": "ref/resource", "uri": ...}`.
         """
         params = completion_params(ref, argument, value, context=context)
-        return read_completion(await self._caller.request(methods.COMPLETION_COMPLETE, params, timeout))
+        return read_completion(await self._requester.request(methods.COMPLETION_COMPLETE, params, timeout))
 
     async def request(
         self, method: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = None
@@ -173,12 +173,12 @@ class ServerFeatures:
             ProtocolError: The server answered with a JSON-RPC error.
             ServerError: It did not answer.
         """
-        return await self._caller.request(method, params or {}, timeout)
+        return await self._requester.request(method, params or {}, timeout)
 
     async def ping(self) -> None:
         """Ping the server: `ping`, or `server/discover` in revisions without it (2026-07-28)."""
-        line = await self._caller.line()
-        await self._caller.request(methods.SERVER_DISCOVER if line.session.agreement.modern else methods.PING, {})
+        line = await self._requester.line()
+        await self._requester.request(methods.SERVER_DISCOVER if line.session.agreement.modern else methods.PING, {})
 
     async def _made(self, method: str, parts: object, make: Callable[[], ItemT]) -> ItemT:
         try:
@@ -188,14 +188,14 @@ class ServerFeatures:
             raise ProtocolError(text, server=self.config.name, code=INTERNAL_ERROR) from None
 
     async def _list(self, live: LiveList[ItemT], refresh: bool, timeout: float | None) -> tuple[ItemT, ...]:
-        await self._caller.line()
+        await self._requester.line()
         capability = CAPABILITIES[live.kind]
         offered = as_object(self._offered.get(capability)) or {}
         promised = live.ttl_seconds is not None or offered.get("listChanged") is True
         if live.fresh and promised and not refresh:
             return live.items
         try:
-            await self._caller.with_reconnect(lambda line: self._read(live, line, timeout))
+            await self._requester.with_reconnect(lambda line: self._read(live, line, timeout))
         except ProtocolError:
             # servers that answer oddly to what they do not offer are common: an empty list, not a fault
             if capability not in self._offered:
@@ -208,7 +208,7 @@ class ServerFeatures:
         with anyio.move_on_after(seconds):
             await live.refresh(line.session.request)
             return
-        raise self._caller.too_slow(live.method, seconds)
+        raise self._requester.too_slow(live.method, seconds)
 
     def _list_changed(self, change: ListChanged) -> None:
         if change:
@@ -216,7 +216,7 @@ class ServerFeatures:
 
     @property
     def _offered(self) -> Mapping[str, Any]:
-        line = self._caller.last_line
+        line = self._requester.last_line
         return line.session.agreement.capabilities if line else {}
 
 
