@@ -51,7 +51,7 @@ async def open_raw(stack: AsyncExitStack, url: str) -> Post:
 
 async def open_lean(stack: AsyncExitStack, url: str) -> Post:
     """Post with our own lane."""
-    from toolweave.connect._wire.http1 import HttpClient
+    from toolweave.http import HttpClient
 
     client = HttpClient(url, connect_seconds=10)
     stack.callback(client.close)

@@ -20,8 +20,8 @@ from tests.connect.scripted import Exchange, HttpScript, answer_to, listening, m
 from tests.connect.targets import Json, connected, eventually
 from toolweave import ErrorKind, ToolError
 from toolweave.connect._wire.event_streams import delay
-from toolweave.connect._wire.http1 import HttpClient
 from toolweave.errors import ServerError
+from toolweave.http import HttpClient
 from toolweave.protocol.sse import EventParser
 
 pytestmark = pytest.mark.anyio

@@ -21,8 +21,7 @@ from tests.connect.proxying import certificate
 from tests.connect.scripted import Exchange, Handler, listening
 from tests.connect.targets import Json, eventually
 from toolweave.connect._wire.http import argument_headers, encode_value
-from toolweave.connect._wire.http1 import HttpClient
-from toolweave.connect._wire.http_connection import NoAnswer, Socket
+from toolweave.http import HttpClient, NoAnswer, Socket
 from toolweave.protocol.headers import mirrored_arguments, mirroring_problem
 from toolweave.protocol.sse import EventParser, ServerSentEvent
 

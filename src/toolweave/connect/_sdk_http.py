@@ -34,8 +34,7 @@ from toolweave.connect._http_errors import (
     unasked_encoding,
 )
 from toolweave.connect._wire.credentials import AuthChallenge, AuthHook
-from toolweave.connect._wire.inflate import ACCEPTED, Inflater, NotInflated
-from toolweave.connect._wire.proxy import proxy_for
+from toolweave.http import ACCEPTED, Inflater, NotInflated, proxy_for
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.json_types import as_object
 from toolweave.protocol.jsonrpc import is_json

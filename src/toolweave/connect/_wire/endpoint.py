@@ -33,12 +33,20 @@ from toolweave.connect._http_errors import (
     unasked_encoding,
 )
 from toolweave.connect._wire.credentials import AuthChallenge, AuthHook
-from toolweave.connect._wire.http1 import HttpClient, NoAnswer, Response, Unreadable
-from toolweave.connect._wire.inflate import ACCEPTED, Inflater
-from toolweave.connect._wire.proxy import PROXY_AUTHENTICATION_REQUIRED, http_proxy_for, refused_by_proxy
-from toolweave.connect._wire.request_head import SharedHeaders
 from toolweave.connect._wire.responses import invalid, result_of
 from toolweave.errors import ConnectError, ProtocolError, ServerError
+from toolweave.http import (
+    ACCEPTED,
+    PROXY_AUTHENTICATION_REQUIRED,
+    HttpClient,
+    Inflater,
+    NoAnswer,
+    Response,
+    SharedHeaders,
+    Unreadable,
+    http_proxy_for,
+    refused_by_proxy,
+)
 from toolweave.protocol.jsonrpc import LenientMessage
 
 __all__ = ["EVENTS", "JSON", "Cookies", "HttpEndpoint"]

@@ -14,8 +14,8 @@ import anyio
 
 from toolweave.connect._http_errors import HttpSettings, http_error, too_large
 from toolweave.connect._wire.endpoint import EVENTS, HttpEndpoint
-from toolweave.connect._wire.http1 import NoAnswer, Response, Unreadable
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError, printable
+from toolweave.http import NoAnswer, Response, Unreadable
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.jsonrpc import answer_id, own_id
 from toolweave.protocol.sse import EventParser

@@ -23,11 +23,10 @@ from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss
 from toolweave.connect._wire.dispatcher import IncomingDispatcher
 from toolweave.connect._wire.endpoint import EVENTS, JSON, HttpEndpoint
 from toolweave.connect._wire.event_streams import EventStreams
-from toolweave.connect._wire.http1 import NoAnswer, Response
 from toolweave.connect._wire.request_encoder import RequestEncoder
-from toolweave.connect._wire.request_head import SharedHeaders
 from toolweave.connect._wire.responses import invalid, result_of
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
+from toolweave.http import NoAnswer, Response, SharedHeaders
 from toolweave.protocol import methods
 from toolweave.protocol.headers import NAME_PARAMETERS, Mirrored, encode_value, mirrored_arguments, mirroring_problem
 from toolweave.protocol.json_types import as_object, as_text

@@ -18,8 +18,8 @@ from toolweave.connect._http_errors import HttpSettings, origin_of, public_url, 
 from toolweave.connect._session import ClientHandlers, Loss
 from toolweave.connect._wire.channel import ChannelWire
 from toolweave.connect._wire.endpoint import EVENTS, HttpEndpoint
-from toolweave.connect._wire.http1 import NoAnswer, Response
 from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
+from toolweave.http import NoAnswer, Response
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.sse import EventParser, ServerSentEvent
 

@@ -17,8 +17,8 @@ import anyio.to_thread
 
 from toolweave.connect._http_errors import HttpSettings, http_error, origin_of, refused_credentials
 from toolweave.connect._wire.credentials import AuthFlow
-from toolweave.connect._wire.http1 import NoAnswer, Response
 from toolweave.errors import ServerError
+from toolweave.http import NoAnswer, Response
 
 __all__ = ["HttpxAuth", "Transmit"]
 

@@ -18,7 +18,7 @@ from tests.connect.proxying import certificate
 from tests.connect.scripted import Exchange, HttpScript, listening, modern_answer
 from tests.connect.targets import Json, connected, eventually
 from toolweave import RequestTimeoutError
-from toolweave.connect._wire.http1 import HttpClient, NoAnswer
+from toolweave.http import HttpClient, NoAnswer
 
 pytestmark = pytest.mark.anyio
 MEGABYTE = 1_000_000

@@ -21,11 +21,11 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from toolweave.connect._wire.eyeballs import connect_tcp
-from toolweave.connect._wire.http_connection import Head, NoAnswer, Socket
-from toolweave.connect._wire.inflate import PIECE_BYTES, Inflater, NotInflated
-from toolweave.connect._wire.proxy import HttpProxy, refused_by_proxy
-from toolweave.connect._wire.request_head import request_head
+from toolweave.http._connect import connect_tcp
+from toolweave.http._connection import Head, NoAnswer, Socket
+from toolweave.http._inflate import PIECE_BYTES, Inflater, NotInflated
+from toolweave.http._proxy import HttpProxy, refused_by_proxy
+from toolweave.http._request_head import request_head
 
 __all__ = ["HttpClient", "NoAnswer", "Response", "Unreadable"]
 

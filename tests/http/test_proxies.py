@@ -18,7 +18,7 @@ from tests.connect.scripted import Exchange, HttpScript, legacy_answer, listenin
 from tests.connect.targets import MODERN, Json, connected, initialized, steps_of
 from tests.servers.fixtures import http_server
 from toolweave import ConnectError, connect_mcp
-from toolweave.connect._wire.proxy import HttpProxy, http_proxy_for, proxy_for
+from toolweave.http import HttpProxy, http_proxy_for, proxy_for
 
 pytestmark = pytest.mark.anyio
 ENGINES = ("auto", "sdk")

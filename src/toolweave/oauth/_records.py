@@ -1,0 +1,115 @@
+"""The values that outlive a process: registrations of clients, tokens, and the port of the stores that keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import ClassVar, Protocol
+
+from toolweave.config import Secret
+from toolweave.protocol.value import Value
+
+__all__ = ["ClientRegistration", "TokenKey", "TokenRecord", "TokenStore"]
+
+
+class TokenKey(Value):
+    """The identity of a kept token: it is never used for another one.
+
+    Attributes:
+        issuer: The issuer of the authorization server, as the identical string of its metadata.
+        resource: The URL of the MCP server that the token is for (RFC 8707).
+        client: The client that asked: a configured `client_id`, the URL of a client id metadata document, or empty for
+            a client that is registered dynamically.
+        principal: The user on whose behalf it was issued, as the program names them; empty where there is only one.
+    """
+
+    issuer: str
+    resource: str
+    client: str = ""
+    principal: str = ""
+
+
+class ClientRegistration(Value):
+    """A client that is registered at one authorization server (RFC 7591), and unknown to every other.
+
+    Attributes:
+        client_id: Its id.
+        client_secret: Its secret, if it has one.
+        method: How it authenticates at the token endpoint: `none`, `client_secret_basic`, `client_secret_post` or
+            `private_key_jwt`.
+        redirect_uris: The redirect URIs it was registered with.
+        secret_expires_at: When its secret expires, in seconds since the epoch; None for never.
+    """
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"client_secret"})
+
+    client_id: str
+    client_secret: str | None = None
+    method: str = "none"
+    redirect_uris: tuple[str, ...] = ()
+    secret_expires_at: float | None = None
+
+
+class TokenRecord(Value):
+    """A token with all that is needed to renew it.
+
+    Attributes:
+        key: Its identity.
+        access_token: The token; empty for a record that holds only a registration.
+        token_type: `Bearer` or `DPoP`.
+        expires_at: When it expires, in seconds since the epoch; None if that is not known.
+        refresh_token: The token that renews it, if there is one.
+        scopes: The scopes it was issued for.
+        registration: The client it was issued to.
+        dpop_key: The private key that it is bound to (RFC 9449), as PEM.
+        saved_at: When it was saved, in seconds since the epoch.
+    """
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"access_token", "refresh_token", "dpop_key"})
+
+    key: TokenKey
+    access_token: str = ""
+    token_type: str = "Bearer"  # noqa: S105
+    expires_at: float | None = None
+    refresh_token: str | None = None
+    scopes: tuple[str, ...] = ()
+    registration: ClientRegistration | None = None
+    dpop_key: str | None = None
+    saved_at: float = 0.0
+
+    def secrets(self) -> tuple[Secret, ...]:
+        """Return every secret in it, for masking."""
+        values = [getattr(self, name) for name in sorted(self.quiet)]
+        if self.registration is not None:
+            values.append(self.registration.client_secret)
+        return tuple(Secret(value) for value in values if value)
+
+
+class TokenStore(Protocol):
+    """A place for tokens; every method may wait for a disk, a keyring or a network, and raises `StoreError`."""
+
+    async def load(self, key: TokenKey) -> TokenRecord | None:
+        """Return the record of a key, or None."""
+        ...
+
+    async def save(self, record: TokenRecord) -> None:
+        """Keep a record in place of the one with its key, whole or not at all."""
+        ...
+
+    async def delete(self, key: TokenKey) -> bool:
+        """Delete the record of a key; return whether there was one."""
+        ...
+
+    async def records(self, *, resource: str | None = None, principal: str | None = None) -> Sequence[TokenRecord]:
+        """Return the records of a resource, of a principal, or all, the newest first."""
+        ...
+
+    def locked(self, key: TokenKey, *, seconds: float) -> AbstractAsyncContextManager[None]:
+        """Hold the record of a key alone, among all processes that use the store, so that a refresh happens once.
+
+        Who holds it reads the record again before it renews it.
+
+        Raises:
+            StoreError: Somebody else holds it for longer than these seconds.
+        """
+        ...
