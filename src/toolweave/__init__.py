@@ -7,8 +7,10 @@ The names of this package are the ones that most programs need. Each is imported
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from toolweave._lazy import lazy_exports
+from toolweave.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from toolweave.agent import (
@@ -64,7 +66,6 @@ if TYPE_CHECKING:
         tool,
     )
 
-    __version__: str
 
 __all__ = [
     "Agent",
@@ -129,100 +130,19 @@ __all__ = [
     "tool_call",
 ]
 
-_ROOMS = {
-    "agent": (
-        "ApprovalRequested",
-        "ClientTool",
-        "Event",
-        "Limits",
-        "Prompt",
-        "Run",
-        "RunFinished",
-        "RunResult",
-        "RunStarted",
-        "TextDelta",
-        "ThinkingDelta",
-        "ToolFinished",
-        "ToolStarted",
-        "spawn_tools",
-    ),
-    "compose": (
-        "Agent",
-        "AgentRegistry",
-        "McpPool",
-        "McpTools",
-        "generate",
-        "mcp_component",
-        "stream",
-    ),
-    "config": (
-        "ServerConfig",
-        "load_config",
-    ),
-    "connect": (
-        "Callbacks",
-        "McpConnection",
-        "connect_mcp",
-    ),
-    "errors": (
-        "AuthRequiredError",
-        "ConfigError",
-        "ConnectError",
-        "ConnectionClosedError",
-        "ConnectionLostError",
-        "ErrorKind",
-        "ModelError",
-        "ProtocolError",
-        "RequestTimeoutError",
-        "ToolError",
-        "ToolweaveError",
-    ),
-    "hub": (
-        "Hub",
-        "connect_mcp_servers",
-        "discover_mcp_tools",
-    ),
-    "jobs": ("Backend",),
-    "models": (
-        "ScriptedModel",
-        "tool_call",
-    ),
-    "serve": (
-        "McpServer",
-        "create_mcp_server",
-    ),
-    "state": ("SqliteStore",),
-    "tools": (
-        "CallContext",
-        "ImageContent",
-        "Progress",
-        "TextContent",
-        "Tool",
-        "ToolCall",
-        "ToolList",
-        "ToolRegistry",
-        "ToolResult",
-        "ToolSpec",
-        "ToolsChanged",
-        "Toolset",
-        "tool",
-    ),
-}
-_HOMES = {name: room for room, names in _ROOMS.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:  # any object that a room exports
-    if name == "__version__":
-        from importlib.metadata import version
-
-        value: Any = version(__name__)
-    elif name in _HOMES:
-        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        'agent': ('ApprovalRequested', 'ClientTool', 'Event', 'Limits', 'Prompt', 'Run', 'RunFinished', 'RunResult', 'RunStarted', 'TextDelta', 'ThinkingDelta', 'ToolFinished', 'ToolStarted', 'spawn_tools',),
+        'compose': ('Agent', 'AgentRegistry', 'McpPool', 'McpTools', 'generate', 'mcp_component', 'stream',),
+        'config': ('ServerConfig', 'load_config',),
+        'connect': ('Callbacks', 'McpConnection', 'connect_mcp',),
+        'errors': ('AuthRequiredError', 'ConfigError', 'ConnectError', 'ConnectionClosedError', 'ConnectionLostError', 'ErrorKind', 'ModelError', 'ProtocolError', 'RequestTimeoutError', 'ToolError', 'ToolweaveError',),
+        'hub': ('Hub', 'connect_mcp_servers', 'discover_mcp_tools',),
+        'jobs': ('Backend',),
+        'models': ('ScriptedModel', 'tool_call',),
+        'serve': ('McpServer', 'create_mcp_server',),
+        'state': ('SqliteStore',),
+        'tools': ('CallContext', 'ImageContent', 'Progress', 'TextContent', 'Tool', 'ToolCall', 'ToolList', 'ToolRegistry', 'ToolResult', 'ToolSpec', 'ToolsChanged', 'Toolset', 'tool',),
+    },
+)

@@ -5,8 +5,9 @@ Depends on the `Model` and `Toolset` protocols; knows no provider and no connect
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from toolweave.agent._agent import BaseAgent
@@ -103,32 +104,28 @@ __all__ = [
     "work_runs",
 ]
 
-_MODULES = {
-    "_agent": ("BaseAgent",),
-    "_approval": ("Approval", "Confirm"),
-    "_tool_search": ("ToolSearchToolset",),
-    "_durable": ("Durable", "OnUnknown"),
-    "_history": ("History", "trim_history"),
-    "_journal": ("Journal",),
-    "_limits": ("Limits",),
-    "_prompt": ("Prompt",),
-    "_records": ("RunRecord",),
-    "_run": ("Run", "current_run"),
-    "_sessions": ("ConversationStore",),
-    "_truncation": ("ResultPolicy",),
-    "_spawn": ("SpawnTools", "spawn_tools"),
-    "_status": ("RunInfo", "RunStats", "RunStatuses"),
-    "_submit": ("SubmittedRun",),
-    "_tool": ("parallelize",),
-    "_agent_tools": ("AgentTools", "ClientTool"),
-    "_tree": ("RunTree", "root_of", "run_tree"),
-    "_worker": ("resubmit_runs", "run_handlers", "work_runs"),
-}
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
-"""The module of each public name; names that are missing are in `events`."""
-
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return getattr(import_module(f"{__name__}.{_HOMES.get(name, '_events')}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        '_agent': ('BaseAgent',),
+        '_agent_tools': ('AgentTools', 'ClientTool',),
+        '_approval': ('Approval', 'Confirm',),
+        '_durable': ('Durable', 'OnUnknown',),
+        '_events': ('ApprovalGiven', 'ApprovalRequested', 'ChildFinished', 'ChildStarted', 'Event', 'ModelFailed', 'RunFinished', 'RunResult', 'RunStarted', 'StepStarted', 'TextDelta', 'ThinkingDelta', 'ToolArguments', 'ToolCallStarted', 'ToolFinished', 'ToolProgress', 'ToolStarted', 'TurnRestarted', 'UsageReported',),
+        '_history': ('History', 'trim_history',),
+        '_journal': ('Journal',),
+        '_limits': ('Limits',),
+        '_prompt': ('Prompt',),
+        '_records': ('RunRecord',),
+        '_run': ('Run', 'current_run',),
+        '_sessions': ('ConversationStore',),
+        '_spawn': ('SpawnTools', 'spawn_tools',),
+        '_status': ('RunInfo', 'RunStats', 'RunStatuses',),
+        '_submit': ('SubmittedRun',),
+        '_tool': ('parallelize',),
+        '_tool_search': ('ToolSearchToolset',),
+        '_tree': ('RunTree', 'root_of', 'run_tree',),
+        '_truncation': ('ResultPolicy',),
+        '_worker': ('resubmit_runs', 'run_handlers', 'work_runs',),
+    },
+)

@@ -5,8 +5,9 @@ Wires parts together through their public interfaces. Exports the public names.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from toolweave.compose._agent import Agent, generate, stream
@@ -31,22 +32,15 @@ __all__ = [
     "stream",
 ]
 
-_HOMES = {
-    "Agent": "_agent",
-    "AgentRegistry": "_registry",
-    "McpComponent": "_component",
-    "McpHooks": "_mcp_tools",
-    "McpPool": "_pool",
-    "McpTools": "_mcp_tools",
-    "attach": "_registry_sync",
-    "generate": "_agent",
-    "hub_server": "_server",
-    "mcp_component": "_component",
-    "stream": "_agent",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        '_agent': ('Agent', 'generate', 'stream',),
+        '_component': ('McpComponent', 'mcp_component',),
+        '_mcp_tools': ('McpHooks', 'McpTools',),
+        '_pool': ('McpPool',),
+        '_registry': ('AgentRegistry',),
+        '_registry_sync': ('attach',),
+        '_server': ('hub_server',),
+    },
+)

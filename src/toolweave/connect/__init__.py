@@ -6,8 +6,9 @@ models, agents and how anything is shown.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from toolweave.connect._channel import Channel, memory_channels
@@ -71,41 +72,21 @@ __all__ = [
     "register_transport",
 ]
 
-_HOMES = {
-    "AuthChallenge": "_wire.credentials",
-    "AuthHook": "_wire.credentials",
-    "Callbacks": "_client_features.callbacks",
-    "Channel": "_channel",
-    "Completion": ".protocol.server_features",
-    "Connecting": "_connection",
-    "ConnectionState": "_state",
-    "ElicitationRequest": ".protocol.client_requests",
-    "ElicitationResult": ".protocol.client_requests",
-    "ListChanged": "_feed.list_cache",
-    "LogMessage": ".protocol.logs",
-    "McpConnection": "_connection",
-    "Prompt": ".protocol.server_features",
-    "PromptArgument": ".protocol.server_features",
-    "PromptMessage": ".protocol.server_features",
-    "PromptResult": ".protocol.server_features",
-    "Report": "_report",
-    "Resource": ".protocol.server_features",
-    "ResourceTemplate": ".protocol.server_features",
-    "ResourceUpdated": "_feed.subscriptions",
-    "Root": ".protocol.client_requests",
-    "SamplingMessage": ".protocol.client_requests",
-    "SamplingRequest": "_client_features.callbacks",
-    "SamplingResult": ".protocol.client_requests",
-    "Silent": "_health",
-    "StateChanged": "_state",
-    "Step": "_report",
-    "connect_mcp": "_connection",
-    "memory_channels": "_channel",
-    "register_transport": "_transports",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        '.protocol.client_requests': ('ElicitationRequest', 'ElicitationResult', 'Root', 'SamplingMessage', 'SamplingResult',),
+        '.protocol.logs': ('LogMessage',),
+        '.protocol.server_features': ('Completion', 'Prompt', 'PromptArgument', 'PromptMessage', 'PromptResult', 'Resource', 'ResourceTemplate',),
+        '_channel': ('Channel', 'memory_channels',),
+        '_client_features.callbacks': ('Callbacks', 'SamplingRequest',),
+        '_connection': ('Connecting', 'McpConnection', 'connect_mcp',),
+        '_feed.list_cache': ('ListChanged',),
+        '_feed.subscriptions': ('ResourceUpdated',),
+        '_health': ('Silent',),
+        '_report': ('Report', 'Step',),
+        '_state': ('ConnectionState', 'StateChanged',),
+        '_transports': ('register_transport',),
+        '_wire.credentials': ('AuthChallenge', 'AuthHook',),
+    },
+)

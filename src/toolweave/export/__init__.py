@@ -6,8 +6,9 @@ borrows: it never opens a toolset and never closes one. A framework is imported 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from toolweave.export._anthropic import AnthropicTools
@@ -27,18 +28,14 @@ __all__ = [
     "pydantic_ai_toolset",
 ]
 
-_HOMES = {
-    "AnthropicTools": "_anthropic",
-    "OpenAIChatTools": "_openai",
-    "OpenAIResponsesTools": "_openai",
-    "langchain_tools": "_langchain",
-    "openai_agents_tools": "_openai_agents",
-    "plain_functions": "_functions",
-    "pydantic_ai_toolset": "_pydantic_ai",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        '_anthropic': ('AnthropicTools',),
+        '_functions': ('plain_functions',),
+        '_langchain': ('langchain_tools',),
+        '_openai': ('OpenAIChatTools', 'OpenAIResponsesTools',),
+        '_openai_agents': ('openai_agents_tools',),
+        '_pydantic_ai': ('pydantic_ai_toolset',),
+    },
+)

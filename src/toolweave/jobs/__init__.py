@@ -1,13 +1,14 @@
 """Durable jobs: what stands in a store is done once, by any worker, whoever dies (`[distributed]`).
 
-The engine is `worker.py`; what a kind of job has to say is `kind.py`: agents' runs and servers' tasks are kinds. Who
-is woken when is told by a queue, docket's on Redis, Valkey or in memory. The room knows neither agents nor servers.
+Agents' runs and servers' tasks are kinds of job (`JobKind`). A queue wakes workers: docket's on Redis, Valkey or in
+memory. The room knows neither agents nor servers.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from toolweave._lazy import lazy_exports
 
 from toolweave.jobs._queue import Handler, Job, Reschedule, WorkBackend, WorkQueue
 
@@ -27,11 +28,10 @@ __all__ = [
     "work_jobs",
 ]
 
-_LATE = {"Backend": "_backend", "JobWorker": "_worker", "resubmit_jobs": "_worker", "work_jobs": "_worker"}
-"""Names by their modules, loaded when they are asked for: who only names the ports needs no store."""
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LATE:
-        return getattr(import_module(f"toolweave.jobs.{_LATE[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        '_backend': ('Backend',),
+        '_worker': ('JobWorker', 'resubmit_jobs', 'work_jobs',),
+    },
+)

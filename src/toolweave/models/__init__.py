@@ -5,8 +5,9 @@ Knows tools by their definitions only; runs none of them. The root package expor
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from toolweave.models._anthropic import AnthropicModel
@@ -80,47 +81,19 @@ __all__ = [
     "tool_call",
 ]
 
-_MODULES = {
-    "_anthropic": ("AnthropicModel",),
-    "_base": (
-        "Finished",
-        "Model",
-        "ModelEvent",
-        "ModelRequest",
-        "ModelSettings",
-        "ProviderTool",
-        "StreamRestarted",
-        "StreamedText",
-        "StreamedThinking",
-        "ToolCallDelta",
-        "StreamedToolCall",
-        "Usage",
-        "complete",
-    ),
-    "_command": ("CommandModel",),
-    "_fallback": ("FallbackModel",),
-    "_messages": (
-        "AssistantMessage",
-        "Message",
-        "ProviderPart",
-        "TextPart",
-        "ThinkingPart",
-        "ToolCallPart",
-        "ToolMessage",
-        "ToolOutcome",
-        "UserMessage",
-    ),
-    "_openai": ("OpenAICompatibleModel",),
-    "_prices": ("Price",),
-    "_pydantic_ai": ("PydanticAIModel",),
-    "_retry": ("Retry",),
-    "_scripted": ("ScriptedModel", "tool_call"),
-    "_parse_model": ("model_from",),
-}
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        '_anthropic': ('AnthropicModel',),
+        '_base': ('Finished', 'Model', 'ModelEvent', 'ModelRequest', 'ModelSettings', 'ProviderTool', 'StreamRestarted', 'StreamedText', 'StreamedThinking', 'StreamedToolCall', 'ToolCallDelta', 'Usage', 'complete',),
+        '_command': ('CommandModel',),
+        '_fallback': ('FallbackModel',),
+        '_messages': ('AssistantMessage', 'Message', 'ProviderPart', 'TextPart', 'ThinkingPart', 'ToolCallPart', 'ToolMessage', 'ToolOutcome', 'UserMessage',),
+        '_openai': ('OpenAICompatibleModel',),
+        '_parse_model': ('model_from',),
+        '_prices': ('Price',),
+        '_pydantic_ai': ('PydanticAIModel',),
+        '_retry': ('Retry',),
+        '_scripted': ('ScriptedModel', 'tool_call',),
+    },
+)

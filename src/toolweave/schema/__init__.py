@@ -5,8 +5,9 @@ No I/O; knows nothing of tools, servers or language models.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from toolweave.schema._problems import Problem, describe
@@ -16,18 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Problem", "Signature", "Validator", "derive", "describe", "schema_of", "schema_to_model"]
 
-_HOMES = {
-    "Problem": "_problems",
-    "Signature": "_signature",
-    "Validator": "_validate",
-    "derive": "_signature",
-    "describe": "_problems",
-    "schema_of": "_signature",
-    "schema_to_model": "_pydantic_models",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        '_problems': ('Problem', 'describe',),
+        '_pydantic_models': ('schema_to_model',),
+        '_signature': ('Signature', 'derive', 'schema_of',),
+        '_validate': ('Validator',),
+    },
+)

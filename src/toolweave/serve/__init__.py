@@ -5,8 +5,9 @@ Independent of upstream servers and of models: a connection, a hub and an agent 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from toolweave.serve._http.auth import BearerAuth, Identity, JwtAuth
@@ -42,31 +43,17 @@ __all__ = [
     "resource",
 ]
 
-_HOMES = {
-    "AgentLike": "_server",
-    "BearerAuth": "_http.auth",
-    "Completed": "_offers.completions",
-    "EventStore": "_http.replay",
-    "Identity": "_http.auth",
-    "JwtAuth": "_http.auth",
-    "McpServer": "_server",
-    "MemoryEventStore": "_http.replay",
-    "PromptTurn": "_offers.conversion",
-    "FunctionPrompt": "_offers.prompts",
-    "PromptSource": "_offers.prompts",
-    "PromptsChanged": "_offers.prompts",
-    "FunctionResource": "_offers.resources",
-    "ResourceSource": "_offers.resources",
-    "ResourcesChanged": "_offers.resources",
-    "TaskRule": "_tasks",
-    "create_mcp_server": "_server",
-    "directory": "_offers.files",
-    "prompt": "_offers.prompts",
-    "resource": "_offers.resources",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        '_http.auth': ('BearerAuth', 'Identity', 'JwtAuth',),
+        '_http.replay': ('EventStore', 'MemoryEventStore',),
+        '_offers.completions': ('Completed',),
+        '_offers.conversion': ('PromptTurn',),
+        '_offers.files': ('directory',),
+        '_offers.prompts': ('FunctionPrompt', 'PromptSource', 'PromptsChanged', 'prompt',),
+        '_offers.resources': ('FunctionResource', 'ResourceSource', 'ResourcesChanged', 'resource',),
+        '_server': ('AgentLike', 'McpServer', 'create_mcp_server',),
+        '_tasks': ('TaskRule',),
+    },
+)

@@ -5,7 +5,9 @@ Independent of what the documents hold.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from toolweave._lazy import lazy_exports
 
 from toolweave.state._memory import MemoryStore
 from toolweave.state._signals import Signalling, SignalListener, listening, signal
@@ -34,14 +36,10 @@ __all__ = [
     "signal",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "SqliteStore":  # a server without a file needs no database
-        from toolweave.state._sqlite import SqliteStore
-
-        return SqliteStore
-    if name == "RedisStore":
-        from toolweave.state._redis import RedisStore
-
-        return RedisStore
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        '_redis': ('RedisStore',),
+        '_sqlite': ('SqliteStore',),
+    },
+)

@@ -6,8 +6,9 @@ the only module that imports pytest.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from toolweave.testing._clock import FakeClock
@@ -40,25 +41,14 @@ __all__ = [
     "stdio_server_command",
 ]
 
-_HOMES = {
-    "FakeClock": "_clock",
-    "MemoryServer": "_memory",
-    "Received": "_script",
-    "Recorder": "_recorder",
-    "Replay": "_replayer",
-    "record": "_recorder",
-    "replay": "_replayer",
-}
-"""Modules of the names that are not of `servers`."""
-
-
-def __getattr__(name: str) -> Any:  # whatever the name stands for
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'servers')}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        '_clock': ('FakeClock',),
+        '_memory': ('MemoryServer',),
+        '_recorder': ('Recorder', 'record',),
+        '_replayer': ('Replay', 'replay',),
+        '_script': ('Received',),
+        'servers': ('HTTP_FAULTS', 'STDIO_FAULTS', 'http_fault_server', 'http_server', 'stdio_fault_command', 'stdio_server_command',),
+    },
+)

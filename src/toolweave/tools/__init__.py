@@ -5,8 +5,9 @@ Independent of transports and models.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from toolweave.protocol.client_requests import (
@@ -122,66 +123,22 @@ __all__ = [
     "transformed",
 ]
 
-_HOMES = {
-    "IDEMPOTENCY_KEY": "_call",
-    "Alias": "_registry",
-    "AudioContent": ".protocol.content",
-    "BaseToolset": "_wrappers",
-    "CallContext": "_call",
-    "Caller": "_client_requests",
-    "ContentBlock": ".protocol.content",
-    "Elicitation": "_client_requests",
-    "ElicitationResult": ".protocol.client_requests",
-    "Elicited": ".protocol.client_requests",
-    "EmbeddedResource": ".protocol.content",
-    "File": "_media",
-    "FunctionTool": "_function",
-    "ImageContent": ".protocol.content",
-    "LogLevel": ".protocol.logs",
-    "NameMap": "_names",
-    "OnConflict": "_registry",
-    "Progress": "_call",
-    "ProgressCallback": "_call",
-    "ProgressReporter": "_call",
-    "Question": "_client_requests",
-    "ResourceLink": ".protocol.content",
-    "Root": ".protocol.client_requests",
-    "Roots": "_client_requests",
-    "Sampling": "_client_requests",
-    "SamplingMessage": ".protocol.client_requests",
-    "SamplingResult": ".protocol.client_requests",
-    "TextContent": ".protocol.content",
-    "Tool": "_toolset",
-    "ToolCall": "_call",
-    "ToolList": "_toolset",
-    "ToolName": "_names",
-    "ToolRegistry": "_registry",
-    "ToolResult": "_result",
-    "ToolSnapshot": "_toolset",
-    "ToolSource": "_sources",
-    "ToolSpec": "_spec",
-    "ToolsChanged": "_toolset",
-    "Toolset": "_toolset",
-    "UnknownContent": ".protocol.content",
-    "Unsubscribe": "_toolset",
-    "WrapperToolset": "_wrappers",
-    "aliases": "_names",
-    "as_toolset": "_sources",
-    "changes": "_toolset",
-    "combined": "_wrappers",
-    "enhanced": "_wrappers",
-    "expose": "_names",
-    "filtered": "_wrappers",
-    "prefixed": "_wrappers",
-    "renamed": "_wrappers",
-    "tool": "_function",
-    "tools_of": "_toolset",
-    "traced": "_wrappers",
-    "transformed": "_wrappers",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        '.protocol.client_requests': ('ElicitationResult', 'Elicited', 'Root', 'SamplingMessage', 'SamplingResult',),
+        '.protocol.content': ('AudioContent', 'ContentBlock', 'EmbeddedResource', 'ImageContent', 'ResourceLink', 'TextContent', 'UnknownContent',),
+        '.protocol.logs': ('LogLevel',),
+        '_call': ('CallContext', 'IDEMPOTENCY_KEY', 'Progress', 'ProgressCallback', 'ProgressReporter', 'ToolCall',),
+        '_client_requests': ('Caller', 'Elicitation', 'Question', 'Roots', 'Sampling',),
+        '_function': ('FunctionTool', 'tool',),
+        '_media': ('File',),
+        '_names': ('NameMap', 'ToolName', 'aliases', 'expose',),
+        '_registry': ('Alias', 'OnConflict', 'ToolRegistry',),
+        '_result': ('ToolResult',),
+        '_sources': ('ToolSource', 'as_toolset',),
+        '_spec': ('ToolSpec',),
+        '_toolset': ('Tool', 'ToolList', 'ToolSnapshot', 'ToolsChanged', 'Toolset', 'Unsubscribe', 'changes', 'tools_of',),
+        '_wrappers': ('BaseToolset', 'WrapperToolset', 'combined', 'enhanced', 'filtered', 'prefixed', 'renamed', 'traced', 'transformed',),
+    },
+)
