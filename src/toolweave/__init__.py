@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolweave._lazy import lazy_exports
-from toolweave.version import VERSION as __version__
+from toolweave.version import VERSION
 
 if TYPE_CHECKING:
     from toolweave.agent import (
@@ -130,19 +130,87 @@ __all__ = [
     "tool_call",
 ]
 
+__version__ = VERSION
+
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        'agent': ('ApprovalRequested', 'ClientTool', 'Event', 'Limits', 'Prompt', 'Run', 'RunFinished', 'RunResult', 'RunStarted', 'TextDelta', 'ThinkingDelta', 'ToolFinished', 'ToolStarted', 'spawn_tools',),
-        'compose': ('Agent', 'AgentRegistry', 'McpPool', 'McpTools', 'generate', 'mcp_component', 'stream',),
-        'config': ('ServerConfig', 'load_config',),
-        'connect': ('Callbacks', 'McpConnection', 'connect_mcp',),
-        'errors': ('AuthRequiredError', 'ConfigError', 'ConnectError', 'ConnectionClosedError', 'ConnectionLostError', 'ErrorKind', 'ModelError', 'ProtocolError', 'RequestTimeoutError', 'ToolError', 'ToolweaveError',),
-        'hub': ('Hub', 'connect_mcp_servers', 'discover_mcp_tools',),
-        'jobs': ('Backend',),
-        'models': ('ScriptedModel', 'tool_call',),
-        'serve': ('McpServer', 'create_mcp_server',),
-        'state': ('SqliteStore',),
-        'tools': ('CallContext', 'ImageContent', 'Progress', 'TextContent', 'Tool', 'ToolCall', 'ToolList', 'ToolRegistry', 'ToolResult', 'ToolSpec', 'ToolsChanged', 'Toolset', 'tool',),
+        "agent": (
+            "ApprovalRequested",
+            "ClientTool",
+            "Event",
+            "Limits",
+            "Prompt",
+            "Run",
+            "RunFinished",
+            "RunResult",
+            "RunStarted",
+            "TextDelta",
+            "ThinkingDelta",
+            "ToolFinished",
+            "ToolStarted",
+            "spawn_tools",
+        ),
+        "compose": (
+            "Agent",
+            "AgentRegistry",
+            "McpPool",
+            "McpTools",
+            "generate",
+            "mcp_component",
+            "stream",
+        ),
+        "config": (
+            "ServerConfig",
+            "load_config",
+        ),
+        "connect": (
+            "Callbacks",
+            "McpConnection",
+            "connect_mcp",
+        ),
+        "errors": (
+            "AuthRequiredError",
+            "ConfigError",
+            "ConnectError",
+            "ConnectionClosedError",
+            "ConnectionLostError",
+            "ErrorKind",
+            "ModelError",
+            "ProtocolError",
+            "RequestTimeoutError",
+            "ToolError",
+            "ToolweaveError",
+        ),
+        "hub": (
+            "Hub",
+            "connect_mcp_servers",
+            "discover_mcp_tools",
+        ),
+        "jobs": ("Backend",),
+        "models": (
+            "ScriptedModel",
+            "tool_call",
+        ),
+        "serve": (
+            "McpServer",
+            "create_mcp_server",
+        ),
+        "state": ("SqliteStore",),
+        "tools": (
+            "CallContext",
+            "ImageContent",
+            "Progress",
+            "TextContent",
+            "Tool",
+            "ToolCall",
+            "ToolList",
+            "ToolRegistry",
+            "ToolResult",
+            "ToolSpec",
+            "ToolsChanged",
+            "Toolset",
+            "tool",
+        ),
     },
 )

@@ -20,9 +20,8 @@ from mcp.shared import inbound
 from tests.connect.proxying import certificate
 from tests.connect.scripted import Exchange, Handler, listening
 from tests.connect.targets import Json, eventually
-from toolweave.connect._wire.http import argument_headers, encode_value
 from toolweave.http import HttpClient, NoAnswer, Socket
-from toolweave.protocol.headers import mirrored_arguments, mirroring_problem
+from toolweave.protocol.headers import argument_headers, encode_value, mirrored_arguments, mirroring_problem
 from toolweave.protocol.sse import EventParser, ServerSentEvent
 
 pytestmark = pytest.mark.anyio

@@ -165,6 +165,8 @@ async def handshake(url: str, headers: Mapping[str, str] | None = None) -> tuple
 
 
 def events(body: bytes) -> list[dict[str, Any]]:
-    """Return the messages of a stream of events."""
+    """Return the messages of a response: those of a stream of events, or the one that is the whole body."""
+    if body.startswith(b"{"):
+        return [json.loads(body)]
     lines = body.decode().splitlines()
     return [json.loads(line.removeprefix("data:")) for line in lines if line.startswith("data:") and line[5:].strip()]

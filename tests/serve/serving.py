@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager
 from typing import Protocol, Unpack
 
 import anyio
+import uvicorn
 from anyio.abc import TaskStatus
 
+from toolweave.serve import McpServer
 from toolweave.serve._http.app import HttpApp, HttpLimits, HttpOptions
 from toolweave.serve._http.uvicorn_server import serve_http
 
-__all__ = ["Served", "served_app", "served_http"]
+__all__ = ["Served", "served_app", "served_by_the_sdk", "served_http"]
 
 STOPPING = HttpLimits(shutdown_seconds=2)
 """What a test that is over waits for calls that still run."""
@@ -52,3 +54,21 @@ async def served_http(server: Served, **options: Unpack[HttpOptions]) -> AsyncGe
     app = server.asgi_app(**options)
     async with served_app(app) as url:
         yield url + app.path
+
+
+@asynccontextmanager
+async def served_by_the_sdk(server: McpServer) -> AsyncGenerator[str]:
+    """Serve the official SDK's own app in front of the same server, for comparison; yield the URL of its endpoint."""
+    app = server.sdk_server().streamable_http_app(host="0.0.0.0")  # which binds nothing, and checks no Host header
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, timeout_graceful_shutdown=2)
+    runner = uvicorn.Server(config)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(runner.serve)
+        with anyio.fail_after(30):
+            while not runner.started:
+                await anyio.sleep(0.01)
+        port = runner.servers[0].sockets[0].getsockname()[1]
+        try:
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            runner.should_exit = True

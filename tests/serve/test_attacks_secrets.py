@@ -23,7 +23,6 @@ from toolweave.tools import CallContext
 
 pytestmark = pytest.mark.anyio
 TOKEN = "alice-0123456789abcdef"
-LANES = pytest.mark.parametrize("lane", [True, False], ids=["short lane", "the SDK's app"])
 
 
 async def read(url: str, uri: str) -> dict[str, Any]:
@@ -77,9 +76,8 @@ async def test_no_uri_leads_out_of_the_offered_directory(tail: str, tmp_path: Pa
 
 
 @pytest.mark.requirement("R104", "C31")
-@LANES
-async def test_what_a_crash_says_stays_in_the_log(lane: bool, caplog: pytest.LogCaptureFixture) -> None:
-    async with served_http(doing_server(), lane=lane) as url:
+async def test_what_a_crash_says_stays_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with served_http(doing_server()) as url:
         modern = await call(url, "crash")
         _, session = await handshake(url)
         message: Any = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "crash", "arguments": {}}}
@@ -95,9 +93,8 @@ async def test_what_a_crash_says_stays_in_the_log(lane: bool, caplog: pytest.Log
     assert "hunter2" in caplog.text, "and whoever runs the server can read the rest"
 
 
-@LANES
-async def test_what_a_crash_says_is_told_where_that_is_wanted(lane: bool) -> None:
-    async with served_http(doing_server(expose_errors="message"), lane=lane) as url:
+async def test_what_a_crash_says_is_told_where_that_is_wanted() -> None:
+    async with served_http(doing_server(expose_errors="message")) as url:
         answer = await call(url, "crash")
 
     assert SECRET in answer.body.decode()
@@ -110,16 +107,13 @@ async def peek(ctx: CallContext, password: str) -> str:
     return repr((ctx, ctx.meta))
 
 
-@LANES
-async def test_the_most_talkative_log_holds_no_token_and_no_argument(
-    lane: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_most_talkative_log_holds_no_token_and_no_argument(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     server = create_mcp_server(name="s", version="1", tools=[peek])
     bearer = {"Authorization": f"Bearer {TOKEN}", "Cookie": "crumbs-of-a-cookie"}
     message: Any = {"name": "peek", "arguments": {"password": "argument-hunter2"}}
     legacy = json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": message}).encode()
-    async with served_http(server, auth=BearerAuth(tokens=[TOKEN]), lane=lane) as url:
+    async with served_http(server, auth=BearerAuth(tokens=[TOKEN])) as url:
         answers = [
             await call(url, "peek", {"password": "argument-hunter2"}, headers=bearer),
             await call(url, "peek", {"password": "argument-hunter2"}, headers={"Authorization": f"Bearer {TOKEN}-"}),

@@ -22,10 +22,9 @@ from tests.serve.exchanges import (
 from tests.serve.offered import doing_server
 from tests.serve.serving import served_http
 from toolweave import tool
-from toolweave.serve import create_mcp_server
+from toolweave.serve import MemoryEventStore, create_mcp_server
 from toolweave.serve._http.app import HttpLimits
 from toolweave.serve._http.auth import BearerAuth
-from toolweave.serve._http.replay import MemoryEventStore
 from toolweave.tools import CallContext
 
 pytestmark = pytest.mark.anyio
@@ -180,10 +179,9 @@ async def retried(url: str, headers: Mapping[str, str], tool_name: str, amount: 
     return await call(url, tool_name, {"amount": amount}, headers=headers, meta=CAN_ASK, **again)
 
 
-@pytest.mark.parametrize("lane", [True, False], ids=["short lane", "the SDK's app"])
-async def test_a_state_that_was_tampered_with_or_is_somebody_elses_is_refused(lane: bool) -> None:
+async def test_a_state_that_was_tampered_with_or_is_somebody_elses_is_refused() -> None:
     server = create_mcp_server(name="bank", version="1", tools=[transfer, refund])
-    async with served_http(server, auth=AUTH, lane=lane) as url:
+    async with served_http(server, auth=AUTH) as url:
         again = await asked(url, ALICE)
         state: str = again["requestState"]
         forged = base64.urlsafe_b64encode(b'{"answers":{}}').decode()

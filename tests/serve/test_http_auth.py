@@ -32,16 +32,14 @@ OTHER = "bobby-0123456789abcdef"
 LISTED = {TOKEN: "alice", OTHER: "bob"}
 ISSUER = "https://login.example"
 AUDIENCE = "https://api.example/mcp"
-LANES = pytest.mark.parametrize("lane", [True, False], ids=["short lane", "the SDK's app"])
 
 
 def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-@LANES
-async def test_a_listed_token_is_let_in_and_no_other(lane: bool) -> None:
-    async with served_http(doing_server(), auth=BearerAuth(tokens=LISTED), lane=lane) as url:
+async def test_a_listed_token_is_let_in_and_no_other() -> None:
+    async with served_http(doing_server(), auth=BearerAuth(tokens=LISTED)) as url:
         statuses = [
             (await call(url, "add", {"a": 1, "b": 2}, headers=headers)).status
             for headers in (
@@ -135,8 +133,7 @@ async def see(ctx: CallContext) -> str:
     return repr((ctx, ctx.meta))
 
 
-@LANES
-async def test_both_ways_and_both_eras_see_one_principal_and_never_the_token(lane: bool) -> None:
+async def test_both_ways_and_both_eras_see_one_principal_and_never_the_token() -> None:
     def verify(token: str) -> Identity | None:
         return Identity(client_id="app", issuer=ISSUER, subject="u-1") if token == TOKEN else None
 
@@ -150,7 +147,7 @@ async def test_both_ways_and_both_eras_see_one_principal_and_never_the_token(lan
 
     server.endpoint.answer = answering  # the port that carriers bring requests to
     message: Any = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "see", "arguments": {}}}
-    async with served_http(server, auth=BearerAuth(verify), lane=lane) as url:
+    async with served_http(server, auth=BearerAuth(verify)) as url:
         modern = await call(url, "see", headers=bearer(TOKEN))
         _, session = await handshake(url, bearer(TOKEN))
         legacy = await exchange(url, headers=session, body=json.dumps(message).encode())

@@ -22,7 +22,7 @@ from tests.serve.exchanges import (
 from tests.serve.exchanges import connected as streaming
 from tests.serve.exchanges import head as headed
 from tests.serve.offered import Doings, doing_server
-from tests.serve.serving import served_http
+from tests.serve.serving import served_by_the_sdk, served_http
 from toolweave import CallContext, ToolError, create_mcp_server, tool
 
 pytestmark = pytest.mark.anyio
@@ -42,10 +42,9 @@ def refusal(answer: Answer) -> tuple[int, Any, int]:
     return answer.status, said["id"], said["error"]["code"]
 
 
-@pytest.mark.parametrize("lane", [True, False])
 @pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "-"])
-async def test_a_version_header_that_contradicts_the_body_or_is_missing_is_a_mismatch(version: str, lane: bool) -> None:
-    async with served_http(doing_server(), lane=lane) as url:
+async def test_a_version_header_that_contradicts_the_body_or_is_missing_is_a_mismatch(version: str) -> None:
+    async with served_http(doing_server()) as url:
         answer = await exchange(url, headers=listing(MCP_Protocol_Version=version), body=LIST)
 
     assert refusal(answer) == (400, 7, -32020)
@@ -86,7 +85,6 @@ async def test_an_unknown_revision_is_refused_with_all_that_are_served_as_discov
     assert (told.status, told.json()["error"]["code"], taken.status, taken.body) == (400, -32022, 202, b"")
 
 
-@pytest.mark.parametrize("lane", [True, False])
 @pytest.mark.parametrize(
     ("member", "value"),
     [
@@ -100,9 +98,9 @@ async def test_an_unknown_revision_is_refused_with_all_that_are_served_as_discov
         ("logLevel", []),
     ],
 )
-async def test_a_malformed_member_of_the_envelope_is_refused(member: str, value: Any, lane: bool) -> None:
+async def test_a_malformed_member_of_the_envelope_is_refused(member: str, value: Any) -> None:
     body = call_body("", method="tools/list", meta={PREFIX + member: value})
-    async with served_http(doing_server(), lane=lane) as url:
+    async with served_http(doing_server()) as url:
         answer = await exchange(url, headers=listing(), body=body)
 
     assert refusal(answer) == (400, 7, -32602)
@@ -296,13 +294,12 @@ async def test_a_list_that_was_listed_before_shows_what_came_and_went(carrier: s
     assert changed == ("tool_0", "tool_2", "tool_3", "tool_4", "newest")
 
 
-@pytest.mark.parametrize("lane", [True, False])
-async def test_every_page_is_the_same_whoever_answers_and_however_often(lane: bool) -> None:
+async def test_every_page_is_the_same_whoever_answers_and_however_often() -> None:
     server = create_mcp_server(name="s", version="1", page_size=2, ttl_ms=5)
     for number in range(3):
         server.tool(tool(lambda: "x", name=f"tool_{number}", description=f"{number}"))
     pages: list[Any] = []
-    async with served_http(server, lane=lane) as url:
+    async with served_http(server) as url:
         for _ in range(2):
             first = (await exchange(url, headers=listing(), body=LIST)).json()["result"]
             more = call_body("", method="tools/list", cursor=first["nextCursor"])
@@ -350,7 +347,7 @@ async def test_every_method_of_the_stateless_era_is_answered_alike_by_both_ways(
         ("ping", "", {}),
         ("no/such/method", "", {}),
     ]
-    async with served_http(server()) as short, served_http(server(), lane=False) as long:
+    async with served_http(server()) as short, served_by_the_sdk(server()) as long:
         for method, name, params in asked:
             head = {**modern_headers("", method), **({"Mcp-Name": name} if name else {})}
             body = call_body("", method=method, **params)

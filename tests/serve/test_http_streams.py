@@ -17,7 +17,6 @@ from toolweave.serve._http.app import HttpLimits
 from toolweave.serve._http.response import PostResponse, ResponseLimits
 
 pytestmark = pytest.mark.anyio
-LANES = pytest.mark.parametrize("lane", [True, False], ids=["short lane", "the SDK's app"])
 
 
 async def begin(stream: SocketStream, url: str, tool: str, **options: Any) -> None:
@@ -33,9 +32,8 @@ async def read_until(stream: SocketStream, mark: bytes) -> bytes:
 
 
 @pytest.mark.requirement("C13", "R99")
-@LANES
-async def test_progress_makes_the_answer_a_stream_that_ends_with_the_result(lane: bool) -> None:
-    async with served_http(doing_server(), lane=lane) as url:
+async def test_progress_makes_the_answer_a_stream_that_ends_with_the_result() -> None:
+    async with served_http(doing_server()) as url:
         answer = await call(url, "steps", meta={"progressToken": "p-1"})
 
     told = events(answer.body)
@@ -47,10 +45,9 @@ async def test_progress_makes_the_answer_a_stream_that_ends_with_the_result(lane
     assert told[-1]["result"]["content"] == [{"type": "text", "text": "done"}]
 
 
-@LANES
-async def test_an_event_reaches_the_client_while_the_call_still_runs(lane: bool) -> None:
+async def test_an_event_reaches_the_client_while_the_call_still_runs() -> None:
     doings = Doings()
-    async with served_http(doing_server(doings), lane=lane) as url, connected(url) as stream:
+    async with served_http(doing_server(doings)) as url, connected(url) as stream:
         with anyio.fail_after(30):
             await begin(stream, url, "report", meta={"progressToken": 1})
             first = await read_until(stream, b"begun")
@@ -62,11 +59,10 @@ async def test_an_event_reaches_the_client_while_the_call_still_runs(lane: bool)
     assert b'"result"' in last
 
 
-@LANES
 @pytest.mark.parametrize("tool", ["wait", "report"], ids=["silent", "streaming"])
-async def test_a_client_that_goes_away_cancels_its_modern_call(lane: bool, tool: str) -> None:
+async def test_a_client_that_goes_away_cancels_its_modern_call(tool: str) -> None:
     doings = Doings()
-    async with served_http(doing_server(doings), lane=lane) as url:
+    async with served_http(doing_server(doings)) as url:
         with anyio.fail_after(30):
             async with connected(url) as stream:
                 await begin(stream, url, tool, meta={"progressToken": 1})

@@ -19,7 +19,7 @@ from toolweave.tools import CallContext, ToolResult
 
 pytestmark = pytest.mark.anyio
 HALF = "caf\udce9.txt"  # what `os.listdir` makes of a name that is no UTF-8
-WAYS = pytest.mark.parametrize("way", ["lane", "sdk", "legacy", "inprocess"])
+WAYS = pytest.mark.parametrize("way", ["modern", "legacy", "inprocess"])
 Json = dict[str, Any]
 
 
@@ -72,7 +72,7 @@ async def answers(way: str, tool: str) -> list[Json]:
         async with raw_client(server, LEGACY) as client:
             last = await client.ask(client.request("tools/call", params))
             return [*client.take_early(), last]
-    async with served_http(server, lane=way == "lane") as url:
+    async with served_http(server) as url:
         if way == "legacy":
             _, session = await handshake(url)
             message = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}

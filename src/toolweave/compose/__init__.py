@@ -35,12 +35,22 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        '_agent': ('Agent', 'generate', 'stream',),
-        '_component': ('McpComponent', 'mcp_component',),
-        '_mcp_tools': ('McpHooks', 'McpTools',),
-        '_pool': ('McpPool',),
-        '_registry': ('AgentRegistry',),
-        '_registry_sync': ('attach',),
-        '_server': ('hub_server',),
+        "_agent": (
+            "Agent",
+            "generate",
+            "stream",
+        ),
+        "_component": (
+            "McpComponent",
+            "mcp_component",
+        ),
+        "_mcp_tools": (
+            "McpHooks",
+            "McpTools",
+        ),
+        "_pool": ("McpPool",),
+        "_registry": ("AgentRegistry",),
+        "_registry_sync": ("attach",),
+        "_server": ("hub_server",),
     },
 )

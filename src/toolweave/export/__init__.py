@@ -31,11 +31,14 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        '_anthropic': ('AnthropicTools',),
-        '_functions': ('plain_functions',),
-        '_langchain': ('langchain_tools',),
-        '_openai': ('OpenAIChatTools', 'OpenAIResponsesTools',),
-        '_openai_agents': ('openai_agents_tools',),
-        '_pydantic_ai': ('pydantic_ai_toolset',),
+        "_anthropic": ("AnthropicTools",),
+        "_functions": ("plain_functions",),
+        "_langchain": ("langchain_tools",),
+        "_openai": (
+            "OpenAIChatTools",
+            "OpenAIResponsesTools",
+        ),
+        "_openai_agents": ("openai_agents_tools",),
+        "_pydantic_ai": ("pydantic_ai_toolset",),
     },
 )

@@ -18,7 +18,14 @@ __all__ = ["DiscoveredTools", "Hub", "McpClient", "connect_mcp_servers", "discov
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        '_discover': ('DiscoveredTools', 'McpClient', 'discover_mcp_tools',),
-        '_hub': ('Hub', 'connect_mcp_servers',),
+        "_discover": (
+            "DiscoveredTools",
+            "McpClient",
+            "discover_mcp_tools",
+        ),
+        "_hub": (
+            "Hub",
+            "connect_mcp_servers",
+        ),
     },
 )

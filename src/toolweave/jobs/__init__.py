@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolweave._lazy import lazy_exports
-
 from toolweave.jobs._queue import Handler, Job, Reschedule, WorkBackend, WorkQueue
 
 if TYPE_CHECKING:
@@ -31,7 +30,11 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        '_backend': ('Backend',),
-        '_worker': ('JobWorker', 'resubmit_jobs', 'work_jobs',),
+        "_backend": ("Backend",),
+        "_worker": (
+            "JobWorker",
+            "resubmit_jobs",
+            "work_jobs",
+        ),
     },
 )

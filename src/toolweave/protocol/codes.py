@@ -11,6 +11,7 @@ __all__ = [
     "METHOD_NOT_FOUND",
     "MISSING_CAPABILITY",
     "PARSE_ERROR",
+    "REQUEST_CANCELLED",
     "RESOURCE_NOT_FOUND",
     "UNSUPPORTED_VERSION",
     "URL_ELICITATION_REQUIRED",
@@ -26,6 +27,8 @@ CONNECTION_CLOSED = -32000
 """Reserved for implementations; the official SDKs report a lost connection with it."""
 RESOURCE_NOT_FOUND = -32002
 """An unknown resource in legacy revisions; from 2026-07-28 on it is `INVALID_PARAMS`."""
+REQUEST_CANCELLED = -32800
+"""Ends the response to a request that its client has cancelled, where the transport wants one."""
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022

@@ -5,12 +5,21 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from toolweave.protocol import methods
 
-__all__ = ["NAME_PARAMETERS", "Mirrored", "decode_value", "encode_value", "mirrored_arguments", "mirroring_problem"]
+__all__ = [
+    "NAME_PARAMETERS",
+    "Mirrored",
+    "argument_headers",
+    "argument_mismatch",
+    "decode_value",
+    "encode_value",
+    "mirrored_arguments",
+    "mirroring_problem",
+]
 
 NAME_PARAMETERS: Mapping[str, str] = {
     methods.TOOLS_CALL: "name",
@@ -25,6 +34,8 @@ _PREFIX = "mcp-param-"
 _TYPES = ("boolean", "integer", "string")
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _PLAIN = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+_DECIMAL = re.compile(r"(-?[0-9]+)(?:\.0+)?")
+_LONGEST_NUMBER = 1000
 _ENCODED = re.compile(r"=\?base64\?(.*)\?=")
 
 # keywords whose values hold schemas; what stands in `const`, `default`, `enum` and `examples` is data
@@ -74,6 +85,66 @@ def mirrored_arguments(schema: Mapping[str, Any]) -> Mirrored:
         for path, part in _schemas(schema)
         if path and isinstance(name := part.get(_ANNOTATION), str)
     )
+
+
+def argument_headers(mirrored: Mirrored, arguments: Any) -> dict[str, str]:
+    """Return the headers for the arguments of one call; what is absent or null has none."""
+    headers: dict[str, str] = {}
+    for path, name in mirrored:
+        text = _rendered(_value_at(arguments, path))
+        if text is not None:
+            headers[name] = encode_value(text)
+    return headers
+
+
+def _rendered(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    try:
+        return str(value) if isinstance(value, (str, int, float)) else None
+    except ValueError:  # more digits than Python writes
+        return None
+
+
+def argument_mismatch(mirrored: Mirrored, arguments: Any, headers: Sequence[tuple[bytes, bytes]]) -> str | None:
+    """Return the reason why the headers of a call contradict its arguments, or None.
+
+    Args:
+        mirrored: The arguments that are mirrored.
+        arguments: The arguments of the call.
+        headers: The headers as received, names in lower case.
+    """
+    for path, name in mirrored:
+        sent = [value for key, value in headers if key == name.encode()]
+        if len(sent) > 1:
+            return f"the header {name} appears more than once"
+        value, where = _value_at(arguments, path), ".".join(path)
+        text = _rendered(value)
+        if text is None and sent:
+            return f"the header {name} is there, but the argument {where!r} has no value for it"
+        if text is not None and not sent:
+            return f"the header {name} is missing, but the argument {where!r} is there"
+        if text is not None and not _agrees(value, text, decode_value(sent[0].strip(b" \t"))):
+            return f"the header {name} differs from the argument {where!r}"
+    return None
+
+
+def _agrees(value: Any, text: str, sent: str | None) -> bool:
+    """Whether a header says the same as an argument; whole numbers are compared as numbers: 42 is 42.0."""
+    if sent is None or sent == text:
+        return sent is not None
+    found = _DECIMAL.fullmatch(sent)
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if found is None or not whole or isinstance(value, bool) or len(sent) > _LONGEST_NUMBER:
+        return False
+    return int(found[1]) == int(value)
+
+
+def _value_at(arguments: Any, path: _Path) -> Any:
+    value = arguments
+    for key in path:
+        value = cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 def mirroring_problem(schema: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -31,7 +31,6 @@ __all__ = [
     "StrictMessage",
     "answer_behind",
     "answer_id",
-    "batch_members",
     "decode_lenient",
     "decode_plain",
     "decode_strict",
@@ -405,11 +404,6 @@ def _is_deeper(text: bytes, levels: int) -> bool:
         elif token in b"}]":
             depth -= 1
     return False
-
-
-def batch_members(batch: bytes) -> list[bytes]:
-    """Return the text of each member of a batch that `decode_strict` has read."""
-    return [bytes(item) for item in _decode_members(batch.removeprefix(BOM_UTF8))]
 
 
 # Writing

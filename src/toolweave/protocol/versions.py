@@ -8,6 +8,7 @@ __all__ = [
     "LATEST_HANDSHAKE_VERSION",
     "MODERN_VERSION",
     "MODERN_VERSIONS",
+    "POLLING_VERSION",
     "TASKS_VERSION",
     "versions_of",
 ]
@@ -20,6 +21,8 @@ MODERN_VERSIONS = ("2026-07-28",)
 MODERN_VERSION = MODERN_VERSIONS[-1]
 BATCHING_VERSION = "2025-03-26"
 """The one revision with JSON-RPC batches."""
+POLLING_VERSION = "2025-11-25"
+"""The first revision whose clients come back for a stream that the server has closed (SEP-1699)."""
 TASKS_VERSION = "2025-11-25"
 """The one revision whose core has tasks; later ones have them as an extension."""
 

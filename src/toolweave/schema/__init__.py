@@ -20,9 +20,16 @@ __all__ = ["Problem", "Signature", "Validator", "derive", "describe", "schema_of
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        '_problems': ('Problem', 'describe',),
-        '_pydantic_models': ('schema_to_model',),
-        '_signature': ('Signature', 'derive', 'schema_of',),
-        '_validate': ('Validator',),
+        "_problems": (
+            "Problem",
+            "describe",
+        ),
+        "_pydantic_models": ("schema_to_model",),
+        "_signature": (
+            "Signature",
+            "derive",
+            "schema_of",
+        ),
+        "_validate": ("Validator",),
     },
 )

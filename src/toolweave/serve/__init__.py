@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from toolweave.serve._http.app import HttpLimits, HttpOptions
     from toolweave.serve._http.auth import BearerAuth, Identity, JwtAuth
-    from toolweave.serve._http.replay import EventStore, MemoryEventStore
+    from toolweave.serve._http.events import EventStore, MemoryEventStore
     from toolweave.serve._offers.completions import Completed
     from toolweave.serve._offers.conversion import PromptTurn
     from toolweave.serve._offers.files import directory
@@ -27,6 +28,8 @@ __all__ = [
     "EventStore",
     "FunctionPrompt",
     "FunctionResource",
+    "HttpLimits",
+    "HttpOptions",
     "Identity",
     "JwtAuth",
     "McpServer",
@@ -46,14 +49,39 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        '_http.auth': ('BearerAuth', 'Identity', 'JwtAuth',),
-        '_http.replay': ('EventStore', 'MemoryEventStore',),
-        '_offers.completions': ('Completed',),
-        '_offers.conversion': ('PromptTurn',),
-        '_offers.files': ('directory',),
-        '_offers.prompts': ('FunctionPrompt', 'PromptSource', 'PromptsChanged', 'prompt',),
-        '_offers.resources': ('FunctionResource', 'ResourceSource', 'ResourcesChanged', 'resource',),
-        '_server': ('AgentLike', 'McpServer', 'create_mcp_server',),
-        '_tasks': ('TaskRule',),
+        "_http.app": (
+            "HttpLimits",
+            "HttpOptions",
+        ),
+        "_http.auth": (
+            "BearerAuth",
+            "Identity",
+            "JwtAuth",
+        ),
+        "_http.events": (
+            "EventStore",
+            "MemoryEventStore",
+        ),
+        "_offers.completions": ("Completed",),
+        "_offers.conversion": ("PromptTurn",),
+        "_offers.files": ("directory",),
+        "_offers.prompts": (
+            "FunctionPrompt",
+            "PromptSource",
+            "PromptsChanged",
+            "prompt",
+        ),
+        "_offers.resources": (
+            "FunctionResource",
+            "ResourceSource",
+            "ResourcesChanged",
+            "resource",
+        ),
+        "_server": (
+            "AgentLike",
+            "McpServer",
+            "create_mcp_server",
+        ),
+        "_tasks": ("TaskRule",),
     },
 )

@@ -184,7 +184,8 @@ class ServerRunners(ABC):
 
         return http_app(
             self.endpoint,
-            self.sdk_server,
+            self.running,
+            conversations=self.changes,
             host=host,
             tool_schema=self.tool_schema,
             on_drain=[self.changes.close],

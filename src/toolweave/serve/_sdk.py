@@ -1,8 +1,7 @@
 """The official SDK's low-level `Server`, answering with our endpoint: the one server-side `import mcp`.
 
-It serves legacy HTTP sessions, authorization, every refusal of a malformed request, and on demand the SDK's own
-stdio loop. One middleware passes every request to the endpoint before the SDK parses it, so results are sent as they
-were made.
+It serves authorization, and on demand the SDK's own stdio loop. One middleware passes every request to the endpoint
+before the SDK parses it, so results are sent as they were made.
 """
 
 from __future__ import annotations

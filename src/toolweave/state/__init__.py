@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolweave._lazy import lazy_exports
-
 from toolweave.state._memory import MemoryStore
 from toolweave.state._signals import Signalling, SignalListener, listening, signal
 from toolweave.state._store import Change, Delete, Document, Put, Store, iter_documents, iter_pages
@@ -39,7 +38,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        '_redis': ('RedisStore',),
-        '_sqlite': ('SqliteStore',),
+        "_redis": ("RedisStore",),
+        "_sqlite": ("SqliteStore",),
     },
 )

@@ -44,11 +44,24 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        '_clock': ('FakeClock',),
-        '_memory': ('MemoryServer',),
-        '_recorder': ('Recorder', 'record',),
-        '_replayer': ('Replay', 'replay',),
-        '_script': ('Received',),
-        'servers': ('HTTP_FAULTS', 'STDIO_FAULTS', 'http_fault_server', 'http_server', 'stdio_fault_command', 'stdio_server_command',),
+        "_clock": ("FakeClock",),
+        "_memory": ("MemoryServer",),
+        "_recorder": (
+            "Recorder",
+            "record",
+        ),
+        "_replayer": (
+            "Replay",
+            "replay",
+        ),
+        "_script": ("Received",),
+        "servers": (
+            "HTTP_FAULTS",
+            "STDIO_FAULTS",
+            "http_fault_server",
+            "http_server",
+            "stdio_fault_command",
+            "stdio_server_command",
+        ),
     },
 )

@@ -28,7 +28,14 @@ from toolweave.connect._wire.responses import invalid, result_of
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.http import NoAnswer, Response, SharedHeaders
 from toolweave.protocol import methods
-from toolweave.protocol.headers import NAME_PARAMETERS, Mirrored, encode_value, mirrored_arguments, mirroring_problem
+from toolweave.protocol.headers import (
+    NAME_PARAMETERS,
+    Mirrored,
+    argument_headers,
+    encode_value,
+    mirrored_arguments,
+    mirroring_problem,
+)
 from toolweave.protocol.json_types import as_object, as_text
 from toolweave.protocol.jsonrpc import (
     LenientMessage,
@@ -42,7 +49,7 @@ from toolweave.protocol.jsonrpc import (
 )
 from toolweave.protocol.meta import PROTOCOL_VERSION
 
-__all__ = ["HttpWire", "argument_headers", "http_wire"]
+__all__ = ["HttpWire", "http_wire"]
 
 _MAX_ALIKE = 1_000
 _MAX_MIRRORED = 10_000
@@ -79,28 +86,6 @@ class HeaderFactory:
                 self._mirrored.clear()
             known = self._mirrored[id(schema)] = (schema, mirrored_arguments(schema))
         return known[1]
-
-
-def argument_headers(mirrored: Mirrored, arguments: Any) -> dict[str, str]:
-    """Return the headers for the arguments of one call; what is absent or null has none."""
-    headers: dict[str, str] = {}
-    for path, name in mirrored:
-        value = arguments
-        for key in path:
-            value = value.get(key) if isinstance(value, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        text = _rendered(value)
-        if text is not None:
-            headers[name] = encode_value(text)
-    return headers
-
-
-def _rendered(value: Any) -> str | None:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    try:
-        return str(value) if isinstance(value, (str, int, float)) else None
-    except ValueError:  # more digits than Python writes
-        return None
 
 
 _log = logging.getLogger("toolweave.connect")

@@ -8,7 +8,6 @@ processes and the SDK: messages are passed to `take`, answers are written to a s
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias, cast
@@ -29,11 +28,11 @@ from toolweave.protocol.jsonrpc import (
     encode_batch,
     encode_error,
     encode_notification,
-    encode_request,
     encode_result,
 )
 from toolweave.protocol.versions import BATCHING_VERSION, MODERN_VERSION, MODERN_VERSIONS
 from toolweave.serve._envelope import client_of_envelope, has_envelope, unsupported_version
+from toolweave.serve._pending_requests import PendingRequests
 from toolweave.serve._request import ChangeSubscriptions, Client, Json, Request, Responder
 
 __all__ = ["MAX_REQUESTS", "Conversation", "MessageWriter"]
@@ -45,7 +44,6 @@ _Reply: TypeAlias = Callable[[bytes | None], None]
 MAX_REQUESTS = 4096
 """Maximum concurrent requests of one client; further ones are refused, except pings."""
 _UNGATED = frozenset({methods.INITIALIZE, methods.PING})
-_COURTESY_SECONDS = 1.0
 
 
 class MessageWriter(Protocol):
@@ -93,8 +91,7 @@ class Conversation:
         self._leave: Callable[[], None] | None = None
         self._running: dict[RequestId, anyio.CancelScope] = {}
         self._idle = anyio.Event()
-        self._asked: dict[int, asyncio.Future[Json]] = {}
-        self._ids = itertools.count(1)
+        self._pending = PendingRequests()
         self._over = False
 
     async def take(self, text: bytes) -> None:
@@ -122,9 +119,7 @@ class Conversation:
         if self._leave is not None:
             self._leave()
             self._leave = None
-        for asked in self._asked.values():
-            if not asked.done():
-                asked.set_exception(_gone())
+        self._pending.fail()
 
     def _push(self, method: str, params: Mapping[str, Any]) -> None:
         if not self._over:
@@ -145,21 +140,11 @@ class Conversation:
         """
         if self._modern:
             raise RequestError("the client cannot be asked in this protocol revision", code=INTERNAL_ERROR)
-        if self._over:
-            raise _gone()
-        key = next(self._ids)
-        answer = self._asked[key] = asyncio.get_running_loop().create_future()
-        try:
-            self._outlet.write(encode_request(key, method, params, errors="replace"))
-            await self._outlet.room()
-            return await answer
-        except asyncio.CancelledError:
-            if not self._over:
-                reason = {"requestId": key, "reason": "the answer is not needed any more"}
-                self._outlet.write(encode_notification(methods.NOTIFICATIONS_CANCELLED, reason))
-            raise
-        finally:
-            del self._asked[key]
+        return await self._pending.ask(method, params, self._send)
+
+    async def _send(self, message: bytes) -> None:
+        self._outlet.write(message)
+        await self._outlet.room()
 
     async def release(self) -> None:
         """Do nothing: there is no stream to close and resume."""
@@ -172,7 +157,7 @@ class Conversation:
 
     async def _take(self, message: StrictMessage, reply: _Reply, *, alone: bool = True) -> None:
         if message.is_answer:
-            self._take_answer(message)
+            self._pending.take(message)
         elif message.method is msgspec.UNSET or message.id is None:
             what = "'id' must be a string or an integer" if message.id is None else "it has no 'method'"
             key = None if message.id is msgspec.UNSET else message.id
@@ -228,18 +213,6 @@ class Conversation:
         ready = self._client is not None and self._leave is None and not self._over
         if ready and self._conversations is not None:
             self._leave = self._conversations.join(self._push, conversation=self.name)
-
-    def _take_answer(self, message: StrictMessage) -> None:
-        asked = self._asked.get(message.id) if isinstance(message.id, int) else None
-        result: Any = message.result
-        if asked is None or asked.done():
-            _log.debug("conversation %s: an answer to no question of ours is dropped", self.name)
-        elif message.error is not msgspec.UNSET:
-            asked.set_exception(_refusal(message.error))
-        elif isinstance(result, dict):
-            asked.set_result(cast("Json", result))
-        else:
-            asked.set_exception(RequestError("the client's answer is no result", code=INTERNAL_ERROR))
 
     # requests
 
@@ -330,17 +303,3 @@ class _Batch:
         self._open -= 1
         if not self._open and self._answers:
             self._write(encode_batch(self._answers))
-
-
-def _refusal(error: Any) -> RequestError:
-    members = cast("Json", error) if isinstance(error, dict) else {}
-    code, text = members.get("code"), members.get("message")
-    return RequestError(
-        text if isinstance(text, str) else "the client refused",
-        code=code if isinstance(code, int) else INTERNAL_ERROR,
-        data=members.get("data"),
-    )
-
-
-def _gone() -> RequestError:
-    return RequestError("the conversation ended before the client answered", code=CONNECTION_CLOSED)

@@ -1,4 +1,4 @@
-"""Servers over HTTP: request checks, the fast path for tool calls, authorization, and the socket.
+"""Servers over HTTP: request checks, the requests of both eras, sessions, authorization, and the socket.
 
 Knows no feature; requests go to the endpoint.
 """

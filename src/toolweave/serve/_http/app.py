@@ -1,6 +1,6 @@
-"""One endpoint over HTTP as an ASGI app: request checks, authorization, the fast path, and the SDK's app as fallback.
+"""One endpoint over HTTP as an ASGI app: request checks, authorization, and the requests of both eras.
 
-Assembles these parts and runs their lifespans: the server's own and that of the SDK's session manager. Any ASGI server
+Assembles these parts and runs the server's lifespan. Any ASGI server
 can run the app (`serve_http` does it with uvicorn), any framework can mount it.
 
 A mounted app receives no ASGI lifespan; the outer app enters it instead::
@@ -15,28 +15,32 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import anyio
 from anyio.abc import TaskGroup
 
 from toolweave.errors import ConfigError
-from toolweave.protocol.headers import mirrored_arguments
+from toolweave.protocol.headers import Mirrored, mirrored_arguments, mirroring_problem
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._http.asgi import App, Receive, Scope, Send, respond
-from toolweave.serve._http.fast_path import FastPath
+from toolweave.serve._http.dispatcher import HttpDispatcher
+from toolweave.serve._http.events import EventStore
 from toolweave.serve._http.guard import Guard, Paths
+from toolweave.serve._http.legacy import LegacyHttp
 from toolweave.serve._http.origins import Origins
-from toolweave.serve._http.replay import EventStore, SessionEvents
 from toolweave.serve._http.response import ResponseLimits
+from toolweave.serve._http.sessions import HttpSessions
+from toolweave.serve._request import ChangeSubscriptions
+from toolweave.serve._task_spawner import TaskSpawner
 from toolweave.tools._owner_loop import running_loop
 
 if TYPE_CHECKING:
     from toolweave.serve._http.auth import TokenAuth
 
-__all__ = ["HttpApp", "HttpLimits", "HttpOptions", "SdkServerLike", "http_app"]
+__all__ = ["HttpApp", "HttpLimits", "HttpOptions", "http_app"]
 
 _log = logging.getLogger("toolweave.serve._http.app")
 
@@ -99,7 +103,6 @@ class HttpOptions(TypedDict, total=False):
             `MemoryEventStore`, or one of your own.
         retry_interval: The `retry` time that such clients are sent, in milliseconds.
         middleware: Functions that wrap an ASGI app in another; the first is the outermost, all are behind the guard.
-        lane: False disables the fast path: the SDK's app answers every request.
     """
 
     path: str
@@ -114,7 +117,6 @@ class HttpOptions(TypedDict, total=False):
     event_store: EventStore | None
     retry_interval: int | None
     middleware: Sequence[Callable[[App], App]]
-    lane: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,24 +135,10 @@ class _HttpSettings:
     event_store: EventStore | None = None
     retry_interval: int | None = None
     middleware: Sequence[Callable[[App], App]] = ()
-    lane: bool = True
 
     def __post_init__(self) -> None:
         if not self.path.startswith("/") or self.path == self.health_path:
             raise ConfigError(f"path {self.path!r} must start with '/' and not be that of the health check")
-
-
-class SdkServerLike(Protocol):
-    """The part of the SDK's low-level `Server` that is used here, so that nothing imports it."""
-
-    @property
-    def session_manager(self) -> Any:
-        """The session manager of the app that was made last."""
-        ...
-
-    def streamable_http_app(self, **options: Any) -> Any:
-        """Make the app, and with it a session manager."""
-        ...
 
 
 class HttpApp:
@@ -168,7 +156,7 @@ class HttpApp:
         self.authorizes = build.settings.auth is not None
         self._build = build
         self._app: App | None = None
-        self._lane: FastPath | None = None
+        self._dispatcher: HttpDispatcher | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection scope."""
@@ -199,15 +187,19 @@ class HttpApp:
             raise RuntimeError("the lifespan of this MCP app is entered already")
         build = self._build
         async with AsyncExitStack() as stack:
-            manager = build.session_manager()
-            await stack.enter_async_context(manager.run())  # which enters the lifespan of the SDK's server
+            await stack.enter_async_context(build.lifespan())
             tasks = await stack.enter_async_context(anyio.create_task_group())
-            self._lane = build.lane(manager.handle_request, tasks)
-            self._app = build.app(self._lane)
+            sessions = build.sessions()
+            if sessions is not None:
+                tasks.start_soon(sessions.end_idle)
+            self._dispatcher = build.dispatcher(sessions, tasks)
+            self._app = build.app(self._dispatcher)
             try:
                 yield
             finally:
-                self._app = self._lane = None
+                self._app = self._dispatcher = None
+                if sessions is not None:
+                    sessions.end_all()
                 tasks.cancel_scope.cancel()
 
     async def drain(self) -> None:
@@ -216,13 +208,13 @@ class HttpApp:
             ended = end()
             if inspect.isawaitable(ended):
                 await ended
-        if self._lane is not None:
-            self._lane.end_streams()
+        if self._dispatcher is not None:
+            self._dispatcher.end_streams()
 
     def abort(self) -> None:
         """Cancel the calls that still run."""
-        if self._lane is not None:
-            self._lane.abort()
+        if self._dispatcher is not None:
+            self._dispatcher.abort()
 
     async def _live(self, receive: Receive, send: Send) -> None:
         """Speak the ASGI lifespan protocol."""
@@ -248,8 +240,9 @@ _NOT_ENTERED = (
 
 def http_app(
     endpoint: Endpoint,
-    sdk_server: Callable[[], SdkServerLike],
+    lifespan: Callable[[], AbstractAsyncContextManager[object]],
     *,
+    conversations: ChangeSubscriptions | None = None,
     host: str = "127.0.0.1",
     tool_schema: Callable[[str], Mapping[str, Any] | None] | None = None,
     on_drain: Sequence[Callable[[], object]] = (),
@@ -259,8 +252,8 @@ def http_app(
 
     Args:
         endpoint: Answers the requests.
-        sdk_server: Makes the SDK's server in front of the same endpoint; called when the app's lifespan is entered,
-            which enters that of the SDK's server.
+        lifespan: Entered with the app's own lifespan.
+        conversations: Notified of every legacy session.
         host: The address that is or will be bound; it determines the accepted Host headers.
         tool_schema: Returns a tool's input schema by name; used to find tools that mirror arguments into headers.
         on_drain: Called when the shutdown begins, to end idle streams; may be async.
@@ -269,9 +262,8 @@ def http_app(
     Raises:
         ConfigError: An option is wrong.
     """
-    return HttpApp(
-        _AppParts(endpoint, sdk_server, host, tool_schema, tuple(on_drain), _HttpSettings(**(options or {})))
-    )
+    settings = _HttpSettings(**(options or {}))
+    return HttpApp(_AppParts(endpoint, lifespan, conversations, host, tool_schema, tuple(on_drain), settings))
 
 
 class _AppParts:
@@ -280,59 +272,67 @@ class _AppParts:
     def __init__(
         self,
         endpoint: Endpoint,
-        sdk_server: Callable[[], SdkServerLike],
+        lifespan: Callable[[], AbstractAsyncContextManager[object]],
+        conversations: ChangeSubscriptions | None,
         host: str,
         tool_schema: Callable[[str], Mapping[str, Any] | None] | None,
         on_drain: tuple[Callable[[], object], ...],
         settings: _HttpSettings,
     ) -> None:
+        self.lifespan = lifespan
         self.on_drain = on_drain
         self.settings = settings
         self._endpoint = endpoint
-        self._sdk_server = sdk_server
-        self._mirrors = _MirrorLookup(tool_schema) if settings.lane else None
-        store = settings.event_store
-        self._replays = None if store is None else SessionEvents(store, settings.limits.sessions)
+        self._conversations = conversations
+        self._mirrored = _MirroredArguments(tool_schema)
         self._origins = Origins(
             host, hosts=settings.allowed_hosts, origins=settings.allowed_origins, cors=settings.cors_origins
         )
 
-    def session_manager(self) -> Any:
-        """Make the SDK's session manager, with its own host and origin checks off: ours come first."""
-        server, settings, limits = self._sdk_server(), self.settings, self.settings.limits
-        server.streamable_http_app(
-            host="0.0.0.0",  # noqa: S104 - binds nothing: it turns the SDK's own check of Host off
-            json_response=settings.json_response,
-            stateless_http=settings.stateless,
-            event_store=self._replays,
-            retry_interval=settings.retry_interval,
-            max_request_body_size=limits.body_bytes,
-            session_idle_timeout=limits.session_idle_seconds,
-            max_sessions=limits.sessions,
-        )
-        return server.session_manager
-
-    def lane(self, beyond: App, tasks: TaskGroup) -> FastPath:
-        """Make the fast path in front of the SDK's app."""
+    def sessions(self) -> HttpSessions | None:
+        """Make the table of sessions; None for a stateless endpoint."""
         settings, limits = self.settings, self.settings.limits
-        return FastPath(
+        if settings.stateless:
+            return None
+        store, retry = settings.event_store, settings.retry_interval
+        return HttpSessions(limits.sessions, limits.session_idle_seconds, store=store, retry=retry)
+
+    def dispatcher(self, sessions: HttpSessions | None, tasks: TaskGroup) -> HttpDispatcher:
+        """Make what answers the requests of both eras."""
+        settings, limits = self.settings, self.settings.limits
+        bounds = ResponseLimits(
+            body_bytes=limits.body_bytes,
+            body=limits.body_seconds,
+            keepalive=limits.ping_seconds,
+            stalled=limits.stalled_seconds,
+        )
+        principal = None if settings.auth is None else settings.auth.principal
+        streams = not settings.json_response
+        spawner = TaskSpawner(tasks)
+        legacy = LegacyHttp(
             self._endpoint,
-            _without_resumption(beyond) if self._replays is None else beyond,
-            tasks,
-            mirrors=self._mirrors,
-            principal=None if settings.auth is None else settings.auth.principal,
-            bounds=ResponseLimits(
-                body_bytes=limits.body_bytes, body=limits.body_seconds, stalled=limits.stalled_seconds
-            ),
-            streams=not settings.json_response,
-            replays=self._replays,
+            spawner,
+            sessions=sessions,
+            bounds=bounds,
+            conversations=self._conversations,
+            principal=principal,
+            streams=streams,
+        )
+        return HttpDispatcher(
+            self._endpoint,
+            legacy,
+            spawner,
+            mirrored=self._mirrored,
+            principal=principal,
+            bounds=bounds,
+            streams=streams,
         )
 
-    def app(self, lane: App) -> App:
+    def app(self, dispatcher: App) -> App:
         """Wrap the endpoint in middleware, authorization and the guard, outermost last."""
         settings, limits = self.settings, self.settings.limits
         public: dict[str, App] = {}
-        app = lane
+        app = dispatcher
         if settings.auth is not None:
             app, public = settings.auth.protect(app)
         for wrap in reversed(settings.middleware):
@@ -347,36 +347,26 @@ class _AppParts:
         )
 
 
-def _without_resumption(app: App) -> App:
-    """Give a client that resumes a stream a new one where no events are kept; the SDK's app would not answer."""
-
-    async def forgetful(scope: Scope, receive: Receive, send: Send) -> None:
-        headers = [header for header in scope["headers"] if header[0] != b"last-event-id"]
-        await app(scope if len(headers) == len(scope["headers"]) else {**scope, "headers": headers}, receive, send)
-
-    return forgetful
-
-
 _MOST_KNOWN = 20_000
 
 
-class _MirrorLookup:
-    """Whether a tool wants arguments in headers (`x-mcp-header`); looked up once for each definition."""
+class _MirroredArguments:
+    """The arguments that a tool wants in headers (`x-mcp-header`); found once for each definition."""
 
     def __init__(self, schema_of: Callable[[str], Mapping[str, Any] | None] | None) -> None:
         self._schema_of = schema_of
-        self._known: dict[str, tuple[object, bool]] = {}
+        self._known: dict[str, tuple[object, Mirrored]] = {}
 
-    def __call__(self, name: str) -> bool:
-        if self._schema_of is None:
-            return True
-        schema = self._schema_of(name)
+    def __call__(self, name: str) -> Mirrored:
+        schema = None if self._schema_of is None else self._schema_of(name)
         if schema is None:
             self._known.pop(name, None)
-            return False
+            return ()
         known = self._known.get(name)
         if known is None or known[0] is not schema:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()  # of tools that came and went
-            known = self._known[name] = (schema, bool(mirrored_arguments(schema)))
+            # a client drops a tool with a wrong annotation, and sends no headers
+            mirrored = () if mirroring_problem(schema) is not None else mirrored_arguments(schema)
+            known = self._known[name] = (schema, mirrored)
         return known[1]

@@ -7,11 +7,10 @@ the array of the answers.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 
 import anyio
 
-from toolweave.protocol.jsonrpc import encode_batch
+from toolweave.protocol.jsonrpc import StrictMessage, encode_batch
 from toolweave.serve._http.asgi import Message, Receive, Send
 
 __all__ = ["MOST", "answer_batch"]
@@ -20,15 +19,17 @@ MOST = 100
 """Maximum messages of a batch; each costs as much as a POST of its own."""
 _AT_ONCE = 8
 
-Serve = Callable[[bytes, Receive, Send], Awaitable[None]]
-"""Answers one message of a batch, given its text, as if it had been posted alone."""
+Serve = Callable[[StrictMessage, Receive, Send], Awaitable[None]]
+"""Answers one message of a batch as if it had been posted alone."""
 
 
-async def answer_batch(members: Sequence[bytes], serve: Serve, receive: Receive, send: Send, *, streams: bool) -> None:
+async def answer_batch(
+    members: Sequence[StrictMessage], serve: Serve, receive: Receive, send: Send, *, streams: bool
+) -> None:
     """Answer the messages of a batch.
 
     Args:
-        members: Their texts.
+        members: The messages.
         serve: Answers one of them.
         receive: ASGI's, after the body.
         send: ASGI's.
@@ -47,15 +48,15 @@ async def answer_batch(members: Sequence[bytes], serve: Serve, receive: Receive,
         await gone.wait()
         return {"type": "http.disconnect"}
 
-    async def one(text: bytes) -> None:
+    async def one(message: StrictMessage) -> None:
         async with turns:
-            await serve(text, nothing_more, partial(_MessageResponse(joint).take))
+            await serve(message, nothing_more, _MessageResponse(joint).take)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch)
         async with anyio.create_task_group() as parts:
-            for text in members:
-                parts.start_soon(one, text)
+            for message in members:
+                parts.start_soon(one, message)
         tasks.cancel_scope.cancel()
     await joint.end()
 

@@ -1,14 +1,14 @@
-"""The response to a POST on the fast path: JSON, or an event stream once the handler sends a notification before.
+"""The response to a POST: JSON, or an event stream once the handler sends a notification before.
 
 Also the reply channel of the request. Watches for a disconnected client only when the work takes longer than a moment,
-so that a quick answer does not pay for it.
+so that a quick answer does not pay for it. `EventResponse`, its base, is an event stream alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Awaitable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,12 +26,20 @@ from toolweave.protocol.codes import (
     PARSE_ERROR,
     UNSUPPORTED_VERSION,
 )
-from toolweave.protocol.jsonrpc import encode_error, encode_notification, encode_result
-from toolweave.serve._http.asgi import Message, Receive, Send
+from toolweave.protocol.jsonrpc import RequestId, encode_error, encode_notification, encode_result
+from toolweave.serve._http.asgi import Receive, Send, respond
 from toolweave.serve._request import Json
 from toolweave.serve._task_spawner import SpawnsTasks
 
-__all__ = ["HTTP_STATUS", "PostResponse", "ResponseLimits", "cancel_if_stalled", "given_up"]
+__all__ = [
+    "HTTP_STATUS",
+    "EventResponse",
+    "PostResponse",
+    "ResponseLimits",
+    "event_of",
+    "respond_error",
+    "respond_json",
+]
 
 _log = logging.getLogger("toolweave.serve._http.app")
 
@@ -52,6 +60,7 @@ _EVENTS = [
     (b"x-accel-buffering", b"no"),
 ]
 _JSON = (b"content-type", b"application/json")
+_LAST_SECONDS = 1.0
 
 
 class ResponseLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +81,101 @@ class ResponseLimits(msgspec.Struct, frozen=True, kw_only=True):
     stalled: float = 30
 
 
-class PostResponse:
+class EventResponse:
+    """An event stream as a response.
+
+    Args:
+        receive: ASGI's, after the body.
+        send: ASGI's.
+        work: The cancel scope of what writes; cancelled when the client leaves the stream unread.
+        bounds: The limits of the response.
+        headers: Headers beside those of every event stream.
+    """
+
+    __slots__ = ("_bounds", "_done", "_headers", "_lock", "_receive", "_send", "_started", "_work")
+
+    def __init__(
+        self,
+        receive: Receive,
+        send: Send,
+        work: anyio.CancelScope,
+        bounds: ResponseLimits,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+    ) -> None:
+        self._receive = receive
+        self._send = send
+        self._work = work
+        self._bounds = bounds
+        self._headers = headers
+        self._started = False
+        self._done = False
+        self._lock: anyio.Lock | None = None
+
+    async def write(self, chunk: bytes, *, last: bool = False) -> None:
+        """Write to the stream, one writer at a time; the first call sends the headers."""
+        if self._lock is None:
+            self._lock = anyio.Lock()
+        with self._cancel_if_stalled():
+            async with self._lock:
+                if self._done:
+                    return
+                self._done = last
+                if not self._started:
+                    self._started = True
+                    headers = [*_EVENTS, *self._headers]
+                    await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+                await self._send({"type": "http.response.body", "body": chunk, "more_body": not last})
+
+    async def end(self) -> None:
+        """End a stream that has begun, even if its work is cancelled."""
+        if self._started and not self._done:
+            self._done = True
+            with anyio.move_on_after(_LAST_SECONDS, shield=True):
+                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def until_gone(self) -> None:
+        """Wait until the client disconnects or the stream is over, and send comments while it is silent."""
+        while not self._done:
+            with anyio.move_on_after(self._bounds.keepalive) as silence:
+                if (await self._receive())["type"] == "http.disconnect":
+                    return
+            if silence.cancelled_caught:
+                await self._keep_alive()
+
+    async def _keep_alive(self) -> None:
+        await self.write(b": still at work\r\n\r\n")
+
+    @contextmanager
+    def _cancel_if_stalled(self) -> Generator[None, None, None]:
+        """Cancel the work if the block takes too long: its client leaves the stream unread."""
+        with anyio.move_on_after(self._bounds.stalled) as bound:
+            yield
+        if bound.cancelled_caught:
+            _log.warning("a client left its stream unread for %s s; its call is cancelled", self._bounds.stalled)
+            self._work.cancel()
+
+
+def event_of(data: bytes, event_id: str | None = None) -> bytes:
+    """Return one message as a server-sent event, with the id that a client resumes after."""
+    name = b"" if event_id is None else b"id: %s\r\n" % event_id.encode()
+    return name + b"event: message\r\ndata: " + data + b"\r\n\r\n"
+
+
+async def respond_error(
+    send: Send, status: int, key: RequestId | None, error: RequestError, headers: Sequence[tuple[bytes, bytes]] = ()
+) -> None:
+    """Send a JSON-RPC error as the whole response."""
+    await respond_json(send, status, encode_error(key, error.code, error.message, error.data), headers)
+
+
+async def respond_json(send: Send, status: int, body: bytes, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+    """Send a JSON text as the whole response."""
+    length = (b"content-length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": status, "headers": [_JSON, length, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+class PostResponse(EventResponse):
     """The response to one request.
 
     Args:
@@ -80,26 +183,12 @@ class PostResponse:
         send: ASGI's.
         work: The cancel scope of the handler; cancelled when the client disconnects.
         tasks: The task group of the disconnect watch, should one be needed.
+        bounds: The limits of the response.
         streams: Whether the client accepts event streams; without, notifications are dropped.
+        headers: Headers of the response, whatever it becomes.
     """
 
-    __slots__ = (
-        "_bounds",
-        "_closed",
-        "_done",
-        "_late",
-        "_lock",
-        "_reading",
-        "_receive",
-        "_send",
-        "_slow_body",
-        "_started",
-        "_streams",
-        "_tasks",
-        "_watching",
-        "_work",
-        "request_id",
-    )
+    __slots__ = ("_closed", "_late", "_reading", "_slow_body", "_streams", "_tasks", "_watching", "request_id")
 
     def __init__(
         self,
@@ -110,16 +199,11 @@ class PostResponse:
         bounds: ResponseLimits,
         *,
         streams: bool,
+        headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> None:
-        self._receive = receive
-        self._send = send
-        self._work = work
+        super().__init__(receive, send, work, bounds, headers)
         self._tasks = tasks
-        self._bounds = bounds
         self._streams = streams
-        self._started = False
-        self._done = False
-        self._lock: anyio.Lock | None = None
         self._closed = False
         self._watching: anyio.CancelScope | None = None
         self.request_id: int | str = 0
@@ -150,6 +234,15 @@ class PostResponse:
     async def release(self) -> None:
         """Do nothing: streams of this era cannot be resumed."""
 
+    async def fill(self, answering: Awaitable[Json]) -> None:
+        """Answer with a result, or with the error that making it raises."""
+        try:
+            result = await answering
+        except RequestError as exc:
+            await self.error(exc)
+        else:
+            await self.result(result)
+
     async def result(self, result: Json) -> None:
         """Answer with a result."""
         try:
@@ -163,20 +256,15 @@ class PostResponse:
     async def error(self, error: RequestError) -> None:
         """Answer with a JSON-RPC error."""
         body = encode_error(self.request_id, error.code, error.message, error.data)
-        await self._answer(HTTP_STATUS.get(error.code, 200), body)
+        await self._answer(self._status(error), body)
 
     async def broken_off(self) -> None:
         """Answer for cancelled work, in case the client is still connected."""
-        if self._done:
+        if self._started or self._done:
+            await self.end()
             return
         self._done = True
-        if self._started:
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-            return
-        text = b"The call was cancelled"
-        headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(text)), (b"connection", b"close")]
-        await self._send({"type": "http.response.start", "status": 503, "headers": headers})
-        await self._send({"type": "http.response.body", "body": text})
+        await respond(self._send, 503, "The call was cancelled", [(b"connection", b"close")])
 
     def close(self) -> None:
         """Stop watching."""
@@ -185,31 +273,19 @@ class PostResponse:
         if self._watching is not None:
             self._watching.cancel()
 
+    def _status(self, error: RequestError) -> int:
+        """Return the HTTP status of an error that is the whole response."""
+        return HTTP_STATUS.get(error.code, 200)
+
     async def _answer(self, status: int, body: bytes) -> None:
         if self._started:
             await self._event(body, last=True)
             return
         self._done = True
-        headers = [_JSON, (b"content-length", b"%d" % len(body))]
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": body})
+        await respond_json(self._send, status, body, self._headers)
 
     async def _event(self, data: bytes, *, last: bool = False) -> None:
-        await self._write(b"event: message\r\ndata: " + data + b"\r\n\r\n", last=last)
-
-    async def _write(self, chunk: bytes, *, last: bool = False) -> None:
-        """Write to the event stream, one writer at a time; the work of a stalled client is cancelled."""
-        if self._lock is None:
-            self._lock = anyio.Lock()
-        with cancel_if_stalled(self._work, self._bounds.stalled):
-            async with self._lock:
-                if self._done:
-                    return
-                self._done = last
-                if not self._started:
-                    self._started = True
-                    await self._send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
-                await self._send({"type": "http.response.body", "body": chunk, "more_body": not last})
+        await self.write(event_of(data), last=last)
 
     def _watch(self) -> None:
         if self._reading:
@@ -220,34 +296,17 @@ class PostResponse:
             self._tasks.start_soon(self._watched)
 
     async def _watched(self) -> None:
-        """Cancel the work when the client disconnects, and send keep-alive comments until then."""
+        """Watch for a disconnected client, and send keep-alive comments until then."""
         with anyio.CancelScope() as self._watching:
-            while not (self._done or self._closed):
-                gone = False
-                with anyio.move_on_after(self._bounds.keepalive) as silence:
-                    gone = (await self._receive())["type"] == "http.disconnect"
-                if gone and not self._done:
-                    self._work.cancel()
-                    return
-                if silence.cancelled_caught and self._streams:
-                    await self._write(b": still at work\r\n\r\n")
+            if not self._closed:
+                await self.until_gone()
+                if not (self._done or self._closed):
+                    self._disconnected()
 
+    def _disconnected(self) -> None:
+        """Cancel the work: in this era a client cancels by disconnecting."""
+        self._work.cancel()
 
-@contextmanager
-def cancel_if_stalled(work: anyio.CancelScope, seconds: float) -> Generator[None, None, None]:
-    """Cancel the work if the block takes longer than `seconds`: its client leaves the stream unread."""
-    with anyio.move_on_after(seconds) as bound:
-        yield
-    if bound.cancelled_caught:
-        _log.warning("a client left its stream unread for %s s; its call is cancelled", seconds)
-        work.cancel()
-
-
-def given_up(send: Send, work: anyio.CancelScope, seconds: float) -> Send:
-    """Return a `send` that cancels the work of a client that leaves its stream unread for `seconds`."""
-
-    async def sending(message: Message) -> None:
-        with cancel_if_stalled(work, seconds):
-            await send(message)
-
-    return sending
+    async def _keep_alive(self) -> None:
+        if self._streams:
+            await super()._keep_alive()

@@ -1,45 +1,41 @@
-"""The fast path for POSTs: checks each one, answers single exchanges itself and delegates the rest to the SDK's app.
+"""Requests over HTTP: each POST is read, checked and told apart by its era; the modern ones are answered here.
 
-Answered here are requests of the modern era except change streams and calls that mirror arguments into headers;
-every malformed or contradictory message; and batches, message by message. The sessions of the legacy era are the
-SDK's. Imports no SDK, no framework and no model library.
+A quick parse recognises most requests of the modern era, so that they pass no further check; `legacy.py` answers those
+of the legacy era. Imports no SDK, no framework and no model library.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 import msgspec
-from anyio.abc import TaskGroup
 
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST
-from toolweave.protocol.headers import NAME_PARAMETERS, decode_value
+from toolweave.protocol.headers import NAME_PARAMETERS, Mirrored, argument_mismatch, decode_value
 from toolweave.protocol.jsonrpc import (
     MalformedMessage,
     RequestId,
     StrictMessage,
-    batch_members,
     decode_strict,
-    encode_error,
 )
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from toolweave.protocol.versions import BATCHING_VERSION, HANDSHAKE_VERSIONS, MODERN_VERSION
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._envelope import client_of_envelope, has_envelope, unsupported_version
-from toolweave.serve._http.asgi import App, Headers, Message, Receive, Scope, Send, VisibleHeaders, read_body, respond
+from toolweave.serve._http.asgi import Headers, Receive, Scope, Send, VisibleHeaders, read_body, respond
 from toolweave.serve._http.batch import MOST, answer_batch
+from toolweave.serve._http.legacy import LegacyHttp
 from toolweave.serve._http.quick_parse import ParsedRequest, client_of, parse_plain_call, recognised
-from toolweave.serve._http.replay import SessionEvents
-from toolweave.serve._http.response import HTTP_STATUS, PostResponse, ResponseLimits, given_up
+from toolweave.serve._http.response import HTTP_STATUS, PostResponse, ResponseLimits, respond_error
 from toolweave.serve._request import Client, Json, Request
-from toolweave.serve._task_spawner import TaskSpawner
+from toolweave.serve._task_spawner import SpawnsTasks
 
-__all__ = ["FastPath"]
+__all__ = ["HttpDispatcher"]
 
 _ROUTED = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
 
@@ -98,7 +94,6 @@ def _mismatch(header: str, what: str) -> RequestError:
 _VERSION = MODERN_VERSION.encode()
 _BATCHING = BATCHING_VERSION.encode()
 _HANDSHAKE = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
-_STREAMED = methods.SUBSCRIPTIONS_LISTEN
 _QUICK = frozenset(
     {
         methods.TOOLS_CALL.encode(),
@@ -112,13 +107,6 @@ _QUICK = frozenset(
 """The methods that the quick parse recognises; all others take the full checks."""
 
 
-class _Handshake(msgspec.Struct):
-    """The request that begins a session."""
-
-    method: Literal["initialize"]
-    params: dict[str, Any]
-
-
 @functools.lru_cache(maxsize=64)
 def _accepts(accept: bytes) -> bool:
     """Whether an `Accept` header has both response types; cached, because a client sends the same one each time."""
@@ -126,56 +114,47 @@ def _accepts(accept: bytes) -> bool:
     return b"*/*" in kinds or {b"application/json", b"text/event-stream"} <= kinds
 
 
-def _is_candidate(headers: Headers) -> bool:
-    return (
-        headers.get(b"mcp-method") in _QUICK
-        and headers.get(b"mcp-protocol-version") == _VERSION
-        and _takes_both(headers)
-    )
+def _accepts_json(accept: bytes) -> bool:
+    return b"application/json" in accept.lower() or b"*/*" in accept
 
 
 def _takes_both(headers: Headers) -> bool:
     accept = headers.get(b"accept", b"")
-    return len(accept) < 256 and _accepts(accept)
+    return _accepts(accept) if len(accept) < 256 else _accepts.__wrapped__(accept)
 
 
-class FastPath:
-    """Answers requests of the modern era itself, and delegates all others to the SDK's app.
+class HttpDispatcher:
+    """Answers the requests to the endpoint's path.
 
     Args:
         endpoint: Answers the requests.
-        beyond: The SDK's app.
-        tasks: The task group of disconnect watches; lives as long as the server.
-        mirrors: Whether a tool has arguments that its callers mirror into headers; those calls are delegated. None
-            delegates every valid request.
+        legacy: Answers the requests of the legacy era.
+        tasks: Where disconnected clients are watched for; lives as long as the server.
+        mirrored: Returns the arguments of a tool that its callers mirror into headers, by the tool's name.
         principal: Returns the principal of an authorized request.
         bounds: The timeouts, and the maximum length of a body.
         streams: Whether responses may be event streams.
-        replays: Notified of the session of each request that is delegated.
     """
 
     def __init__(
         self,
         endpoint: Endpoint,
-        beyond: App,
-        tasks: TaskGroup,
+        legacy: LegacyHttp,
+        tasks: SpawnsTasks,
         *,
-        mirrors: Callable[[str], bool] | None,
+        mirrored: Callable[[str], Mirrored],
         principal: Callable[[Scope], str | None] | None = None,
         bounds: ResponseLimits,
         streams: bool = True,
-        replays: SessionEvents | None = None,
     ) -> None:
         self._endpoint = endpoint
-        self._beyond = beyond
-        self._tasks = TaskSpawner(tasks)
-        self._mirrors = mirrors
+        self._legacy = legacy
+        self._tasks = tasks
+        self._mirrored = mirrored
         self._principal = principal
         self._streams = streams
         self._bounds = bounds
-        self._replays = replays
         self._running: set[anyio.CancelScope] = set()
-        self._listening: set[anyio.CancelScope] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request for the endpoint."""
@@ -185,20 +164,30 @@ class FastPath:
                 if scope["method"] == "POST":
                     await self._post(scope, receive, send, work)
                 else:
-                    stripped = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-                    await self._delegate({**scope, "headers": stripped}, receive, send, work)
+                    await self._other(_stripped(scope), receive, send, work)
             finally:
                 self._running.discard(work)
 
     def end_streams(self) -> None:
-        """End the idle change streams: their clients reconnect elsewhere."""
-        for work in list(self._listening):
-            work.cancel()
+        """End the streams of notifications: their clients reconnect elsewhere."""
+        self._legacy.end_streams()
 
     def abort(self) -> None:
         """Cancel whatever still runs."""
         for work in list(self._running):
             work.cancel()
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope) -> None:
+        """Serve a request that is no POST: those of sessions."""
+        method, version = scope["method"], dict(scope["headers"]).get(b"mcp-protocol-version")
+        if version is not None and version not in _HANDSHAKE:  # a modern client only posts
+            await respond(send, 405, "Method Not Allowed", [(b"allow", b"POST")])
+        elif method == "GET":
+            await self._legacy.get(scope, receive, send, work)
+        elif method == "DELETE":
+            await self._legacy.delete(scope, send)
+        else:
+            await respond(send, 405, "Method Not Allowed", [(b"allow", b"GET, POST, DELETE")])
 
     async def _post(self, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope) -> None:
         exchange = PostResponse(receive, send, work, self._tasks, self._bounds, streams=self._streams)
@@ -212,10 +201,10 @@ class FastPath:
             raise
         raw = scope["headers"]
         headers = dict(raw)
-        if body is not None and _is_candidate(headers) and (len(headers) == len(raw) or not _repeats(raw)):
+        if body is not None and self._is_candidate(headers) and (len(headers) == len(raw) or not _repeats(raw)):
             known = parse_plain_call(headers, body)
             call = recognised(headers, body) if known is None else known[0]
-            if call is not None and self._is_ours(call.method, call.params):
+            if call is not None and not self._arguments_in_headers(call.method, call.params):
                 exchange.begin()
                 await self._answer(call, scope, exchange, work, None if known is None else known[1])
                 return
@@ -224,6 +213,17 @@ class FastPath:
             await respond(send, 413, "Request body too large", _CLOSE)
             return
         await self._post_other(body, scope, receive, send, work)
+
+    def _is_candidate(self, headers: Headers) -> bool:
+        return (
+            headers.get(b"mcp-method") in _QUICK
+            and headers.get(b"mcp-protocol-version") == _VERSION
+            and self._acceptable(headers)
+        )
+
+    def _acceptable(self, headers: Headers) -> bool:
+        """Whether a client accepts the response, which may be an event stream unless none is."""
+        return _takes_both(headers) or (not self._streams and _accepts_json(headers.get(b"accept", b"")))
 
     async def _post_other(
         self, body: bytes, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope
@@ -234,17 +234,20 @@ class FastPath:
         except MalformedMessage as exc:
             await _refuse(send, exc.id, RequestError(exc.message, code=exc.code))
             return
-        # httptools keeps white space behind a value, which belongs to no value (RFC 9110 section 5.5)
-        scope = {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}
+        scope = _stripped(scope)
+        headers = dict(scope["headers"])
         if isinstance(message, list):
-            await self._post_batch(body, message, scope, receive, send, work)
-        elif _is_modern(message, dict(scope["headers"])):
-            await self._post_modern(message, body, scope, receive, send, work)
+            await self._post_batch(message, scope, receive, send, work)
+        elif not self._acceptable(headers):
+            kinds = "application/json" + (" and text/event-stream" if self._streams else "")
+            await respond_error(send, 406, None, RequestError(f"The client must accept {kinds}", code=INVALID_REQUEST))
+        elif _is_modern(message, headers):
+            await self._post_modern(message, scope, receive, send, work)
         else:
-            await self._delegate(scope, _replayed(body, receive), send, work, body)
+            await self._legacy.post(message, scope, receive, send, work)
 
     async def _post_modern(
-        self, message: StrictMessage, body: bytes, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope
+        self, message: StrictMessage, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope
     ) -> None:
         """Serve a message of the modern era."""
         headers = dict(scope["headers"])
@@ -263,26 +266,24 @@ class FastPath:
         params = message.params or {}
         try:
             check(message.method, params, headers, scope["headers"], self._endpoint.versions)
+            mirrored = self._arguments_in_headers(message.method, params)
+            wrong = argument_mismatch(mirrored, params.get("arguments"), scope["headers"]) if mirrored else None
+            if wrong is not None:
+                raise RequestError(wrong, code=HEADER_MISMATCH)
         except RequestError as exc:
             await _refuse(send, message.id, exc)
             return
-        if self._is_ours(message.method, params) and _takes_both(headers):
-            call = ParsedRequest("2.0", message.id, message.method, params)
-            exchange = PostResponse(receive, send, work, self._tasks, self._bounds, streams=self._streams)
-            exchange.begin()
-            await self._answer(call, scope, exchange, work)
-        else:
-            await self._delegate(scope, _replayed(body, receive), send, work, body)
+        exchange = PostResponse(receive, send, work, self._tasks, self._bounds, streams=self._streams)
+        exchange.begin()
+        await self._answer(ParsedRequest("2.0", message.id, message.method, params), scope, exchange, work)
 
-    def _is_ours(self, method: str, params: Json) -> bool:
-        if self._mirrors is None or method == _STREAMED:
-            return False
+    def _arguments_in_headers(self, method: str, params: Json) -> Mirrored:
+        """Return the arguments that a request mirrors into headers."""
         name = params.get("name")
-        return method != methods.TOOLS_CALL or (isinstance(name, str) and not self._mirrors(name))
+        return self._mirrored(name) if method == methods.TOOLS_CALL and isinstance(name, str) else ()
 
     async def _post_batch(
         self,
-        body: bytes,
         members: list[StrictMessage | MalformedMessage],
         scope: Scope,
         receive: Receive,
@@ -291,25 +292,26 @@ class FastPath:
     ) -> None:
         """Serve a batch of the one revision that has them."""
         headers = dict(scope["headers"])
+        messages = [one for one in members if isinstance(one, StrictMessage)]
         refused: str | None = None
         if headers.get(b"mcp-protocol-version", _BATCHING) != _BATCHING:
             refused = "batches are of revision 2025-03-26 only"
         elif len(members) > MOST:
             refused = f"a batch has at most {MOST} messages"
-        elif any(
-            isinstance(one, MalformedMessage) or one.method == methods.INITIALIZE or one.id is None for one in members
+        elif len(messages) < len(members) or any(
+            one.method == methods.INITIALIZE or one.id is None for one in messages
         ):
             refused = "every member of a batch must be a message, and none may be 'initialize'"
-        elif any(_is_modern(one, {}) for one in members if isinstance(one, StrictMessage)):
+        elif any(_is_modern(one, {}) for one in messages):
             refused = "a request of the stateless era is sent alone"
         if refused is not None:
             await _refuse(send, None, RequestError(f"Invalid request: {refused}", code=INVALID_REQUEST))
             return
 
-        async def serve(text: bytes, receive: Receive, send: Send) -> None:
-            await self._delegate(scope, _replayed(text, receive), send, work, text)
+        async def serve(message: StrictMessage, receive: Receive, send: Send) -> None:
+            await self._legacy.post(message, scope, receive, send, work)
 
-        await answer_batch(batch_members(body), serve, receive, send, streams=self._streams)
+        await answer_batch(messages, serve, receive, send, streams=self._streams)
 
     async def _answer(
         self,
@@ -324,35 +326,12 @@ class FastPath:
             client = client_of(call.params["_meta"], None if self._principal is None else self._principal(scope))
         request = Request(call.method, call.params, client, exchange, call.id, VisibleHeaders(scope["headers"]))
         try:
-            try:
-                result = await self._endpoint.answer(request)
-            except RequestError as exc:
-                await exchange.error(exc)
-            else:
-                await exchange.result(result)
+            await exchange.fill(self._endpoint.answer(request))
         finally:
             exchange.close()
             if work.cancel_called:
                 with anyio.move_on_after(1, shield=True):
                     await exchange.broken_off()
-
-    async def _delegate(
-        self, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope, body: bytes = b""
-    ) -> None:
-        """Delegate to the SDK's app; `end_streams` ends its stream properly, a stalled client's work is cancelled."""
-        send = given_up(send, work, self._bounds.stalled)
-        watched = _TrackedSend(send)
-        if self._replays is not None:
-            watched = _SessionSend(send, self._replays, scope, self._endpoint.negotiate(_offered(body)))
-        if scope["method"] == "GET":
-            self._listening.add(work)
-        try:
-            await self._beyond(scope, receive, watched)
-        finally:
-            self._listening.discard(work)
-            if work.cancel_called:
-                with anyio.move_on_after(1, shield=True):
-                    await watched.end()
 
 
 _CLOSE = [(b"connection", b"close")]
@@ -368,92 +347,13 @@ def _is_modern(message: StrictMessage, headers: Headers) -> bool:
 
 
 async def _refuse(send: Send, key: RequestId | None, error: RequestError) -> None:
-    body = encode_error(key, error.code, error.message, error.data)
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": HTTP_STATUS[error.code], "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-class _TrackedSend:
-    """A `send` that records the progress of the response."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._started = False
-        self._ended = False
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self._started = True
-        elif not message.get("more_body", False):
-            self._ended = True
-        await self._send(message)
-
-    async def end(self) -> None:
-        """Finish a response that has begun, or answer 503."""
-        if self._ended:
-            return
-        if self._started:
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-        else:
-            await respond(self._send, 503, "The server is shutting down", _CLOSE)
-
-
-class _SessionSend(_TrackedSend):
-    """Ties a request, and the session that it begins, to the stored events of the session.
-
-    A session keeps its negotiated revision, whatever known one a later header says: the SDK decides by the header
-    whether a client can resume a stream.
-    """
-
-    def __init__(self, send: Send, replays: SessionEvents, scope: Scope, agreed: str) -> None:
-        super().__init__(send)
-        self._replays = replays
-        self._agreed = agreed
-        known = dict(scope["headers"]).get(_SESSION)
-        self._begins = known is None
-        session_id = None if known is None else known.decode("latin-1")
-        self._name = replays.enter(session_id)
-        version = replays.agreed(session_id or "").encode()
-        if version:
-            scope["headers"] = [
-                (name, version if name == b"mcp-protocol-version" and value in _HANDSHAKE else value)
-                for name, value in scope["headers"]
-            ]
-
-    async def __call__(self, message: Message) -> None:
-        if self._begins and message["type"] == "http.response.start":
-            given = dict(message.get("headers", ())).get(_SESSION)
-            if given is not None:
-                self._replays.know(given.decode("latin-1"), self._name, self._agreed)
-        await super().__call__(message)
-
-
-_SESSION = b"mcp-session-id"
-
-
-def _offered(body: bytes) -> object:
-    """Return the revision that a handshake offers, None for any other message."""
-    try:
-        message = msgspec.json.decode(body, type=_Handshake)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        return None
-    return message.params.get("protocolVersion")
+    await respond_error(send, HTTP_STATUS[error.code], key, error)
 
 
 def _repeats(raw: Sequence[tuple[bytes, bytes]]) -> bool:
     return repeated(raw) is not None or [name for name, _ in raw].count(b"accept") > 1
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives a body that was read already."""
-    first: Message | None = {"type": "http.request", "body": body, "more_body": False}
-
-    async def replaying() -> Message:
-        nonlocal first
-        if first is not None:
-            message, first = first, None
-            return message
-        return await receive()
-
-    return replaying
+def _stripped(scope: Scope) -> Scope:
+    """Take the white space from around header values, which belongs to no value (RFC 9110 section 5.5)."""
+    return {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}

@@ -1,0 +1,222 @@
+"""Streams of server-sent events that outlive one HTTP response, kept in a store where there is one (SEP-1699).
+
+A legacy client whose connection breaks comes back with `Last-Event-ID` and gets what it has missed. The revision
+2026-07-28 has nothing to replay.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import anyio
+
+from toolweave.protocol.jsonrpc import encode_notification
+from toolweave.serve._http.response import event_of
+from toolweave.serve._task_spawner import SpawnsTasks
+
+__all__ = ["EventStore", "EventStream", "MemoryEventStore", "NotificationStream", "Sink", "StoredEvent"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """One message of a stream, with its event id.
+
+    Attributes:
+        message: The JSON-RPC message as JSON; None for a point to resume from.
+        event_id: Its id.
+    """
+
+    message: Any
+    event_id: str | None = None
+
+
+class EventStore(Protocol):
+    """Stores events; has the interface of the SDK's `EventStore`, so that stores written for it fit.
+
+    Messages are JSON texts.
+    """
+
+    async def store_event(self, stream_id: str, message: Any) -> str:
+        """Store a message (None: only a point to resume from) and return its event id."""
+        ...
+
+    async def replay_events_after(
+        self, last_event_id: str, send_callback: Callable[[Any], Awaitable[None]]
+    ) -> str | None:
+        """Send the messages of the same stream after an event; return the stream's id, None for an unknown event."""
+        ...
+
+
+class MemoryEventStore:
+    """Keeps the newest events of all streams in this process.
+
+    Args:
+        size: Maximum number of events; the oldest are dropped first.
+    """
+
+    def __init__(self, size: int = 10_000) -> None:
+        self._events: OrderedDict[str, tuple[str, Any]] = OrderedDict()
+        self._size = size
+        self._number = 0
+
+    async def store_event(self, stream_id: str, message: Any) -> str:
+        """Store a message and return its event id."""
+        self._number += 1
+        event_id = str(self._number)
+        self._events[event_id] = (stream_id, message)
+        if len(self._events) > self._size:
+            self._events.popitem(last=False)
+        return event_id
+
+    async def replay_events_after(
+        self, last_event_id: str, send_callback: Callable[[Any], Awaitable[None]]
+    ) -> str | None:
+        """Send the messages of the same stream after an event."""
+        if last_event_id not in self._events:
+            return None
+        stream = self._events[last_event_id][0]
+        after = int(last_event_id)
+        for event_id, (of, message) in list(self._events.items()):
+            if of == stream and int(event_id) > after and message is not None:
+                await send_callback(StoredEvent(message, event_id))
+        return stream
+
+
+class Sink(Protocol):
+    """An HTTP response that events are written to."""
+
+    async def write(self, chunk: bytes, *, last: bool = False) -> None:
+        """Write bytes of the stream."""
+        ...
+
+
+class EventStream:
+    """The events of one stream of a session: written to the response that carries it now, and kept in a store.
+
+    Args:
+        name: The stream's name in the store, unique among all sessions.
+        prefix: Begins every event id that the client sees, so that it can be told whose it is.
+        store: Keeps the events, or None.
+
+    Attributes:
+        name: The stream's name in the store.
+        ended: Whether its last event was written.
+    """
+
+    def __init__(self, name: str, prefix: str, store: EventStore | None) -> None:
+        self.name = name
+        self.ended = False
+        self._prefix = prefix
+        self._store = store
+        self._sink: Sink | None = None
+        self._lock = anyio.Lock()  # the order of the store is the order of the wire
+
+    @property
+    def carried(self) -> bool:
+        """Whether a response carries the stream."""
+        return self._sink is not None
+
+    def carry(self, sink: Sink | None) -> None:
+        """Write further events to this response; to none with None."""
+        self._sink = sink
+
+    def drop(self, sink: Sink) -> None:
+        """Stop writing to this response, if it is still the one."""
+        if self._sink is sink:
+            self._sink = None
+
+    async def prime(self, retry: int | None) -> None:
+        """Write an event without data, after which the client can resume, and the time it may wait until then.
+
+        Args:
+            retry: That time, in milliseconds.
+        """
+        async with self._lock:
+            await self._prime(retry)
+
+    async def _prime(self, retry: int | None) -> None:
+        if self._store is None:
+            return
+        event_id = self._prefix + await self._store.store_event(self.name, None)
+        wait = b"" if retry is None else b"retry: %d\r\n" % retry
+        if self._sink is not None:
+            await self._sink.write(b"id: %s\r\n%sdata: \r\n\r\n" % (event_id.encode(), wait))
+
+    async def put(self, message: bytes, *, last: bool = False) -> None:
+        """Keep one message, and write it where the stream is carried."""
+        async with self._lock:
+            self.ended = self.ended or last
+            event_id = None
+            if self._store is not None:
+                event_id = self._prefix + await self._store.store_event(self.name, message.decode())
+            if self._sink is not None:
+                await self._sink.write(event_of(message, event_id), last=last)
+
+    async def resume(self, sink: Sink, after: str, retry: int | None) -> None:
+        """Write what came after an event, then carry the stream on in this response if it is not at its end.
+
+        Args:
+            sink: The response.
+            after: The event's id in the store.
+            retry: As for `prime`.
+        """
+        # nothing is stored while the rest is read and the response takes over, so no event falls between
+        async with self._lock:
+            await replay(self._store, after, sink, self._prefix)
+            if not self.ended:
+                self._sink = sink
+                await self._prime(retry)
+
+
+async def replay(store: EventStore | None, after: str, sink: Sink | None, prefix: str) -> str | None:
+    """Write the stored events after one to a response; return the name of their stream, None for an unknown event."""
+    if store is None:
+        return None
+
+    async def sending(event: Any) -> None:
+        if sink is not None and event.message is not None:
+            await sink.write(event_of(event.message.encode(), prefix + str(event.event_id)))
+
+    return await store.replay_events_after(after, sending)
+
+
+Push: TypeAlias = tuple[str, Mapping[str, Any]]
+
+
+class NotificationStream(EventStream):
+    """The stream of a session that belongs to no request: notifications, the newest of each kind.
+
+    Without a store they wait until a response carries the stream. What waits is bounded, because a newer notification
+    takes the place of an older one that says the same.
+
+    Args:
+        tasks: Where notifications are written: who makes them never waits.
+    """
+
+    def __init__(self, name: str, prefix: str, store: EventStore | None, tasks: SpawnsTasks) -> None:
+        super().__init__(name, prefix, store)
+        self._tasks = tasks
+        self._waiting: dict[tuple[str, str], Push] = {}
+        self._delivering = False
+
+    def push(self, method: str, params: Mapping[str, Any]) -> None:
+        """Queue a notification; never waits."""
+        self._waiting[method, str(params.get("uri", ""))] = method, params
+        self.deliver()
+
+    def deliver(self) -> None:
+        """Write what waits, if there is somebody to write to."""
+        if self._waiting and not self._delivering and (self._store is not None or self.carried):
+            self._delivering = True
+            self._tasks.start_soon(self._deliver)
+
+    async def _deliver(self) -> None:
+        try:
+            while self._waiting and (self._store is not None or self.carried):
+                method, params = self._waiting.pop(next(iter(self._waiting)))
+                await self.put(encode_notification(method, params))
+        finally:
+            self._delivering = False

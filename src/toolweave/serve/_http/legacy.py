@@ -1,0 +1,413 @@
+"""The handshake-era side of Streamable HTTP: sessions, their requests, and their stream of notifications.
+
+Revisions 2024-11-05 to 2025-11-25. A response is JSON when nothing is sent before the result, and an event stream
+otherwise, or whenever events are kept so that it can be resumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, cast
+
+import anyio
+import msgspec
+
+from toolweave.errors import RequestError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, REQUEST_CANCELLED
+from toolweave.protocol.jsonrpc import RequestId, StrictMessage, encode_notification, encode_result
+from toolweave.protocol.versions import BATCHING_VERSION, POLLING_VERSION
+from toolweave.serve._endpoint import Endpoint
+from toolweave.serve._http.asgi import Receive, Scope, Send, VisibleHeaders, respond
+from toolweave.serve._http.events import EventStream, replay
+from toolweave.serve._http.response import EventResponse, PostResponse, ResponseLimits, respond_error, respond_json
+from toolweave.serve._http.sessions import HttpSession, HttpSessions
+from toolweave.serve._request import ChangeSubscriptions, Client, Json, Request
+from toolweave.serve._task_spawner import SpawnsTasks
+
+__all__ = ["LegacyHttp"]
+
+_SESSION = b"mcp-session-id"
+_RESUME = b"last-event-id"
+_POST_ONLY = [(b"allow", b"POST")]
+_LAST_SECONDS = 1.0
+
+
+class _Refused(Exception):
+    """An HTTP status instead of an answer."""
+
+    def __init__(self, status: int, text: str, *, code: int = INVALID_REQUEST) -> None:
+        super().__init__(text)
+        self.status = status
+        self.error = RequestError(text, code=code)
+
+
+@dataclass(frozen=True, slots=True)
+class _Post:
+    """A request as it was posted."""
+
+    id: RequestId
+    method: str
+    params: Mapping[str, Any]
+    scope: Scope
+    receive: Receive
+    send: Send
+    work: anyio.CancelScope
+
+
+class LegacyHttp:
+    """Answers the requests of the legacy era.
+
+    Args:
+        endpoint: Answers the requests.
+        tasks: Where notifications are written and disconnected clients are watched for.
+        sessions: The open sessions; None for a stateless endpoint, where each request stands alone.
+        bounds: The limits of a response.
+        conversations: Notified of every session.
+        principal: Returns the principal of an authorized request.
+        streams: Whether responses may be event streams.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        tasks: SpawnsTasks,
+        *,
+        sessions: HttpSessions | None,
+        bounds: ResponseLimits,
+        conversations: ChangeSubscriptions | None = None,
+        principal: Callable[[Scope], str | None] | None = None,
+        streams: bool = True,
+    ) -> None:
+        self._endpoint = endpoint
+        self._tasks = tasks
+        self._sessions = sessions
+        self._bounds = bounds
+        self._conversations = conversations
+        self._principal = principal
+        self._streams = streams
+        self._store = None if sessions is None else sessions.store
+        self._retry = None if sessions is None else sessions.retry
+        self._listening: set[anyio.CancelScope] = set()
+
+    def end_streams(self) -> None:
+        """End the streams of notifications: their clients reconnect elsewhere."""
+        for work in list(self._listening):
+            work.cancel()
+
+    # messages
+
+    async def post(
+        self, message: StrictMessage, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope
+    ) -> None:
+        """Serve one message; its headers were checked."""
+        try:
+            if message.is_answer or (message.id is msgspec.UNSET and message.method is not msgspec.UNSET):
+                await self._take(message, self._session(scope), send)
+            elif message.method is msgspec.UNSET or message.id is None or message.id is msgspec.UNSET:
+                what = "'id' must be a string or an integer" if message.id is None else "it has no 'method'"
+                key = None if message.id is msgspec.UNSET else message.id
+                await respond_error(send, 400, key, RequestError(f"Invalid request: {what}", code=INVALID_REQUEST))
+            elif message.method == methods.INITIALIZE:
+                await self._initialize(message.id, message.params or {}, scope, send)
+            else:
+                request = _Post(message.id, message.method, message.params or {}, scope, receive, send, work)
+                await self._request(request, self._session(scope))
+        except _Refused as exc:
+            await respond_error(send, exc.status, None, exc.error)
+
+    async def _take(self, message: StrictMessage, session: HttpSession | None, send: Send) -> None:
+        """Acknowledge a notification or an answer, and act on it."""
+        await respond(send, 202, headers=[] if session is None else [session.header])
+        if session is None:
+            return
+        if message.is_answer:
+            session.pending.take(message)
+        elif message.method == methods.NOTIFICATIONS_INITIALIZED:
+            session.join(self._conversations)
+        elif message.method == methods.NOTIFICATIONS_CANCELLED:
+            key: Any = (message.params or {}).get("requestId")
+            call = session.running.get(key) if isinstance(key, int | str) and not isinstance(key, bool) else None
+            if call is not None:
+                call.cancel()
+
+    async def _initialize(self, key: RequestId, params: Mapping[str, Any], scope: Scope, send: Send) -> None:
+        """Answer a handshake; a successful one begins a session, or the session anew that it names."""
+        session = self._new_session(scope)
+        client = Client(version="", principal=self._principal_of(scope))
+        request = Request(methods.INITIALIZE, params, client, _Mute(), key, VisibleHeaders(scope["headers"]))
+        try:
+            result = await self._endpoint.answer(request)
+        except RequestError as exc:
+            await respond_error(send, 200, key, exc)
+            return
+        headers: Sequence[tuple[bytes, bytes]] = ()
+        if session is not None and self._sessions is not None:
+            info = params.get("clientInfo")
+            session.client = Client(
+                version=result["protocolVersion"],
+                capabilities=params["capabilities"],
+                info=cast("Json", info) if isinstance(info, dict) else None,
+                principal=session.principal,
+                conversation=session.name,
+            )
+            self._sessions.add(session)
+            headers = [session.header]
+        await respond_json(send, 200, encode_result(key, result), headers)
+
+    async def _request(self, post: _Post, session: HttpSession | None) -> None:
+        if session is None:
+            version = dict(post.scope["headers"]).get(b"mcp-protocol-version", BATCHING_VERSION.encode())
+            client = Client(version=version.decode("latin-1"), principal=self._principal_of(post.scope))
+        elif post.id in session.running:
+            raise _Refused(400, "Invalid request: a request with this id is still running")
+        else:
+            client = session.client
+        with nullcontext() if session is None else session.used() as release:
+            await self._run(post, client, session, release)
+
+    async def _run(
+        self, post: _Post, client: Client, session: HttpSession | None, release: Callable[[], None] | None
+    ) -> None:
+        """Answer a request, in a scope that its client or the end of its session cancels."""
+        call = anyio.CancelScope()
+        response = SessionResponse(
+            post.receive,
+            post.send,
+            call,
+            self._tasks,
+            self._bounds,
+            streams=self._streams,
+            headers=() if session is None else [session.header],
+        )
+        response.request_id = post.id
+        response.begin()
+        request = Request(post.method, post.params, client, response, post.id, VisibleHeaders(post.scope["headers"]))
+        stream: EventStream | None = None
+        try:
+            with call:
+                if session is not None:
+                    session.running[post.id] = call
+                    stream = session.stream(post.id) if self._store is not None and self._streams else None
+                    await response.join(session, stream, release)
+                    if stream is not None and client.version >= POLLING_VERSION:
+                        await stream.prime(self._retry)
+                await response.fill(self._endpoint.answer(request))
+            if call.cancelled_caught:
+                await response.cut_off(session is not None and session.ended)
+        finally:
+            response.close()
+            if session is not None:
+                session.running.pop(post.id, None)
+                session.streams.pop("" if stream is None else stream.name, None)
+            if post.work.cancel_called:
+                with anyio.move_on_after(_LAST_SECONDS, shield=True):
+                    await response.broken_off()
+
+    # the streams of a session
+
+    async def get(self, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope) -> None:
+        """Carry the notifications of a session, or resume one of its streams."""
+        headers = dict(scope["headers"])
+        try:
+            if not _takes_events(headers.get(b"accept", b"")):
+                raise _Refused(406, "Not Acceptable: Client must accept text/event-stream")
+            session = self._session(scope)
+            after = "" if self._store is None else headers.get(_RESUME, b"").decode("latin-1")
+            if session is not None and not after and session.notifications.carried:
+                raise _Refused(409, "Conflict: Only one SSE stream is allowed per session")
+        except _Refused as exc:
+            await respond_error(send, exc.status, None, exc.error)
+            return
+        if session is None:
+            await respond(send, 405, "Method Not Allowed", _POST_ONLY)
+            return
+        response = EventResponse(receive, send, work, self._bounds, [session.header])
+        self._listening.add(work)
+        session.listening.add(work)
+        with session.used():
+            try:
+                await self._listen(session, after, response)
+            finally:
+                self._listening.discard(work)
+                session.listening.discard(work)
+                await response.end()
+
+    async def _listen(self, session: HttpSession, after: str, response: EventResponse) -> None:
+        """Carry a stream in a response until its client is gone."""
+        stream: EventStream | None = session.notifications
+        event = after.removeprefix(session.prefix)
+        if after:
+            # an event of another session is not known
+            name = await replay(self._store, event, None, "") if after != event else None
+            stream = session.streams.get(name or "")
+        if stream is not None and stream.carried and not after:
+            return
+        await response.write(b": open\r\n\r\n")
+        try:
+            if stream is None:
+                await replay(self._store, event if after != event else "", response, session.prefix)
+                return
+            if after:
+                await stream.resume(response, event, self._retry)
+            else:
+                stream.carry(response)
+            session.notifications.deliver()
+            if not stream.ended:
+                await response.until_gone()
+        finally:
+            if stream is not None:
+                stream.drop(response)
+
+    async def delete(self, scope: Scope, send: Send) -> None:
+        """End a session."""
+        try:
+            session = self._session(scope)
+        except _Refused as exc:
+            await respond_error(send, exc.status, None, exc.error)
+            return
+        if session is None or self._sessions is None:
+            await respond(send, 405, "Method Not Allowed", _POST_ONLY)
+            return
+        self._sessions.remove(session)
+        await respond(send, 200)
+
+    # sessions
+
+    def _session(self, scope: Scope) -> HttpSession | None:
+        """Return the session that a request names; None on a stateless endpoint.
+
+        Raises:
+            _Refused: It names none (400), or none that is open and its own (404).
+        """
+        if self._sessions is None:
+            return None
+        named = dict(scope["headers"]).get(_SESSION)
+        if named is None:
+            raise _Refused(400, "Bad Request: Missing session ID")
+        session = self._sessions.find(named.decode("latin-1"), self._principal_of(scope))
+        if session is None:
+            raise _Refused(404, "Session not found")
+        return session
+
+    def _new_session(self, scope: Scope) -> HttpSession | None:
+        """Return the session for a handshake; None on a stateless endpoint.
+
+        Raises:
+            _Refused: There are too many (503), or it names one that is not open (404).
+        """
+        if self._sessions is None:
+            return None
+        if _SESSION in dict(scope["headers"]):
+            return self._session(scope)
+        if self._sessions.full:
+            raise _Refused(503, "Too many open sessions", code=INTERNAL_ERROR)
+        return HttpSession(self._principal_of(scope), self._tasks, self._sessions.store)
+
+    def _principal_of(self, scope: Scope) -> str | None:
+        return None if self._principal is None else self._principal(scope)
+
+
+def _takes_events(accept: bytes) -> bool:
+    return b"text/event-stream" in accept.lower() or b"*/*" in accept
+
+
+class SessionResponse(PostResponse):
+    """The response to one request of the legacy era.
+
+    A client that disconnects does not cancel its request. In a session, the client can be asked on the way, and the
+    events of the response are kept where there is a store.
+    """
+
+    __slots__ = ("_release", "_session", "_stream")
+
+    _session: HttpSession | None
+    _stream: EventStream | None
+    _release: Callable[[], None] | None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._session = self._stream = self._release = None
+
+    async def join(self, session: HttpSession, stream: EventStream | None, release: Callable[[], None] | None) -> None:
+        """Make it a response of a session.
+
+        Args:
+            session: The session.
+            stream: Keeps its events.
+            release: Called when the client disconnects, from when on the request does not keep the session open.
+        """
+        self._session, self._stream, self._release = session, stream, release
+        if stream is not None:
+            stream.carry(self)
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification on this answer's stream, or keep it for the client that comes back."""
+        if self._stream is not None and not self._stream.ended:
+            await self._event(encode_notification(method, params))
+        else:
+            await super().notify(method, params)
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
+        """Send the client a request on this answer's stream and return its result.
+
+        Raises:
+            RequestError: The client refused or is gone, or this response is no stream of a session.
+        """
+        if self._session is None or not self._streams:
+            raise RequestError(f"{method} cannot be sent: the client has no session and stream", code=INTERNAL_ERROR)
+        return await self._session.pending.ask(method, params, self._event)
+
+    async def release(self) -> None:
+        """End the HTTP response of a client that can come back for the stream."""
+        session = self._session
+        if self._stream is not None and session is not None and session.client.version >= POLLING_VERSION:
+            self._stream.drop(self)
+            await self.end()
+
+    async def cut_off(self, ended: bool) -> None:
+        """Answer a request that was cancelled, by its client or with its session."""
+        error = RequestError("Request cancelled", code=REQUEST_CANCELLED)
+        if ended:
+            error = RequestError("the session ended before the request was complete", code=CONNECTION_CLOSED)
+        with anyio.move_on_after(_LAST_SECONDS, shield=True):
+            await self.error(error)
+        await self.end()
+
+    def _status(self, error: RequestError) -> int:
+        return 200
+
+    async def _answer(self, status: int, body: bytes) -> None:
+        if self._stream is not None:
+            await self._event(body, last=True)
+        else:
+            await super()._answer(status, body)
+
+    async def _event(self, data: bytes, *, last: bool = False) -> None:
+        if self._stream is not None:
+            await self._stream.put(data, last=last)
+        else:
+            await super()._event(data, last=last)
+
+    def _disconnected(self) -> None:
+        if self._stream is not None:
+            self._stream.drop(self)
+        self._done = True
+        if self._release is not None:
+            self._release()
+
+
+class _Mute:
+    """The reply channel of a handshake, in which nothing is said."""
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Drop it."""
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
+        """Refuse."""
+        raise RequestError(f"{method} cannot be sent before the handshake is complete", code=INTERNAL_ERROR)
+
+    async def release(self) -> None:
+        """Do nothing."""

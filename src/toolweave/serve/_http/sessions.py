@@ -1,0 +1,168 @@
+"""The sessions of legacy clients over HTTP: which there are, whose they are, and when they end.
+
+Independent of requests and responses.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from uuid import uuid4
+
+import anyio
+
+from toolweave.protocol.jsonrpc import RequestId
+from toolweave.serve._http.events import EventStore, EventStream, NotificationStream
+from toolweave.serve._pending_requests import PendingRequests
+from toolweave.serve._request import ChangeSubscriptions, Client
+from toolweave.serve._task_spawner import SpawnsTasks
+
+__all__ = ["HttpSession", "HttpSessions"]
+
+
+class HttpSession:
+    """The session of one client, from its `initialize` on.
+
+    Args:
+        principal: The authorized principal that began it.
+        tasks: Where its notifications are written.
+        store: Keeps its events, or None.
+
+    Attributes:
+        id: The id that the client sends; it cannot be guessed.
+        name: Its name inside the server, which no client learns.
+        client: The client, as it declared itself.
+        pending: The requests sent to the client.
+        running: Its requests that run, by id.
+        listening: The responses that carry one of its streams after a GET.
+        notifications: The stream that belongs to no request.
+        streams: The streams of its requests that can be resumed, by their names in the store.
+        store: Keeps its events, or None.
+        prefix: Begins the ids of its events, and the names of its streams in the store.
+        ended: Whether it is over.
+        in_flight: The number of its HTTP requests that are being served.
+        idle_since: When the last of them ended, on the monotonic clock.
+    """
+
+    def __init__(self, principal: str | None, tasks: SpawnsTasks, store: EventStore | None) -> None:
+        self.id = uuid4().hex
+        self.name = uuid4().hex
+        self.principal = principal
+        self.client = Client(version="", principal=principal, conversation=self.name)
+        self.pending = PendingRequests()
+        self.running: dict[RequestId, anyio.CancelScope] = {}
+        self.listening: set[anyio.CancelScope] = set()
+        self.store = store
+        self.prefix = secrets.token_hex(8) + "."
+        self.notifications = NotificationStream(f"{self.prefix}notifications", self.prefix, store, tasks)
+        self.streams: dict[str, EventStream] = {self.notifications.name: self.notifications}
+        self.in_flight = 0
+        self.idle_since = time.monotonic()
+        self.ended = False
+        self._leave: Callable[[], None] | None = None
+
+    @property
+    def header(self) -> tuple[bytes, bytes]:
+        """The header that names it to the client."""
+        return b"mcp-session-id", self.id.encode()
+
+    def join(self, conversations: ChangeSubscriptions | None) -> None:
+        """Hear of changes from now on; once."""
+        if self._leave is None and conversations is not None and not self.ended:
+            self._leave = conversations.join(self.notifications.push, conversation=self.name)
+
+    def stream(self, key: RequestId) -> EventStream:
+        """Return a new stream, for the answer to a request."""
+        # ids 1 and "1" are two requests, and a client may use an id again
+        name = f"{self.prefix}{type(key).__name__}:{key}:{secrets.token_hex(4)}"
+        made = self.streams[name] = EventStream(name, self.prefix, self.store)
+        return made
+
+    @contextmanager
+    def used(self) -> Generator[Callable[[], None]]:
+        """Count one more HTTP request while the block runs, or until the yielded function is called."""
+        self.in_flight += 1
+        counted = True
+
+        def release() -> None:
+            nonlocal counted
+            if counted:
+                counted = False
+                self.in_flight -= 1
+                self.idle_since = time.monotonic()
+
+        try:
+            yield release
+        finally:
+            release()
+
+    def end(self) -> None:
+        """End it: its calls are cancelled, what was asked of its client fails."""
+        self.ended = True
+        if self._leave is not None:
+            self._leave()
+            self._leave = None
+        self.pending.fail()
+        for scope in (*self.running.values(), *self.listening):
+            scope.cancel()
+
+
+class HttpSessions:
+    """The open sessions, the one that is unused for longest first.
+
+    Args:
+        most: Maximum number of sessions.
+        idle_seconds: Seconds without a request after which a session ends.
+        store: Keeps the events of their streams, or None.
+        retry: How long clients wait before they resume a stream, in milliseconds.
+    """
+
+    def __init__(
+        self, most: int, idle_seconds: float, *, store: EventStore | None = None, retry: int | None = None
+    ) -> None:
+        self.store = store
+        self.retry = retry
+        self._most = most
+        self._idle_seconds = idle_seconds
+        self._open: OrderedDict[str, HttpSession] = OrderedDict()
+
+    @property
+    def full(self) -> bool:
+        """Whether no other session can begin."""
+        return len(self._open) >= self._most
+
+    def add(self, session: HttpSession) -> None:
+        """Open a session."""
+        self._open[session.id] = session
+
+    def find(self, session_id: str, principal: str | None) -> HttpSession | None:
+        """Return an open session of this principal, or None: one of somebody else is none."""
+        session = self._open.get(session_id)
+        if session is None or session.principal != principal or self._is_idle(session):
+            return None
+        self._open.move_to_end(session_id)
+        return session
+
+    def remove(self, session: HttpSession) -> None:
+        """End a session and forget it."""
+        self._open.pop(session.id, None)
+        session.end()
+
+    def end_all(self) -> None:
+        """End all of them."""
+        for session in list(self._open.values()):
+            self.remove(session)
+
+    async def end_idle(self) -> None:
+        """End sessions that nobody uses, until cancelled."""
+        while True:
+            await anyio.sleep(min(self._idle_seconds / 4, 30))
+            for session in list(self._open.values()):
+                if self._is_idle(session):
+                    self.remove(session)
+
+    def _is_idle(self, session: HttpSession) -> bool:
+        return session.in_flight == 0 and time.monotonic() - session.idle_since > self._idle_seconds

@@ -1,0 +1,91 @@
+"""The requests that a server has sent to one legacy client, until they are answered.
+
+Independent of the transport: messages go out through a function.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+import anyio
+import msgspec
+
+from toolweave.errors import RequestError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import CONNECTION_CLOSED, INTERNAL_ERROR
+from toolweave.protocol.jsonrpc import StrictMessage, encode_notification, encode_request
+from toolweave.serve._request import Json
+
+__all__ = ["PendingRequests"]
+
+_log = logging.getLogger("toolweave.serve")
+_COURTESY_SECONDS = 1.0
+
+
+class PendingRequests:
+    """Sends requests to one client and matches its answers, by ids that are unique for the client."""
+
+    def __init__(self) -> None:
+        self._answers: dict[int, asyncio.Future[Json]] = {}
+        self._ids = itertools.count(1)
+        self._over = False
+
+    async def ask(self, method: str, params: Mapping[str, Any], send: Callable[[bytes], Awaitable[None]]) -> Json:
+        """Send the client a request and return its result; a cancelled one is withdrawn.
+
+        Raises:
+            RequestError: The client refused, or is gone.
+        """
+        if self._over:
+            raise _gone()
+        key = next(self._ids)
+        answer = self._answers[key] = asyncio.get_running_loop().create_future()
+        try:
+            await send(encode_request(key, method, params, errors="replace"))
+            return await answer
+        except asyncio.CancelledError:
+            if not self._over:
+                reason = {"requestId": key, "reason": "the answer is not needed any more"}
+                with anyio.move_on_after(_COURTESY_SECONDS, shield=True):
+                    await send(encode_notification(methods.NOTIFICATIONS_CANCELLED, reason))
+            raise
+        finally:
+            del self._answers[key]
+
+    def take(self, message: StrictMessage) -> None:
+        """Hand an answer of the client to the request it belongs to; one that nobody waits for is dropped."""
+        answer = self._answers.get(message.id) if isinstance(message.id, int) else None
+        result: Any = message.result
+        if answer is None or answer.done():
+            _log.debug("an answer to no request of ours is dropped")
+        elif message.error is not msgspec.UNSET:
+            answer.set_exception(_refusal(message.error))
+        elif isinstance(result, dict):
+            answer.set_result(cast("Json", result))
+        else:
+            answer.set_exception(RequestError("the client's answer is no result", code=INTERNAL_ERROR))
+
+    def fail(self) -> None:
+        """Fail what is pending, and all that is asked from now on: the client is gone."""
+        self._over = True
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(_gone())
+
+
+def _refusal(error: Any) -> RequestError:
+    members = cast("Json", error) if isinstance(error, dict) else {}
+    code, text = members.get("code"), members.get("message")
+    return RequestError(
+        text if isinstance(text, str) else "the client refused",
+        code=code if isinstance(code, int) else INTERNAL_ERROR,
+        data=members.get("data"),
+    )
+
+
+def _gone() -> RequestError:
+    return RequestError("the conversation ended before the client answered", code=CONNECTION_CLOSED)
