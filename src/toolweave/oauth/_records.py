@@ -12,7 +12,7 @@ from toolweave.protocol.value import Value
 __all__ = ["ClientRegistration", "TokenKey", "TokenRecord", "TokenStore"]
 
 
-class TokenKey(Value):
+class TokenKey(Value, frozen=True):
     """The identity of a kept token: it is never used for another one.
 
     Attributes:
@@ -29,7 +29,7 @@ class TokenKey(Value):
     principal: str = ""
 
 
-class ClientRegistration(Value):
+class ClientRegistration(Value, frozen=True):
     """A client that is registered at one authorization server (RFC 7591), and unknown to every other.
 
     Attributes:
@@ -50,7 +50,7 @@ class ClientRegistration(Value):
     secret_expires_at: float | None = None
 
 
-class TokenRecord(Value):
+class TokenRecord(Value, frozen=True):
     """A token with all that is needed to renew it.
 
     Attributes:

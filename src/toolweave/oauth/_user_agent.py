@@ -10,7 +10,7 @@ from toolweave.protocol.value import Value
 __all__ = ["AuthorizationResponse", "DevicePrompt", "RedirectListener", "UserAgent"]
 
 
-class AuthorizationResponse(Value):
+class AuthorizationResponse(Value, frozen=True):
     """The query of the redirect that ends an authorization request (RFC 6749 4.1.2, RFC 9207), untrusted as it came.
 
     Attributes:
@@ -30,7 +30,7 @@ class AuthorizationResponse(Value):
     error_description: str | None = None
 
 
-class DevicePrompt(Value):
+class DevicePrompt(Value, frozen=True):
     """A code that a person types into a page on any device (RFC 8628).
 
     Attributes:
