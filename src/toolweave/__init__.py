@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolweave._lazy import lazy_exports
-from toolweave.version import VERSION
+from toolweave._lazy import lazy_exports as _lazy_exports
+from toolweave.version import VERSION as _VERSION
 
 if TYPE_CHECKING:
     from toolweave.agent import (
@@ -130,9 +130,9 @@ __all__ = [
     "tool_call",
 ]
 
-__version__ = VERSION
+__version__ = _VERSION
 
-__getattr__, __dir__ = lazy_exports(
+__getattr__, __dir__ = _lazy_exports(
     __name__,
     {
         "agent": (
