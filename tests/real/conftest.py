@@ -19,6 +19,8 @@ from tests.reference.materials import make_work
 START = 240
 """Seconds a server has to answer: some install themselves first, one waits 130 s for the network."""
 
+BUSY = ("did not finish connecting within", "npm error Lock compromised")
+
 
 @pytest.fixture(scope="session")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -40,7 +42,10 @@ def listed(entries: dict[str, dict[str, Any]], work: Path) -> dict[str, Any]:
     config.write_text(json.dumps({"mcpServers": {**BROKEN, **servers}}))
     listed = _tools(config, work)
     for name, server in listed["servers"].items():
-        if server["state"] == "connecting":  # silent for long: left out beside others, waited for when it is alone
+        # silent for long: left out beside others, waited for when it is alone. On a small machine installers may be
+        # starved by those of 57 others, which says nothing about a connection
+        starved = name not in BROKEN and any(text in (server["error"] or "") for text in BUSY)
+        if server["state"] == "connecting" or starved:
             alone = _tools(config, work, "--server", name)
             listed["servers"][name] = alone["servers"][name]
             listed["tools"] += alone["tools"]
