@@ -360,3 +360,20 @@ async def test_a_modern_client_listens_beside_sessions() -> None:
             said = await read_until(stream, b"list_changed")
 
     assert b"io.modelcontextprotocol/subscriptionId" in said
+
+
+class BrokenStore(MemoryEventStore):
+    """An event store that cannot keep anything."""
+
+    async def store_event(self, stream_id: str, message: Any) -> str:
+        raise ConnectionError("the disk is full")
+
+
+async def test_an_event_that_cannot_be_kept_is_delivered_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    async with served_http(doing_server(), event_store=BrokenStore()) as url:
+        _, session = await handshake(url)
+        answer = await exchange(url, headers=session, body=called("steps", token="t"))
+
+    assert [one.get("method", "result") for one in events(answer.body)] == [*["notifications/progress"] * 3, "result"]
+    assert event_ids(answer.body) == []
+    assert "could not be stored" in caplog.text

@@ -6,6 +6,7 @@ A legacy client whose connection breaks comes back with `Last-Event-ID` and gets
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from toolweave.serve._http.response import event_of
 from toolweave.serve._task_spawner import SpawnsTasks
 
 __all__ = ["EventStore", "EventStream", "MemoryEventStore", "NotificationStream", "Sink", "StoredEvent"]
+
+_log = logging.getLogger("toolweave.serve._http.app")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,20 +141,26 @@ class EventStream:
             await self._prime(retry)
 
     async def _prime(self, retry: int | None) -> None:
-        if self._store is None:
-            return
-        event_id = self._prefix + await self._store.store_event(self.name, None)
+        event_id = await self._kept(None)
         wait = b"" if retry is None else b"retry: %d\r\n" % retry
-        if self._sink is not None:
+        if event_id is not None and self._sink is not None:
             await self._sink.write(b"id: %s\r\n%sdata: \r\n\r\n" % (event_id.encode(), wait))
+
+    async def _kept(self, message: str | None) -> str | None:
+        """Store a message and return its event id; None if nothing is kept."""
+        if self._store is None:
+            return None
+        try:
+            return self._prefix + await self._store.store_event(self.name, message)
+        except Exception:  # boundary: a store of the user's; the message is delivered, only not to be resumed
+            _log.exception("an event could not be stored")
+            return None
 
     async def put(self, message: bytes, *, last: bool = False) -> None:
         """Keep one message, and write it where the stream is carried."""
         async with self._lock:
             self.ended = self.ended or last
-            event_id = None
-            if self._store is not None:
-                event_id = self._prefix + await self._store.store_event(self.name, message.decode())
+            event_id = await self._kept(message.decode())
             if self._sink is not None:
                 await self._sink.write(event_of(message, event_id), last=last)
 
@@ -218,5 +227,7 @@ class NotificationStream(EventStream):
             while self._waiting and (self._store is not None or self.carried):
                 method, params = self._waiting.pop(next(iter(self._waiting)))
                 await self.put(encode_notification(method, params))
+        except OSError:  # of an ASGI server whose client is gone; the client comes back for the stream
+            self._sink = None
         finally:
             self._delivering = False

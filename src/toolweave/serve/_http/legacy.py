@@ -191,7 +191,7 @@ class LegacyHttp:
                 if session is not None:
                     session.running[post.id] = call
                     stream = session.stream(post.id) if self._store is not None and self._streams else None
-                    await response.join(session, stream, release)
+                    response.join(session, stream, release)
                     if stream is not None and client.version >= POLLING_VERSION:
                         await stream.prime(self._retry)
                 await response.fill(self._endpoint.answer(request))
@@ -225,41 +225,41 @@ class LegacyHttp:
             await respond(send, 405, "Method Not Allowed", _POST_ONLY)
             return
         response = EventResponse(receive, send, work, self._bounds, [session.header])
+        if not after:
+            session.notifications.carry(response)  # before anything is awaited: a second request is refused from now on
         self._listening.add(work)
         session.listening.add(work)
         with session.used():
             try:
-                await self._listen(session, after, response)
+                await response.write(b": open\r\n\r\n")
+                if after:
+                    await self._resume(session, after, response)
+                else:
+                    session.notifications.deliver()
+                    await response.until_gone()
             finally:
                 self._listening.discard(work)
                 session.listening.discard(work)
+                session.notifications.drop(response)
                 await response.end()
 
-    async def _listen(self, session: HttpSession, after: str, response: EventResponse) -> None:
-        """Carry a stream in a response until its client is gone."""
-        stream: EventStream | None = session.notifications
+    async def _resume(self, session: HttpSession, after: str, response: EventResponse) -> None:
+        """Write what a client has missed of a stream, and carry on in this response what is still to come."""
         event = after.removeprefix(session.prefix)
-        if after:
-            # an event of another session is not known
-            name = await replay(self._store, event, None, "") if after != event else None
-            stream = session.streams.get(name or "")
-        if stream is not None and stream.carried and not after:
+        if event == after:
+            return  # of another session, which is nobody's business here
+        name = await replay(self._store, event, None, session.prefix)
+        stream = session.streams.get(name or "")
+        if stream is None:
+            await replay(self._store, event, response, session.prefix)
             return
-        await response.write(b": open\r\n\r\n")
         try:
-            if stream is None:
-                await replay(self._store, event if after != event else "", response, session.prefix)
-                return
-            if after:
-                await stream.resume(response, event, self._retry)
-            else:
-                stream.carry(response)
+            await stream.resume(response, event, self._retry)
             session.notifications.deliver()
             if not stream.ended:
                 await response.until_gone()
         finally:
-            if stream is not None:
-                stream.drop(response)
+            stream.drop(response)
 
     async def delete(self, scope: Scope, send: Send) -> None:
         """End a session."""
@@ -331,7 +331,7 @@ class SessionResponse(PostResponse):
         super().__init__(*args, **kwargs)
         self._session = self._stream = self._release = None
 
-    async def join(self, session: HttpSession, stream: EventStream | None, release: Callable[[], None] | None) -> None:
+    def join(self, session: HttpSession, stream: EventStream | None, release: Callable[[], None] | None) -> None:
         """Make it a response of a session.
 
         Args:
