@@ -65,11 +65,9 @@ def decode_value(header: bytes | None) -> str | None:
     if header is None:
         return None
     text = header.decode("latin-1")
-    if not text.startswith("=?base64?"):
-        return text if text.isascii() else None
     found = _ENCODED.fullmatch(text)
-    if found is None:
-        return None
+    if found is None:  # without both ends of the wrapper it stands for itself
+        return text if text.isascii() else None
     try:
         decoded = base64.b64decode(found[1], validate=True)
         canonical = base64.b64encode(decoded).decode() == found[1]
