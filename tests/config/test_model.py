@@ -436,8 +436,9 @@ def test_a_callable_or_a_foreign_object_is_a_provider() -> None:
 @pytest.mark.parametrize(
     "value, field, part",
     [
-        ({"type": "oauth"}, "auth.type", "OAuth is not there yet"),
-        ({"type": "magic"}, "auth.type", "known: bearer, api_key, custom"),
+        ({"type": "oauth", "token": "t"}, "auth", "a token beside it"),
+        ({"type": "oauth", "grant": "magic"}, "oauth.grant", "known: authorization_code"),
+        ({"type": "magic"}, "auth.type", "known: bearer, api_key, custom, oauth"),
         ({"type": 4}, "auth.type", "must be a string"),
         ({"type": "bearer"}, "auth.token", "needs 'token'"),
         ({"type": "api_key", "token": ""}, "auth.token", "needs 'token'"),

@@ -225,25 +225,47 @@ def test_a_command_for_headers_is_not_run_and_that_is_told(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "more",
+    ("more", "settings"),
     [
-        {"oauth": {"clientId": "x", "clientSecret": "hidden-secret"}},
-        {"scopes": ["a"]},
-        {"oauth_resource": "http://h"},
-        {"authProviderType": "google_credentials"},
-        {"auth": {"CLIENT_ID": "x", "CLIENT_SECRET": "hidden-secret", "scopes": ["read"]}},
-        {"auth": "oauth"},
+        ({"oauth": {"clientId": "x", "clientSecret": "hidden-secret"}}, {"client_id": "x", "client_secret": "***"}),
+        ({"oauth": {"clientId": "x", "callbackPort": 8123, "scopes": "a b"}}, {"redirect_port": 8123}),
+        ({"oauth": {"redirectUri": "http://localhost:8124/cb", "enabled": True}}, {"redirect_port": 8124}),
+        ({"oauth": {"authServerMetadataUrl": "https://a/m"}}, {"metadata_url": "https://a/m"}),
+        ({"oauth": True}, {}),
+        ({"oauth": {}}, {}),
+        ({"scopes": ["a"]}, {"scopes": ["a"]}),
+        ({"oauth_client_id": "x", "oauth_scopes": ["a"]}, {"client_id": "x", "scopes": ["a"]}),
+        ({"authProviderType": "dynamic_discovery"}, {}),
+        ({"auth": {"CLIENT_ID": "x", "CLIENT_SECRET": "hidden-secret", "scopes": ["read"]}}, {"client_id": "x"}),
+        ({"auth": "oauth"}, {}),
+        ({"auth": "oauth", "scopes": ["a"]}, {"scopes": ["a"]}),
+        ({"auth": {"type": "oauth", "issuer": "https://as"}}, {"issuer": "https://as"}),
     ],
 )
-def test_a_server_that_wants_a_sign_in_is_kept_and_what_is_missing_is_told(
-    more: dict[str, Any], tmp_path: Path
-) -> None:
+def test_the_sign_in_of_an_editor_is_ours(more: dict[str, Any], settings: dict[str, Any], tmp_path: Path) -> None:
     loaded = load(tmp_path, "mcp.json", {"mcpServers": {"s": {"url": "https://h/mcp", **more}}})
 
-    assert loaded.servers["s"].auth is None
-    assert "sign-in is not supported yet; give a token by 'auth' or 'headers'" in loaded.warnings[0]
-    assert "did you mean" not in loaded.warnings[0]
+    shown = loaded.servers["s"].to_dict()["auth"]
+    assert shown["type"] == "oauth"
+    assert {name: shown[name] for name in settings} == settings
+    assert loaded.warnings == ()
     assert "hidden-secret" not in repr(loaded.servers["s"])
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"headers": {"Authorization": "Bearer t"}, "oauth": {"clientId": "x"}}, "passed over: 'auth' or 'headers'"),
+        ({"auth": {"type": "bearer", "token": "t"}, "scopes": ["a"]}, "passed over: 'auth' or 'headers'"),
+        ({"authProviderType": "google_credentials"}, "a sign-in by 'google_credentials' is not there"),
+        ({"oauth": {"tokenUrl": "https://a/t"}}, "unknown key 'tokenUrl' of a sign-in"),
+    ],
+)
+def test_what_is_left_out_of_a_sign_in_is_told(more: dict[str, Any], told: str, tmp_path: Path) -> None:
+    loaded = load(tmp_path, "mcp.json", {"mcpServers": {"s": {"url": "https://h/mcp", **more}}})
+
+    (warning,) = loaded.warnings
+    assert told in warning
 
 
 def test_a_sign_in_that_is_switched_off_is_nothing_to_tell(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.conformance.page import PAGE, client_table, page, server_table
 from tests.conformance.server_process import serving
-from tests.conformance.suite import ENGINES, Outcome, Scenario, authorization, play, play_server, required, scenarios
+from tests.conformance.suite import ENGINES, Outcome, Scenario, play, play_server, required, scenarios
 
 __all__: list[str] = []
 
@@ -53,7 +53,7 @@ def main() -> int:
     else:
         print(server_table(servers, verdict) if servers else "", client_table(clients, verdict) if clients else "")
     if options.write:
-        PAGE.write_text(page(clients, verdict, servers, verdict, authorization()), encoding="utf-8")
+        PAGE.write_text(page(clients, verdict, servers, verdict), encoding="utf-8")
     return report({run: outcome for run, outcome in outcomes.items() if outcome.verdict != required(run[0])})
 
 

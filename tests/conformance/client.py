@@ -16,8 +16,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolweave import Callbacks, McpConnection, connect_mcp
+from headless import HeadlessUserAgent  # beside this file: the suite starts it as a script
+
+from toolweave import AuthRequiredError, Callbacks, McpConnection, connect_mcp
 from toolweave.connect import ElicitationRequest, ElicitationResult, SamplingRequest, SamplingResult
+from toolweave.oauth import MemoryTokenStore, OAuth
 
 __all__ = ["SCENARIOS", "main"]
 
@@ -150,6 +153,97 @@ async def send_the_schema_back(task: Task) -> None:
     async with task.connect() as server:
         tools = await server.list_tools()
         await call(server, "json_schema_echo", {"schema": tools["json_schema_2020_12_tool"].input_schema})
+
+
+# Authorization
+
+FIRST_REVISION = "2025-03-26"
+CLIENT_METADATA = "https://conformance-test.local/client-metadata.json"
+AUTHORIZED = (
+    *("metadata-default", "metadata-var1", "metadata-var2", "metadata-var3", "basic-cimd"),
+    *("scope-from-www-authenticate", "scope-from-scopes-supported", "scope-omitted-when-undefined", "scope-step-up"),
+    *("token-endpoint-auth-basic", "token-endpoint-auth-post", "token-endpoint-auth-none"),
+    *("offline-access-scope", "offline-access-not-supported", "iss-supported", "iss-not-advertised"),
+    *("dpop", "dpop-nonce"),
+)
+REFUSED = (
+    *("resource-mismatch", "metadata-issuer-mismatch", "scope-retry-limit"),
+    *("iss-supported-missing", "iss-wrong-issuer", "iss-unexpected", "iss-normalized"),
+)
+
+
+def signing_in(**settings: Any) -> OAuth:
+    """Return the settings of a sign-in without a person."""
+    given: dict[str, Any] = {"store": MemoryTokenStore(), "user_agent": HeadlessUserAgent(), **settings}
+    return OAuth(**given)
+
+
+async def use(task: Task, **settings: Any) -> None:
+    """Sign in, list the tools, and call one."""
+    async with task.connect(auth=signing_in(client_metadata_url=CLIENT_METADATA, **settings)) as server:
+        await server.list_tools()
+        await call(server, "test-tool")
+
+
+@scenario(*(f"auth/{name}" for name in AUTHORIZED))
+async def sign_in_and_call(task: Task) -> None:
+    """Sign in with nothing but what is discovered."""
+    await use(task)
+
+
+@scenario("auth/2025-03-26-oauth-metadata-backcompat", "auth/2025-03-26-oauth-endpoint-fallback")
+async def sign_in_as_in_the_first_revision(task: Task) -> None:
+    """Sign in at a server that publishes nothing about itself, as that revision allows."""
+    async with task.connect(auth=signing_in(), protocol=FIRST_REVISION) as server:
+        await call(server, "test-tool")
+
+
+@scenario(*(f"auth/{name}" for name in REFUSED))
+async def be_refused(task: Task) -> None:
+    """Find out that something is wrong, and stop."""
+    try:
+        await use(task)
+    except AuthRequiredError:
+        return
+    raise AssertionError("nobody noticed anything")
+
+
+@scenario("auth/authorization-server-migration")
+async def move(task: Task) -> None:
+    """Call twice; in between, the server moves to another authorization server."""
+    async with task.connect(auth=signing_in()) as server:
+        await call(server, "test-tool")
+        await call(server, "test-tool")
+
+
+@scenario("auth/pre-registration")
+async def sign_in_as_a_registered_client(task: Task) -> None:
+    """Sign in as the client of the materials."""
+    given = task.materials
+    await use(task, client_id=given["client_id"], client_secret=given["client_secret"])
+
+
+@scenario("auth/client-credentials-jwt", "auth/client-credentials-basic")
+async def sign_in_as_a_machine(task: Task) -> None:
+    """Sign in for oneself, with a key or with a secret."""
+    keys = {"client_id": "client_id", "client_secret": "client_secret", "private_key": "private_key_pem"}
+    given = {name: task.materials[key] for name, key in keys.items() if key in task.materials}
+    algorithm = task.materials.get("signing_algorithm", "ES256")
+    await use(task, grant="client_credentials", algorithm=algorithm, **given)
+
+
+@scenario("auth/enterprise-managed-authorization", "auth/cross-app-access-complete-flow")
+async def sign_in_by_the_enterprise(task: Task) -> None:
+    """Sign in with what the enterprise's identity provider gives."""
+    names = ("client_id", "client_secret", "idp_client_id", "idp_id_token", "idp_issuer", "idp_token_endpoint")
+    await use(task, grant="enterprise", **{name: task.materials[name] for name in names if name in task.materials})
+
+
+@scenario("auth/wif-jwt-bearer")
+async def sign_in_as_a_workload(task: Task) -> None:
+    """Sign in with the assertion of the materials."""
+    given = task.materials
+    await use(task, grant="jwt_bearer", client_id=given["client_id"], assertion=given["valid_jwt"])
 
 
 async def call(server: McpConnection, name: str, arguments: Mapping[str, Any] | None = None) -> None:

@@ -22,7 +22,7 @@ scenario passes when the suite finds no failure and no warning and at least one 
 
 - `skipped`: the scenario is about an extension that is not offered (skills), or the suite itself has no checks in it
   yet (`tasks-status-notifications`).
-- The scenarios about authorization are counted at the end: the client cannot sign in yet.
+- Scenarios about authorization (`auth/`) sign in without a person: a user agent that follows the authorization URL.
 
 """
 SERVER = """## Server
@@ -58,14 +58,6 @@ are pinned in `tests/reference/package.json` and `tests/reference/fastmcp.txt`.
 The Inspector also starts what `toolweave serve --install` writes for Claude Desktop, Cursor and VS Code, out of these
 editors' own files. The other way round, our client uses the reference servers from npm and PyPI.
 
-"""
-
-AUTHORIZATION = """## Authorization
-
-{count} more scenarios are about a client that signs in with OAuth. Signing in is not there yet, so none of them is run,
-and none counts as passed: the client ends with `AuthRequiredError` and sends no request for metadata.
-
-{names}
 """
 
 ClientVerdicts = Callable[[Scenario, str], str]
@@ -104,17 +96,10 @@ def tally(scenarios: Iterable[Scenario], verdict: ServerVerdicts) -> str:
     return f"{told}, {len(skipped)} are skipped by the suite ({', '.join(skipped)}).\n\n"
 
 
-def page(
-    client: Sequence[Scenario],
-    by_engine: ClientVerdicts,
-    server: Sequence[Scenario],
-    of: ServerVerdicts,
-    sign_in: Sequence[str],
-) -> str:
-    """Return the whole page; `sign_in` names the scenarios that are not run."""
+def page(client: Sequence[Scenario], by_engine: ClientVerdicts, server: Sequence[Scenario], of: ServerVerdicts) -> str:
+    """Return the whole page."""
     served = SERVER + tally(server, of) + server_table(server, of)
-    unmet = AUTHORIZATION.format(count=len(sign_in), names="\n".join(f"- `{name}`" for name in sign_in))
-    return INTRODUCTION + served + "\n" + OTHERS + CLIENT + client_table(client, by_engine) + "\n" + unmet
+    return INTRODUCTION + served + "\n" + OTHERS + CLIENT + client_table(client, by_engine)
 
 
 def _order(leg: tuple[str, str]) -> tuple[str, bool, str]:

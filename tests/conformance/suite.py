@@ -33,7 +33,6 @@ __all__ = [
     "Scenario",
     "Side",
     "Verdict",
-    "authorization",
     "contracts",
     "node",
     "play",
@@ -58,8 +57,6 @@ EVERY_RUN = "wire-schema-valid"
 NODE_AT_LEAST = 22
 SCENARIO_SECONDS = 120
 LEG_SECONDS = 600
-AUTHORIZATION = re.compile(r"auth/")
-"""Scenarios about authorization: they need a client that signs in with OAuth."""
 
 Side = Literal["client", "server"]
 Verdict = Literal["pass", "fail", "skipped"]
@@ -96,16 +93,7 @@ def versions() -> tuple[str, ...]:
 
 
 def scenarios(side: Side = "client") -> list[Scenario]:
-    """Return every scenario not about authorization, of every version of the suite at every revision it knows."""
-    return [each for each in _listed(side) if not AUTHORIZATION.match(each.name)]
-
-
-def authorization() -> list[str]:
-    """Return the names of the scenarios that need a client which can sign in; none is run."""
-    return sorted({each.name for each in _listed("client") if AUTHORIZATION.match(each.name)})
-
-
-def _listed(side: Side) -> list[Scenario]:
+    """Return every scenario, of every version of the suite at every revision it knows."""
     found: list[Scenario] = []
     for suite in versions():
         listing = _listing(suite, side).read_text(encoding="utf-8")
@@ -134,13 +122,13 @@ def play(scenario: Scenario, engine: str, results: Path, command: Sequence[str] 
     wanted = ["--scenario", scenario.name, "--timeout", str(SCENARIO_SECONDS * 1000), "-o", str(results)]
     done = _run(scenario.suite, "client", "--command", client, *wanted, *_at(scenario))
     unwell = done.returncode or re.search(r"^Client (exited with code|timed out)", done.stderr, flags=re.MULTILINE)
-    return _outcome(results.glob("*/checks.json"), done, unwell=bool(unwell))
+    return _outcome(results.rglob("checks.json"), done, unwell=bool(unwell))
 
 
 def play_server(scenario: Scenario, url: str, results: Path) -> Outcome:
     """Run one scenario against the server at `url`; it passes as `play` says."""
     done = _run(scenario.suite, "server", "--url", url, "--scenario", scenario.name, "-o", str(results), *_at(scenario))
-    return _outcome(results.glob("*/checks.json"), done, unwell=done.returncode != 0)
+    return _outcome(results.rglob("checks.json"), done, unwell=done.returncode != 0)
 
 
 def play_all(suite: str, wanted: Sequence[str], url: str, results: Path) -> tuple[int, dict[str, Outcome]]:

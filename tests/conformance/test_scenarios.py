@@ -1,5 +1,5 @@
-"""Every scenario of the official conformance suite that is not about authorization, one by one: for the client with
-both its engines, for the server at every revision."""
+"""Every scenario of the official conformance suite, one by one: for the client with both its engines, for the server at
+every revision."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from tests.conformance.suite import (
     WANTED,
     Outcome,
     Scenario,
-    authorization,
     contracts,
     play,
     play_all,
@@ -101,8 +100,8 @@ def test_no_revision_of_any_version_of_the_suite_is_left_out() -> None:
     by_suite = {version: {each.revision for each in CLIENT if each.suite == version} for version in suite.versions()}
 
     assert by_suite == {
-        "0.1.16": {"2025-06-18", "2025-11-25"},  # at 2025-03-26 it has scenarios about authorization only
-        "0.2.0-alpha.12": {"2025-06-18", "2025-11-25", "2026-07-28", "extension"},
+        "0.1.16": {"2025-03-26", "2025-06-18", "2025-11-25", "draft", "extension"},
+        "0.2.0-alpha.12": {"2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28", "extension"},
     }
     assert len([each for each in CLIENT if required(each) == "pass"]) >= REQUIRED
     assert LEGS == [
@@ -127,7 +126,7 @@ def test_only_what_is_no_part_of_the_protocol_is_skipped() -> None:
 
 def test_the_page_has_every_scenario_with_its_verdict() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(
-        CLIENT, lambda scenario, engine: required(scenario), SERVER, required, authorization()
+        CLIENT, lambda scenario, engine: required(scenario), SERVER, required
     ), "run scripts/conformance --write"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -164,19 +163,22 @@ def test_this_machine_is_known_by_its_names(host: str) -> None:
         "oidc",
         {"type": "oauth"},
         {"type": "OAuth2.1"},
-        {"type": "bearer", "token": "oauth"},
     ],
     ids=str,
 )
-async def test_to_sign_in_is_refused_until_it_is_there_and_never_sent_as_a_token(auth: Any) -> None:
-    with pytest.raises(ConfigError, match="OAuth is not there yet"):
-        ServerConfig(name="x", url="https://tools.example/mcp", auth=auth)
+async def test_the_word_for_a_sign_in_signs_in_and_is_never_sent_as_a_token(auth: Any) -> None:
+    config = ServerConfig(name="x", url="https://tools.example/mcp", auth=auth)
+    assert config.auth is not None
+    assert config.auth.oauth is not None
     server = HttpScript(initialized(legacy_answer))
-    async with listening(server.handle) as (url, _):
-        with suppress(ConfigError):  # an entry of an editor's file may be served without its sign-in, with a warning
-            async with connected({"url": url, "auth": auth}) as connection:
-                await connection.call_tool("t")
+    async with listening(server.handle) as (url, _), connected({"url": url, "auth": auth}) as connection:
+        await connection.call_tool("t")
     assert all("authorization" not in exchange.headers for exchange in server.exchanges)
+
+
+def test_a_token_that_is_the_word_for_a_sign_in_is_refused() -> None:
+    with pytest.raises(ConfigError, match="a token beside it"):
+        ServerConfig(url="https://tools.example/mcp", auth={"type": "bearer", "token": "oauth"})
 
 
 @pytest.mark.parametrize("auth", ["bearer", "none", "true", {"type": "api_key", "token": "API-KEY"}], ids=str)

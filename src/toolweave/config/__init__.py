@@ -22,6 +22,7 @@ from toolweave.config._loaded import ConfigEntry, EntryStatus, LoadedConfig, Loa
 from toolweave.config._merge import merge_config, normalize_config
 from toolweave.config._model import HeadersSource, ServerConfig, Source, known_transports, register_transport_name
 from toolweave.config._naming import program_name
+from toolweave.config._oauth import OAuth, OAuthGrant, OAuthSecret
 from toolweave.config._secret import Secret, looks_secret, reveal, without_user_info
 from toolweave.config._timeouts import Timeouts
 from toolweave.config._trust import TrustedFiles
@@ -43,6 +44,9 @@ __all__ = [
     "McpHttpConfig",
     "McpStdioConfig",
     "McpTransport",
+    "OAuth",
+    "OAuthGrant",
+    "OAuthSecret",
     "Secret",
     "ServerConfig",
     "Source",

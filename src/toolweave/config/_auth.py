@@ -7,25 +7,23 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, cast, get_args
 
+from toolweave.config._oauth import OAuth
 from toolweave.config._secret import Secret, reveal, wrap
 from toolweave.config._validation import check_headers, check_text, kind_of
 from toolweave.errors import ConfigError
 
 __all__ = ["Auth", "AuthType"]
 
-AuthType = Literal["bearer", "api_key", "custom"]
+AuthType = Literal["bearer", "api_key", "custom", "oauth"]
 """The kinds of authorization."""
 
-_DEFAULT_HEADER = {"bearer": "Authorization", "api_key": "X-API-Key", "custom": ""}
+_DEFAULT_HEADER = {"bearer": "Authorization", "api_key": "X-API-Key", "custom": "", "oauth": ""}
 _NO_PROVIDER: tuple[type, ...] = (bool, int, float, bytes, list, tuple)
 _SIGN_IN = frozenset(("oauth", "oauth2", "oauth_2", "oauth2.0", "oauth2.1", "oidc", "openid", "openid_connect", "sso"))
 _METHODS = frozenset(
     ("api_key", "apikey", "auto", "basic", "bearer", "custom", "false", "header", "none", "null", "true")
 )
-_NO_SIGN_IN = (
-    "signing in with OAuth is not there yet; give a token ('auth': {'type': 'bearer', 'token': ...}), or from code a "
-    "callable or an httpx authorization object that gets one"
-)
+_CREDENTIAL_BESIDE = "'auth' is 'oauth' with a token beside it; a token you have is {'type': 'bearer', 'token': ...}"
 _KEYS = {
     "type": "type",
     "token": "token",
@@ -50,13 +48,14 @@ class Auth:
 
     Attributes:
         type: `bearer` sends `Authorization: Bearer TOKEN`, `api_key` sends the bare token in
-            `header`, `custom` sends `headers` or what `provider` returns.
+            `header`, `custom` sends `headers` or what `provider` returns, `oauth` signs in.
         token: The credential of `bearer` and `api_key`.
         header: The header that carries the token: `Authorization` for `bearer`, `X-API-Key` for `api_key`.
         headers: The headers of `custom`.
         provider: A callable, plain or async, called before each request; it returns a token or
             a mapping of headers. Or a `toolweave.connect.AuthHook`, which is told of each refusal too, or an `httpx`
             authorization object. Only from code.
+        oauth: The settings of `oauth`.
         options: Other keys of the entry, as they came.
     """
 
@@ -65,12 +64,11 @@ class Auth:
     header: str = ""
     headers: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
     provider: Any = None  # a callable or a foreign authorization object
+    oauth: OAuth | None = None
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
         if self.type not in get_args(AuthType):
-            if str(self.type) in _SIGN_IN:
-                raise ConfigError(_NO_SIGN_IN, field="auth.type")
             known = ", ".join(get_args(AuthType))
             raise ConfigError(f"'auth.type' is {self.type!r}; known: {known}", field="auth.type")
         header = self.header or _DEFAULT_HEADER[self.type]
@@ -83,24 +81,33 @@ class Auth:
         object.__setattr__(self, "header", header)
         object.__setattr__(self, "headers", MappingProxyType(check_headers(self.headers, "auth.headers")))
         object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
-        if self.provider is None and not (self.headers if self.type == "custom" else self.token):
+        if self.type == "oauth" or self.oauth is not None:
+            self._check_sign_in()
+        elif self.provider is None and not (self.headers if self.type == "custom" else self.token):
             missing = "headers" if self.type == "custom" else "token"
             raise ConfigError(f"'auth' of type {self.type!r} needs '{missing}'", field=f"auth.{missing}")
+
+    def _check_sign_in(self) -> None:
+        if self.type != "oauth" or self.token is not None or self.headers or self.provider is not None:
+            raise ConfigError(_CREDENTIAL_BESIDE, field="auth.type")
+        object.__setattr__(self, "oauth", OAuth.of(self.oauth))
 
     @classmethod
     def of(cls, value: Any) -> Auth | None:  # Any: whatever a user wrote
         """Make an `Auth` from any accepted form; None stays None.
 
-        A string or `Secret` is a bearer token, a mapping is an entry's `auth` object, and any
-        other object is a provider.
+        The string `oauth` and an `OAuth` sign in, any other string or `Secret` is a bearer token, a mapping is an
+        entry's `auth` object, and any other object is a provider.
 
         Raises:
             ConfigError: As the class.
         """
         if value is None or isinstance(value, Auth):
             return value
+        if isinstance(value, OAuth):
+            return cls(type="oauth", oauth=value)
         if isinstance(value, (str, Secret)):
-            return cls(token=wrap(value))
+            return cls(type="oauth") if _names_sign_in(value) else cls(token=wrap(value))
         if isinstance(value, Mapping):
             return cls(**_arguments(cast("Mapping[Any, Any]", value)))
         if isinstance(value, _NO_PROVIDER):
@@ -109,6 +116,8 @@ class Auth:
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the entry's `auth` object with the credentials still wrapped."""
+        if self.oauth is not None:
+            return {"type": self.type, **self.oauth.to_mapping()}
         out: dict[str, Any] = {"type": self.type}
         if self.token is not None:
             out["token"] = self.token
@@ -123,10 +132,10 @@ class Auth:
     def secrets(self) -> tuple[str, ...]:
         """Return every credential in it, for masking."""
         values = [*self.headers.values(), *([self.token] if self.token else [])]
-        return tuple(value.reveal() for value in values if value)
+        return tuple(value.reveal() for value in values if value) + (self.oauth.secrets() if self.oauth else ())
 
     def __hash__(self) -> int:
-        return hash((self.type, self.token, self.header))
+        return hash((self.type, self.token, self.header, self.oauth))
 
     def __repr__(self) -> str:
         parts = [f"type={self.type!r}"]
@@ -138,6 +147,8 @@ class Auth:
             parts.append(f"headers={dict(self.headers)!r}")
         if self.provider is not None:
             parts.append(f"provider={type(self.provider).__name__}")
+        if self.oauth is not None:
+            parts.append(f"oauth={self.oauth!r}")
         return f"Auth({', '.join(parts)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -146,9 +157,9 @@ class Auth:
 
 def _refuse_method(token: str | Secret) -> None:
     """Refuse the name of an authorization method in place of a token: it would be sent as the token."""
-    word = reveal(token).strip().lower().replace("-", "_")
+    word = _word(token)
     if word in _SIGN_IN:
-        raise ConfigError(_NO_SIGN_IN, field="auth")
+        raise ConfigError(_CREDENTIAL_BESIDE, field="auth")
     if word in _METHODS:
         raise ConfigError(
             f"'auth' is the word {reveal(token)!r}, which would be sent as a token; give the token itself, or "
@@ -157,11 +168,24 @@ def _refuse_method(token: str | Secret) -> None:
         )
 
 
+def _word(text: str | Secret) -> str:
+    return reveal(text).strip().lower().replace("-", "_")
+
+
+def _names_sign_in(value: str | Secret) -> bool:
+    return _word(value) in _SIGN_IN
+
+
 def _rebuild(entry: Mapping[str, Any]) -> Auth:
     return Auth(**_arguments(entry))
 
 
 def _arguments(entry: Mapping[Any, Any]) -> dict[str, Any]:
+    kind = entry.get("type", "")
+    if isinstance(kind, str) and _names_sign_in(kind):
+        if {"token", "headers", "provider"} & entry.keys():
+            raise ConfigError(_CREDENTIAL_BESIDE, field="auth")
+        return {"type": "oauth", "oauth": OAuth.of(entry)}
     known: dict[str, Any] = {}
     options: dict[str, Any] = {}
     for key, value in entry.items():

@@ -13,9 +13,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any, cast
 
+from toolweave.config._auth import Auth
 from toolweave.config._dialect_rules import Dialect, rules_of
 from toolweave.config._expand import Expander, Scope
 from toolweave.config._model import WEBSOCKET_DEPRECATED, ServerConfig, Source, canonical_transport
+from toolweave.config._oauth import OAuth
 from toolweave.config._secret import Secret
 from toolweave.config._timeouts import Timeouts
 from toolweave.config._validation import check_object, check_text, check_texts, kind_of
@@ -119,7 +121,8 @@ _SIGN_IN = frozenset(
         *("client_id", "client_secret", "redirect_uri"),
     }
 )
-"""Sign-in settings of editors, passed over: a server may be reached without them, or by a token from elsewhere."""
+"""Sign-in settings of editors: in an object of their own, or beside the URL."""
+_DISCOVERED = "dynamic_discovery"
 _NOT_DONE = {
     "headers_helper": "is a command that is not run: give 'headers' or 'auth'",
 }
@@ -254,7 +257,7 @@ def _layer(flat: _FlatEntry, layer: Mapping[Any, Any], *, within: str = "") -> N
         elif word == "include" and isinstance(value, Mapping):  # Codex: approval per tool
             continue
         elif word in _SIGN_IN or _is_sign_in(word, value):
-            _keep_sign_in(flat, str(key), value)
+            _keep_sign_in(flat, word, str(key), value)
         elif word in _FIELDS or word in _SPECIAL:
             _put(flat, word, value, str(key))
         else:
@@ -284,19 +287,27 @@ def _keep_unknown(flat: _FlatEntry, word: str, key: str, value: Any, within: str
 
 
 def _is_sign_in(word: str, value: Any) -> bool:
-    """Return whether `auth` asks for a sign-in and gives no credential: Cursor's CLIENT_ID, FastMCP's "oauth"."""
-    if word != "auth":
+    """Return whether `auth` holds the settings of a sign-in without saying so: Cursor's CLIENT_ID."""
+    if word != "auth" or not isinstance(value, Mapping):
         return False
-    if isinstance(value, Mapping):
-        named = {str(key).lower() for key in cast("Mapping[Any, Any]", value)}
-        return bool(named & {"client_id", "clientid"}) and not named & {"token", "provider"}
-    return value == "oauth"
+    named = {canonical_key(key) for key in cast("Mapping[Any, Any]", value)}
+    return "client_id" in named and not named & {"token", "provider", "transport"}  # `type` is a synonym of the last
 
 
-def _keep_sign_in(flat: _FlatEntry, key: str, value: Any) -> None:
-    flat.options[key] = value
-    if value not in (False, [], {}):
-        flat.notes.append(f"{key!r}: sign-in is not supported yet; give a token by 'auth' or 'headers'")
+def _keep_sign_in(flat: _FlatEntry, word: str, key: str, value: Any) -> None:
+    """Collect the settings of a sign-in; false switches it off."""
+    if word in ("oauth", "auth") and isinstance(value, Mapping):
+        given = cast("Mapping[str, Any]", value)
+    else:
+        given = {} if word == "oauth" and value is True else {key: value}
+    if value is False or given.get("enabled") is False:
+        flat.options[key] = value
+        return
+    if word == "auth_provider_type" and value != _DISCOVERED:
+        flat.options[key] = value
+        flat.notes.append(f"{key!r}: a sign-in by {value!r} is not there; give a token by 'auth' or 'headers'")
+        return
+    flat.known["oauth"] = {**flat.known.get("oauth", {}), **given}
 
 
 def _put(flat: _FlatEntry, word: str, value: Any, key: str) -> None:
@@ -386,7 +397,24 @@ def _arguments(values: dict[str, Any], expander: Expander, dialect: Dialect, not
     if any(key in values for key in ("timeout", *_TIMEOUT_KEYS)):
         out["timeout"] = _timeouts(values, dialect, notes)
     _read_environment(out, values, expander, notes)
+    if "oauth" in values:
+        _read_sign_in(out, values["oauth"], notes)
     return out
+
+
+def _read_sign_in(out: dict[str, Any], given: Mapping[str, Any], notes: list[str]) -> None:
+    """Sign in with an editor's settings, unless the entry has a credential."""
+    auth, headers = out.get("auth"), out.get("headers")
+    if auth is None and isinstance(headers, Mapping):
+        auth = next((name for name in cast("Mapping[str, Any]", headers) if str(name).lower() == "authorization"), None)
+    if "@" in str(out.get("url", "")).partition("://")[2].partition("/")[0]:
+        auth = "user info"
+    if auth is not None and auth != "oauth":
+        notes.append("the settings of a sign-in are passed over: 'auth' or 'headers' hold a credential")
+        return
+    settings = OAuth.of(given)
+    out["auth"] = Auth(type="oauth", oauth=settings)
+    notes.extend(f"unknown key {name!r} of a sign-in: passed over" for name in settings.options)
 
 
 def _transport(value: Any, notes: list[str]) -> str:

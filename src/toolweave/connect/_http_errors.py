@@ -101,7 +101,9 @@ class HttpFault:
         session_gone: The server has forgotten the session (404 on a request with a session id).
         retry_after: The `Retry-After` header.
         challenge: The `WWW-Authenticate` header.
+        nonce: The `DPoP-Nonce` header.
         too_large: Whether the answer passed a bound.
+        error: The error that it is, where a hook has raised one in its own words.
     """
 
     status: int | None
@@ -110,7 +112,9 @@ class HttpFault:
     session_gone: bool = False
     retry_after: str | None = None
     challenge: str | None = None
+    nonce: str | None = None
     too_large: bool = False
+    error: ServerError | None = None
 
     def data(self) -> dict[str, Any]:
         """Return the facts as a JSON object, for `ProtocolError.data`."""
@@ -120,6 +124,8 @@ class HttpFault:
 
 def http_error(fault: HttpFault, *, server: str) -> ServerError:
     """Return the error for an HTTP fault."""
+    if fault.error is not None:
+        return fault.error
     if fault.status in (401, 403):
         return AuthRequiredError(
             f"{fault.text}; set 'auth' or 'headers' for it, or correct them",
@@ -170,6 +176,7 @@ def answer_fault(
         session_gone=in_session and (status == 404 or (status == 400 and _LOST_SESSION.search(said) is not None)),
         retry_after=headers.get("retry-after"),
         challenge=headers.get("www-authenticate"),
+        nonce=headers.get("dpop-nonce"),
     )
 
 

@@ -11,7 +11,7 @@ import inspect
 import secrets
 import ssl
 from codecs import BOM_UTF8
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from typing import Any
 
 import anyio
@@ -33,7 +33,8 @@ from toolweave.connect._http_errors import (
     too_large,
     unasked_encoding,
 )
-from toolweave.connect._wire.credentials import AuthChallenge, AuthHook
+from toolweave.connect._wire.credentials import AuthChallenge, AuthHook, operation_of, resends_of
+from toolweave.errors import ConnectError, ServerError
 from toolweave.http import ACCEPTED, Inflater, NotInflated, proxy_for
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.json_types import as_object
@@ -68,7 +69,8 @@ class HttpFaults:
         self._faults[ticket] = fault
         error = {"code": INTERNAL_ERROR, "message": fault.text, "data": {"ticket": ticket}}
         body = {"jsonrpc": "2.0", "id": None, "error": error}
-        headers = {"www-authenticate": fault.challenge} if fault.challenge is not None else {}
+        named = {"www-authenticate": fault.challenge, "dpop-nonce": fault.nonce}
+        headers = {name: value for name, value in named.items() if value is not None}
         return httpx2.Response(max(fault.status or 503, 400), headers=headers, request=request, json=body)
 
     def take(self, data: Any) -> HttpFault | None:
@@ -297,20 +299,35 @@ class _HookFlow:
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         settings = self._settings
         url = settings.url if str(request.url) == settings.public_url else str(request.url)
-        made = await self._hook.headers(request.method, url)
-        settings.remember(made)
-        request.headers.update(made)
-        response = yield request
-        if response.status_code not in (401, 403):
-            return
-        challenge = AuthChallenge(
-            method=request.method, url=url, status=response.status_code, headers=dict(response.headers), sent=made
-        )
-        others = await self._hook.challenged(challenge)
-        if others:
-            settings.remember(others)
-            request.headers.update(others)
-            yield request
+        made = await self._asked(request, self._hook.headers(request.method, url))
+        for attempt in range(resends_of(self._hook) + 1):
+            settings.remember(made)
+            request.headers.update(made)
+            response = yield request
+            if response.status_code not in (401, 403) or attempt == resends_of(self._hook):
+                return
+            challenge = AuthChallenge(
+                method=request.method,
+                url=url,
+                status=response.status_code,
+                headers=dict(response.headers),
+                sent=made,
+                operation=operation_of(request.content),
+                attempt=attempt,
+            )
+            made = await self._asked(request, self._hook.challenged(challenge))
+            if not made and _REFUSED not in request.extensions:
+                return
+
+    async def _asked(self, request: httpx2.Request, making: Awaitable[Mapping[str, str] | None]) -> Mapping[str, str]:
+        """Return the headers of the hook; what it raises in its own words fails the request with them."""
+        try:
+            return await making or {}
+        except ServerError as exc:
+            status = exc.status if isinstance(exc, ConnectError) else None
+            fault = HttpFault(status=status, text=exc.message, sent=False, error=exc)
+            request.extensions = {**request.extensions, _REFUSED: fault}
+            return {}
 
 
 def http_client(settings: HttpSettings, faults: HttpFaults, *, answers: bool = True) -> httpx2.AsyncClient:

@@ -11,7 +11,7 @@ import re
 import ssl
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Self, cast
@@ -21,7 +21,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from toolweave.http._connect import connect_tcp
+from toolweave.http._connect import Address, connect_tcp
 from toolweave.http._connection import Head, NoAnswer, Socket
 from toolweave.http._inflate import PIECE_BYTES, Inflater, NotInflated
 from toolweave.http._proxy import HttpProxy, refused_by_proxy
@@ -205,19 +205,28 @@ class HttpClient:
     they have been idle for a minute, or for as long as the server says. Lasting streams do not count, so that they
     block no request.
 
+    Given `addresses` are connected to instead of looking the name up, which TLS still checks and `Host` still names.
+
     Attributes:
         proxy: The proxy that all requests go through, or None.
         forwarded: Whether it reads them, and may answer itself.
     """
 
     def __init__(
-        self, url: str, *, connect_seconds: float, max_connections: int = 100, proxy: HttpProxy | None = None
+        self,
+        url: str,
+        *,
+        connect_seconds: float,
+        max_connections: int = 100,
+        proxy: HttpProxy | None = None,
+        addresses: Sequence[Address] = (),
     ) -> None:
         parts = urlsplit(url)
         self._secure = parts.scheme == "https"
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if self._secure else 80)
         self.proxy = proxy
+        self._addresses = () if proxy is not None else addresses
         self._connect_seconds = connect_seconds
         self._max = self._free = max_connections
         self._turns: OrderedDict[_Turn, None] = OrderedDict()
@@ -475,7 +484,7 @@ class HttpClient:
     async def _reached(self, host: str, port: int, *, secure: bool) -> Socket:
         _, socket = await asyncio.get_running_loop().create_connection(
             partial(Socket, self._known),
-            sock=await connect_tcp(host, port),
+            sock=await connect_tcp(host, port, self._addresses),
             ssl=self._tls if secure else None,
             server_hostname=host if secure else None,
         )

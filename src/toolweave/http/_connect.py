@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Sequence
 from itertools import chain, zip_longest
 from typing import Any
 
 import anyio
 
-__all__ = ["connect_tcp"]
+__all__ = ["Address", "connect_tcp", "resolve"]
 
 ATTEMPT_SECONDS = 0.25
 """The wait before the next address is tried as well (RFC 8305, 5)."""
 
 Address = tuple[socket.AddressFamily, tuple[Any, ...]]  # Any: what a family's addresses hold
+"""The address of a socket with its family: as `(AF_INET, ("192.0.2.1", 443))`."""
 
 
-async def connect_tcp(host: str, port: int) -> socket.socket:
-    """Return a connected socket.
+async def connect_tcp(host: str, port: int, addresses: Sequence[Address] = ()) -> socket.socket:
+    """Return a connected socket; given addresses are taken instead of those that the host's name has.
 
     The addresses of the host are tried in the resolver's order, families in turn, each `ATTEMPT_SECONDS` after the
     one before it, or at once when that one fails. The first that connects is kept, the others are closed.
@@ -29,7 +31,7 @@ async def connect_tcp(host: str, port: int) -> socket.socket:
     Raises:
         OSError: The name has no address, or none of them connects; the text of one failure, or of all.
     """
-    addresses = await _addresses(host, port)
+    addresses = addresses or await resolve(host, port)
     if len(addresses) == 1:
         return await _connected(*addresses[0])
     winner: list[socket.socket] = []
@@ -76,8 +78,13 @@ async def _connected(family: socket.AddressFamily, address: tuple[Any, ...]) -> 
     return connection
 
 
-async def _addresses(host: str, port: int) -> list[Address]:
-    """Return the addresses of a host, those of the first one's family and of the others in turn (RFC 8305, 4)."""
+async def resolve(host: str, port: int) -> list[Address]:
+    """Return the addresses of a host, those of the first one's family and of the others in turn (RFC 8305, 4).
+
+    Raises:
+        OSError: The name has no address.
+        UnicodeError: It is no name.
+    """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except OSError:  # it is no address: a name needs a thread

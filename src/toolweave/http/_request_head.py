@@ -18,9 +18,11 @@ class SharedHeaders(dict[str, str]):
 
     Attributes:
         head: The encoded head of such a request, cached by its first encoding.
+        credentials: The headers of a token that are in it too, as the one object they came as.
     """
 
     head: bytes | None = None
+    credentials: Mapping[str, str] | None = None
 
 
 def request_head(method: str, target: str, host: str, headers: Mapping[str, str], *, authority: str = "") -> bytes:

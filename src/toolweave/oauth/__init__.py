@@ -1,20 +1,58 @@
-"""OAuth 2.1 as an MCP client needs it: discovery, registration, grants, and where tokens are kept.
+"""OAuth 2.1 as an MCP client needs it: discovery, registration, grants, proofs, and where tokens are kept.
 
 Knows HTTP and settings; refuses to know MCP messages, connections and servers.
 """
 
 from __future__ import annotations
 
-from toolweave.oauth._records import ClientRegistration, TokenKey, TokenRecord, TokenStore
-from toolweave.oauth._user_agent import AuthorizationResponse, DevicePrompt, RedirectListener, UserAgent
+from typing import TYPE_CHECKING
+
+from toolweave._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from toolweave.config import OAuth
+    from toolweave.oauth._auth_challenge import AuthChallenge
+    from toolweave.oauth._defaults import default_token_store, default_user_agent
+    from toolweave.oauth._memory_store import MemoryTokenStore
+    from toolweave.oauth._metadata import resource_of
+    from toolweave.oauth._records import ClientRegistration, TokenKey, TokenRecord, TokenStore
+    from toolweave.oauth._sign_in import SignedOut, sign_in, sign_out
+    from toolweave.oauth._token_source import TokenSource, token_source
+    from toolweave.oauth._user_agent import AuthorizationResponse, DevicePrompt, RedirectListener, UserAgent
 
 __all__ = [
+    "AuthChallenge",
     "AuthorizationResponse",
     "ClientRegistration",
     "DevicePrompt",
+    "MemoryTokenStore",
+    "OAuth",
     "RedirectListener",
+    "SignedOut",
     "TokenKey",
     "TokenRecord",
+    "TokenSource",
     "TokenStore",
     "UserAgent",
+    "default_token_store",
+    "default_user_agent",
+    "resource_of",
+    "sign_in",
+    "sign_out",
+    "token_source",
 ]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        ".config": ("OAuth",),
+        "_auth_challenge": ("AuthChallenge",),
+        "_defaults": ("default_token_store", "default_user_agent"),
+        "_memory_store": ("MemoryTokenStore",),
+        "_metadata": ("resource_of",),
+        "_records": ("ClientRegistration", "TokenKey", "TokenRecord", "TokenStore"),
+        "_sign_in": ("SignedOut", "sign_in", "sign_out"),
+        "_token_source": ("TokenSource", "token_source"),
+        "_user_agent": ("AuthorizationResponse", "DevicePrompt", "RedirectListener", "UserAgent"),
+    },
+)

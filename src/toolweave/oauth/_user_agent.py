@@ -60,8 +60,13 @@ class RedirectListener(Protocol):
 class UserAgent(Protocol):
     """Shows a person where to sign in; raises `AuthRequiredError` where there is no person."""
 
-    def listener(self, *, server: str, seconds: float) -> AbstractAsyncContextManager[RedirectListener]:
-        """Open a listener for the redirect of one sign-in to a server, for at most these seconds."""
+    def listener(
+        self, *, server: str, seconds: float, port: int | None = None
+    ) -> AbstractAsyncContextManager[RedirectListener]:
+        """Open a listener for the redirect of one sign-in to a server, for at most these seconds.
+
+        It listens on `port`, or on a free one; the context manager raises `OSError` where that port is taken.
+        """
         ...
 
     async def show_device_code(self, prompt: DevicePrompt, *, server: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "BATCHING_VERSION",
+    "FIRST_AUTHORIZATION_VERSION",
     "HANDSHAKE_VERSIONS",
     "LATEST_HANDSHAKE_VERSION",
     "MODERN_VERSION",
@@ -23,6 +24,8 @@ BATCHING_VERSION = "2025-03-26"
 """The one revision with JSON-RPC batches."""
 POLLING_VERSION = "2025-11-25"
 """The first revision whose clients come back for a stream that the server has closed (SEP-1699)."""
+FIRST_AUTHORIZATION_VERSION = "2025-03-26"
+"""The revision that brought authorization: its servers need publish no metadata, and are their own issuers."""
 TASKS_VERSION = "2025-11-25"
 """The one revision whose core has tasks; later ones have them as an extension."""
 

@@ -7,46 +7,34 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
-from toolweave.config import Auth, Secret, ServerConfig
+import msgspec
 
-__all__ = ["AuthChallenge", "AuthFlow", "AuthHook", "Credentials", "flow_of", "hook_of"]
+from toolweave.config import Auth, Secret, ServerConfig
+from toolweave.oauth import AuthChallenge
+from toolweave.protocol.headers import NAME_PARAMETERS
+from toolweave.protocol.json_types import as_object
+
+__all__ = ["AuthChallenge", "AuthFlow", "AuthHook", "Credentials", "flow_of", "hook_of", "operation_of", "resends_of"]
 
 _MASK = "***"
 _HIDDEN_FROM = 4  # a shorter value found in a foreign text is more likely a coincidence than a leak
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthChallenge:
-    """A request that its server has refused: 401, or 403.
-
-    Attributes:
-        method: The HTTP method of the request.
-        url: The URL of the request.
-        status: The HTTP status of the answer.
-        headers: The headers of the answer, in lower case: `www-authenticate` has the challenge (RFC 9110, 11.6.1);
-            repeated ones are joined by commas.
-        sent: The headers that the hook had given for the request.
-    """
-
-    method: str
-    url: str = field(repr=False)
-    status: int
-    headers: Mapping[str, str]
-    sent: Mapping[str, str] = field(repr=False)
-
-
 class AuthHook(Protocol):
-    """An authorization hook for the HTTP requests to one server; an exception fails the request at hand."""
+    """An authorization hook for the HTTP requests to one server; an exception fails the request at hand.
+
+    It may have an attribute `most_resends`: how often one request is sent again at most, once without it; and a method
+    `steady()`, which returns the headers, as always the same object, if they are the same for every request right now.
+    """
 
     async def headers(self, method: str, url: str) -> Mapping[str, str]:
         """Return the headers that authorize a request; called before each."""
         ...
 
     async def challenged(self, challenge: AuthChallenge) -> Mapping[str, str] | None:
-        """Return other headers, with which a refused request is sent once more, or None to leave it refused."""
+        """Return other headers, with which a refused request is sent again, or None to leave it refused."""
         ...
 
 
@@ -112,8 +100,30 @@ def flow_of(config: ServerConfig) -> AuthFlow | None:
 
 
 def hook_of(config: ServerConfig) -> AuthHook | None:
-    """Return the hook that authorizes the requests of a config, or None."""
+    """Return the hook that authorizes the requests of a config, or None; called in the event loop of its connection."""
+    if config.auth is not None and config.auth.oauth is not None:
+        from toolweave.oauth import token_source  # for those who sign in
+
+        return token_source(config.auth.oauth, config.url, server=config.name, revision=config.protocol)
     return config.auth.provider if config.auth is not None and _is_hook(config.auth.provider) else None
+
+
+def resends_of(hook: AuthHook) -> int:
+    """Return how often a request is sent again at most."""
+    return getattr(hook, "most_resends", 1)
+
+
+def operation_of(body: bytes) -> str:
+    """Return the method of a message with the name of what it is about; empty for what is no message."""
+    try:
+        message = as_object(msgspec.json.decode(body)) or {}
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+    method, params = message.get("method"), as_object(message.get("params")) or {}
+    if not isinstance(method, str):
+        return ""
+    name = params.get(NAME_PARAMETERS.get(method, ""))
+    return f"{method} {name}" if isinstance(name, str) else method
 
 
 def _asks(auth: Auth | None) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import time
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -32,7 +32,7 @@ from toolweave.connect._http_errors import (
     too_large,
     unasked_encoding,
 )
-from toolweave.connect._wire.credentials import AuthChallenge, AuthHook
+from toolweave.connect._wire.credentials import AuthChallenge, operation_of, resends_of
 from toolweave.connect._wire.responses import invalid, result_of
 from toolweave.errors import ConnectError, ProtocolError, ServerError
 from toolweave.http import (
@@ -187,7 +187,8 @@ class HttpEndpoint:
         self.cookies: Cookies | None = None if shared is None else shared.cookies
         self._client = self._client_of(settings.url)
         self._target = _target(settings.url)
-        made_anew = settings.flow is not None or settings.hook is not None
+        self._steady: Callable[[], Mapping[str, str] | None] | None = getattr(settings.hook, "steady", None)
+        made_anew = settings.flow is not None or (settings.hook is not None and self._steady is None)
         self._fixed = None if callable(settings.headers) or made_anew else _sendable(settings.headers)
 
     def _opened(self, url: str) -> HttpClient:
@@ -215,7 +216,14 @@ class HttpEndpoint:
             ConnectionLostError: There is no answer, or the credentials could not be made.
             ProtocolError: It redirects to where nothing is sent, or too often.
         """
-        if self.cookies is None and type(headers) is SharedHeaders and headers.head is not None and method == "POST":
+        if (
+            self.cookies is None
+            and type(headers) is SharedHeaders
+            and headers.head is not None
+            and method == "POST"
+            and (self._steady is None or ((made := self._steady()) is not None and made is headers.credentials))
+        ):
+            sent = headers.credentials
             try:
                 response = await self._client.ask(headers.head, body, repeatable=repeatable, lasting=lasting)
             except NoAnswer as exc:
@@ -225,13 +233,16 @@ class HttpEndpoint:
                 return response
             if head.cookies or head.status == PROXY_AUTHENTICATION_REQUIRED:
                 self._take(self._client, self._settings.url, response)
+            if sent is not None:
+                merged, how = await self._merged(headers, body), {"repeatable": repeatable, "lasting": lasting}
+                response = await self._accepted(response, method, self._settings.url, merged, body, sent, how)
         else:
             url, how = self._settings.url, {"repeatable": repeatable, "lasting": lasting}
             if self._settings.flow is None and self._settings.hook is None:
                 merged = await self._merged(headers, body)
                 response = await self._sent(method, url, merged, body, headers, **how)
             else:
-                response = await self._authorized(method, url, headers, body, **how)
+                response = await self._authorized(method, url, headers, body, headers, **how)
         return await self._followed(response, method, headers, body, repeatable=repeatable, lasting=lasting)
 
     async def _followed(
@@ -250,7 +261,14 @@ class HttpEndpoint:
         raise http_error(HttpFault(status=response.status, text=text), server=self._server)
 
     async def _authorized(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes, **how: bool
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        alike: Mapping[str, str] | None = None,
+        /,
+        **how: bool,
     ) -> Response:
         """Send a request to a URL of the origin with its credentials, and again where a hook has others."""
         merged = await self._merged(headers, body)
@@ -263,27 +281,50 @@ class HttpEndpoint:
                 return await auth.send(method, url, merged, body, partial(self._sent, **how))
             except NoAnswer as exc:  # when the flow read a body
                 raise self.error(exc) from None
-        if hook is not None:
-            return await self._hooked(hook, method, url, merged, body, **how)
-        return await self._sent(method, url, merged, body, **how)
-
-    async def _hooked(
-        self, hook: AuthHook, method: str, url: str, headers: Mapping[str, str], body: bytes, **how: bool
-    ) -> Response:
+        if hook is None:
+            return await self._sent(method, url, merged, body, **how)
         made = await self._made(hook.headers(method, url))
-        response = await self._sent(method, url, {**headers, **made}, body, **how)
-        if response.status not in (401, 403):
-            return response
-        challenge = AuthChallenge(method=method, url=url, status=response.status, headers=response.headers, sent=made)
-        try:
-            others = await self._made(hook.challenged(challenge))
-        except BaseException:
+        steady = None if self._steady is None else self._steady()
+        alike = None if steady is None else alike
+        response = await self._sent(method, url, {**merged, **made}, body, alike, steady, **how)
+        return await self._accepted(response, method, url, merged, body, made, how)
+
+    async def _accepted(
+        self,
+        response: Response,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        sent: Mapping[str, str],
+        how: Mapping[str, bool],
+    ) -> Response:
+        """Send a request again as long as it is refused and the hook has other headers for it; bounded."""
+        hook = self._settings.hook
+        assert hook is not None
+        for attempt in range(resends_of(hook)):
+            if response.status not in (401, 403):
+                break
+            challenge = AuthChallenge(
+                method=method,
+                url=url,
+                status=response.status,
+                headers=response.headers,
+                sent=sent,
+                operation=operation_of(body),
+                attempt=attempt,
+            )
+            try:
+                others = await self._made(hook.challenged(challenge))
+            except BaseException:
+                response.close()
+                raise
+            if not others:
+                break
             response.close()
-            raise
-        if not others:
-            return response
-        response.close()
-        return await self._sent(method, url, {**headers, **others}, body, **how)
+            sent = others
+            response = await self._sent(method, url, {**headers, **others}, body, **how)
+        return response
 
     async def _made(self, making: Awaitable[Mapping[str, str] | None]) -> Mapping[str, str]:
         try:
@@ -302,10 +343,13 @@ class HttpEndpoint:
         headers: Mapping[str, str],
         body: bytes,
         alike: Mapping[str, str] | None = None,
+        credentials: Mapping[str, str] | None = None,
         /,
         **how: bool,
     ) -> Response:
         """Send one request to any URL; keep its head for those to the endpoint that have `alike` headers too.
+
+        `credentials` are those of a hook in it, which are the same for all of them for now.
 
         Cookies go to the origin, and are taken from it, alone.
         """
@@ -319,7 +363,7 @@ class HttpEndpoint:
                 and method == "POST"
                 and isinstance(alike, SharedHeaders)
             ):
-                alike.head = head  # nothing in it is made anew for each
+                alike.head, alike.credentials = head, credentials  # nothing in it is made anew for each
             response = await client.ask(head, body if method == "POST" else None, **how)
         except NoAnswer as exc:
             raise self.error(exc, client, url) from None
@@ -398,8 +442,8 @@ class HttpEndpoint:
         return HttpEndpoint(replace(self._settings, url=url), server=self._server, shared=self)
 
     def heard(self) -> object:
-        """Return a value that changes whenever bytes of the server arrive."""
-        return self._client.heard()
+        """Return a value that changes whenever bytes of the server arrive, and always while a person signs in."""
+        return object() if getattr(self._settings.hook, "signing_in", False) else self._client.heard()
 
     def close(self) -> None:
         """Close every connection."""

@@ -1,0 +1,292 @@
+"""The settings of a sign-in with OAuth, as a value. Sends nothing and stores nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import Any, Literal, cast, get_args
+from urllib.parse import urlsplit
+
+from toolweave.config._secret import Secret, wrap
+from toolweave.config._validation import check_choice, check_text, check_texts, check_url, is_loopback, kind_of
+from toolweave.errors import ConfigError
+
+__all__ = ["ALGORITHMS", "OAuth", "OAuthGrant", "OAuthSecret"]
+
+OAuthGrant = Literal["authorization_code", "device_code", "client_credentials", "jwt_bearer", "enterprise"]
+"""The ways to get a token: a person in a browser, a person with a code on another device, the client for itself (RFC
+6749 4.4), a workload's own assertion (RFC 7523), and an enterprise's identity provider (ID-JAG)."""
+
+OAuthSecret = Secret | Callable[[], Any]
+"""A secret, or a callable, plain or async, that returns it anew for each use; a callable comes from code alone."""
+
+ALGORITHMS = ("ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "EdDSA")
+_TIMEOUT = 300.0
+_MOST_SECONDS = 3600.0
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+_GRANTS = {
+    "authorization_code": "authorization_code",
+    "code": "authorization_code",
+    "device_code": "device_code",
+    "device": "device_code",
+    "urn:ietf:params:oauth:grant_type:device_code": "device_code",
+    "client_credentials": "client_credentials",
+    "jwt_bearer": "jwt_bearer",
+    "urn:ietf:params:oauth:grant_type:jwt_bearer": "jwt_bearer",
+    "enterprise": "enterprise",
+    "id_jag": "enterprise",
+}
+_NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {  # of each group one
+    "client_credentials": (("client_id",), ("client_secret", "private_key")),
+    "jwt_bearer": (("assertion",),),
+    "enterprise": (("client_id",), ("idp_token_endpoint",), ("idp_client_id",), ("idp_id_token",)),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class OAuth:
+    """The sign-in at the authorization server of an MCP server; without any setting all is discovered.
+
+    Raises:
+        ConfigError: A value cannot be right, or the grant lacks what it needs.
+
+    Attributes:
+        scopes: The scopes to ask for instead of those that the server names.
+        grant: The way to get a token.
+        issuer: The only authorization server that is accepted; empty for the one that the server names. A given
+            `client_id` belongs to it.
+        metadata_url: The URL of the authorization server's metadata, where they cannot be discovered.
+        client_id: The id of a client that is registered already; no other is registered then.
+        client_secret: Its secret.
+        client_metadata_url: The https URL of a Client ID Metadata Document, which is the client's id where the
+            authorization server reads such documents.
+        client_name: The name with which a client is registered, which people see when they consent.
+        redirect_port: The loopback port of the redirect; None for a free one.
+        private_key: The private key, as PEM, with which the client authenticates (`private_key_jwt`, RFC 7523).
+        algorithm: Its algorithm, such as `ES256` or `RS256`.
+        assertion: The workload's assertion of `jwt_bearer`.
+        idp_issuer: The issuer of the identity provider of `enterprise`.
+        idp_token_endpoint: Its token endpoint.
+        idp_client_id: The client's id there.
+        idp_client_secret: The client's secret there.
+        idp_id_token: The user's ID token there.
+        dpop: Whether tokens are bound to a key (RFC 9449); None where the server asks for it. True refuses others.
+        principal: The user on whose behalf it is, as the program names them; tokens of two are never mixed.
+        timeout: Seconds that a person has for a sign-in.
+        store: The `toolweave.oauth.TokenStore` that keeps tokens; None for the default one. Only from code.
+        user_agent: The `toolweave.oauth.UserAgent` that shows a person where to sign in. Only from code.
+        options: Other keys of the entry, as they came.
+    """
+
+    scopes: Sequence[str] = ()
+    grant: OAuthGrant = "authorization_code"
+    issuer: str = ""
+    metadata_url: str = ""
+    client_id: str = ""
+    client_secret: OAuthSecret | None = None
+    client_metadata_url: str = ""
+    client_name: str = "Toolweave"
+    redirect_port: int | None = None
+    private_key: OAuthSecret | None = None
+    algorithm: str = "ES256"
+    assertion: OAuthSecret | None = None
+    idp_issuer: str = ""
+    idp_token_endpoint: str = ""
+    idp_client_id: str = ""
+    idp_client_secret: OAuthSecret | None = None
+    idp_id_token: OAuthSecret | None = None
+    dpop: bool | None = None
+    principal: str = ""
+    timeout: float = _TIMEOUT
+    store: Any = None  # a TokenStore, of a room above
+    user_agent: Any = None  # a UserAgent, of a room above
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        for name, rule in _RULES.items():
+            object.__setattr__(self, name, rule(getattr(self, name), f"oauth.{name}"))
+        for group in _NEEDS.get(self.grant, ()):
+            if not any(getattr(self, name) for name in group):
+                named = " or ".join(f"'{name}'" for name in group)
+                raise ConfigError(f"'oauth' with the grant {self.grant!r} needs {named}", field=f"oauth.{group[0]}")
+        if self.client_secret and not self.client_id:
+            raise ConfigError("'oauth.client_secret' needs 'client_id', to which it belongs", field="oauth.client_id")
+
+    @classmethod
+    def of(cls, value: Any) -> OAuth:  # Any: whatever a user wrote
+        """Make an `OAuth` from any accepted form: one, true or None for all defaults, or a mapping.
+
+        Keys are read in camelCase and snake_case, and in the words of editors: `callbackPort`, `redirectUri`,
+        `authServerMetadataUrl`, `scope`.
+
+        Raises:
+            ConfigError: As the class.
+        """
+        if isinstance(value, OAuth):
+            return value
+        if value is None or value is True:
+            return cls()
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"'oauth' must be an object, not {kind_of(value)}", field="oauth")
+        return cls(**_arguments(cast("Mapping[Any, Any]", value)))
+
+    def replace(self, **changes: Any) -> OAuth:
+        """Return settings with some fields changed, checked like new ones."""
+        return replace(self, **changes)
+
+    def secrets(self) -> tuple[str, ...]:
+        """Return every fixed secret in it, for masking."""
+        values = [getattr(self, name) for name in _SECRETS]
+        return tuple(value.reveal() for value in values if isinstance(value, Secret) and value)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return what differs from the defaults, secrets still wrapped."""
+        out = dict(self.options)
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name != "options" and value != item.default:
+                out[item.name] = list(cast("tuple[str, ...]", value)) if item.name == "scopes" else value
+        return out
+
+    def __hash__(self) -> int:
+        return hash((self.grant, self.issuer, self.client_id, self.client_metadata_url, self.principal, self.scopes))
+
+    def __repr__(self) -> str:
+        shown = {name: value for name, value in self.to_mapping().items() if name not in self.options}
+        for name in ("store", "user_agent"):
+            if name in shown:
+                shown[name] = f"<{type(shown[name]).__name__}>"
+        return f"OAuth({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {item.name: getattr(self, item.name) for item in fields(self)}
+        return _rebuild, ({**state, "options": dict(self.options)},)
+
+
+def _rebuild(state: dict[str, Any]) -> OAuth:
+    return OAuth(**state)
+
+
+_WORDS = {
+    "scope": "scopes",
+    "oauth_scopes": "scopes",
+    "grant_type": "grant",
+    "oauth_client_id": "client_id",
+    "auth_server_metadata_url": "metadata_url",
+    "authorization_server_metadata_url": "metadata_url",
+    "client_id_metadata_url": "client_metadata_url",
+    "client_id_metadata_document": "client_metadata_url",
+    "callback_port": "redirect_port",
+    "signing_algorithm": "algorithm",
+    "private_key_pem": "private_key",
+}
+_PASSED_OVER = frozenset({"type", "enabled", "auth_provider_type"})
+
+
+def _arguments(entry: Mapping[Any, Any]) -> dict[str, Any]:
+    known: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    names = {item.name for item in fields(OAuth)} - {"options"}
+    for key, value in entry.items():
+        word = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(key)).replace("-", "_").lower()
+        word = _WORDS.get(word, word)
+        if value is None or word in _PASSED_OVER:
+            continue
+        if word in names:
+            known.setdefault(word, value)
+        elif word == "redirect_uri":
+            known.setdefault("redirect_port", _port_of(value))
+        else:
+            options[str(key)] = value
+    return {**known, "options": options}
+
+
+def _port_of(value: Any) -> int | None:
+    """Return the port of a loopback redirect URI, as some editors are given the whole of it."""
+    url = check_url(value, "oauth.redirect_uri")
+    parts = urlsplit(url)
+    if not is_loopback(parts.hostname):
+        raise ConfigError("'oauth.redirect_uri' must be on this machine: its port is what counts", field="redirect_uri")
+    return parts.port
+
+
+def _scopes(value: Any, field: str) -> tuple[str, ...]:
+    scopes = tuple(value.split()) if isinstance(value, str) else check_texts(value, field)
+    for scope in scopes:
+        if not _SCOPE.fullmatch(scope):
+            raise ConfigError(f"{field!r} holds {scope!r}, which is no scope (RFC 6749 3.3)", field=field)
+    return tuple(dict.fromkeys(scopes))
+
+
+def _grant(value: Any, field: str) -> str:
+    word = check_text(value, field).strip().lower().replace("-", "_")
+    return check_choice(_GRANTS.get(word, value), field, get_args(OAuthGrant))
+
+
+def _secret(value: Any, field: str) -> OAuthSecret | None:
+    if value is None or callable(value):
+        return value
+    text = check_text(value, field, controls=field.endswith("private_key"))
+    return wrap(text) if text else None
+
+
+def _text(value: Any, field: str) -> str:
+    return check_text(value, field, controls=False).strip()
+
+
+def _safe_url(value: Any, field: str) -> str:
+    url = check_text(value, field).strip()
+    if not url:
+        return ""
+    parts = urlsplit(check_url(url, field))
+    if parts.scheme != "https" and not is_loopback(parts.hostname):
+        raise ConfigError(f"{field!r} must be an https URL", field=field)
+    return url
+
+
+def _port(value: Any, field: str) -> int | None:
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 65536):
+        raise ConfigError(f"{field!r} must be a port, from 1 to 65535", field=field)
+    return value
+
+
+def _flag(value: Any, field: str) -> bool | None:
+    if value is not None and not isinstance(value, bool):
+        raise ConfigError(f"{field!r} must be true or false, not {kind_of(value)}", field=field)
+    return value
+
+
+def _seconds(value: Any, field: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _MOST_SECONDS:
+        raise ConfigError(f"{field!r} must be a number of seconds, at most {_MOST_SECONDS:g}", field=field)
+    return float(value)
+
+
+def _algorithm(value: Any, field: str) -> str:
+    return check_choice(value, field, ALGORITHMS)  # never `none`, and no symmetric one
+
+
+_SECRETS = ("client_secret", "private_key", "assertion", "idp_client_secret", "idp_id_token")
+_RULES: dict[str, Callable[[Any, str], Any]] = {
+    "scopes": _scopes,
+    "grant": _grant,
+    "issuer": _safe_url,
+    "metadata_url": _safe_url,
+    "client_id": _text,
+    "client_metadata_url": _safe_url,
+    "client_name": _text,
+    "redirect_port": _port,
+    "algorithm": _algorithm,
+    "idp_issuer": _safe_url,
+    "idp_token_endpoint": _safe_url,
+    "idp_client_id": _text,
+    "dpop": _flag,
+    "principal": _text,
+    "timeout": _seconds,
+    "options": lambda value, field: MappingProxyType(dict(value)),
+    **dict.fromkeys(_SECRETS, _secret),
+}

@@ -1,0 +1,32 @@
+"""A request that the MCP server has refused, as a connection tells it to who authorizes its requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["AuthChallenge"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthChallenge:
+    """A request that its server has refused: 401, or 403.
+
+    Attributes:
+        method: The HTTP method of the request.
+        url: The URL of the request.
+        status: The HTTP status of the answer.
+        headers: The headers of the answer, in lower case: `www-authenticate` has the challenge (RFC 9110, 11.6.1);
+            repeated ones are joined by commas.
+        sent: The headers that the hook had given for the request.
+        operation: The MCP method of the request's message, with the name of what it is about, as `tools/call NAME`.
+        attempt: The number of times that this request was refused before.
+    """
+
+    method: str
+    url: str = field(repr=False)
+    status: int
+    headers: Mapping[str, str]
+    sent: Mapping[str, str] = field(repr=False)
+    operation: str = ""
+    attempt: int = 0

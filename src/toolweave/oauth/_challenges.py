@@ -1,0 +1,82 @@
+"""The challenges of a `WWW-Authenticate` header (RFC 9110, 11.6.1), read with its real grammar. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from toolweave.protocol.value import Value
+
+__all__ = ["Challenge", "challenge_for", "parse_challenges"]
+
+_MAX_CHARACTERS = 16 * 1024
+_MAX_CHALLENGES = 32
+_WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_GAP = re.compile(r"[ \t,]*")
+_SCHEME = re.compile(rf"({_WORD})(?=[ \t,]|$)")
+# a parameter has a value: what ends in `=` alone is a token68
+_PARAMETER = re.compile(rf'[ \t]*({_WORD})[ \t]*=[ \t]*(?:({_WORD})(?=[ \t,]|$)|"((?:[^"\\]|\\.)*)")')
+_BARE = re.compile(r"[ \t]+([A-Za-z0-9._~+/-]+=*)[ \t]*(?=,|$)")
+_COMMA = re.compile(r"[ \t]*(?:,[ \t]*)+")
+_ESCAPED = re.compile(r"\\(.)")
+
+
+class Challenge(Value, frozen=True):
+    """One challenge.
+
+    Attributes:
+        scheme: Its scheme, in lower case.
+        parameters: Its parameters by lower-case name; of repeated ones the first.
+        token: Its token68, as `Negotiate` has one.
+    """
+
+    scheme: str
+    parameters: Mapping[str, str] = {}
+    token: str = ""
+
+
+def parse_challenges(header: str) -> list[Challenge]:
+    """Return the challenges of a header; repeated headers are joined by commas, and what cannot be read is skipped."""
+    text, at, found = header[:_MAX_CHARACTERS], 0, list[Challenge]()
+    while at < len(text) and len(found) < _MAX_CHALLENGES:
+        at = _after(_GAP, text, at)
+        scheme = _SCHEME.match(text, at)
+        if scheme is None:
+            comma = text.find(",", at)
+            at = len(text) if comma < 0 else comma + 1
+            continue
+        at = scheme.end()
+        parameters, end = _parameters(text, at)
+        token = _BARE.match(text, at) if not parameters else None
+        at = token.end() if token is not None else end
+        found.append(
+            Challenge(scheme=scheme[1].lower(), parameters=parameters, token="" if token is None else token[1])
+        )
+    return found
+
+
+def challenge_for(challenges: Sequence[Challenge]) -> Challenge | None:
+    """Return the challenge that OAuth answers: Bearer's, else DPoP's, those first that name an error."""
+    ours = [each for each in challenges if each.scheme in ("bearer", "dpop")]
+    ours.sort(key=lambda each: ("error" not in each.parameters, each.scheme != "bearer"))
+    return ours[0] if ours else None
+
+
+def _parameters(text: str, at: int) -> tuple[dict[str, str], int]:
+    found: dict[str, str] = {}
+    if text[at : at + 1] not in (" ", "\t"):
+        return found, at
+    while (one := _PARAMETER.match(text, at)) is not None:
+        value = one[2] if one[2] is not None else _ESCAPED.sub(r"\1", one[3])
+        found.setdefault(one[1].lower(), value)
+        at = one.end()
+        comma = _COMMA.match(text, at)
+        if comma is None or _PARAMETER.match(text, comma.end()) is None:
+            break
+        at = comma.end()
+    return found, at
+
+
+def _after(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return at if found is None else found.end()

@@ -1,0 +1,118 @@
+"""The authorization code flow with PKCE (OAuth 2.1, RFC 7636, 9207): the URL for a person, the redirect back. Pure."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+from collections.abc import Sequence
+from typing import ClassVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from toolweave.oauth._discovery import Discovered
+from toolweave.oauth._fetch import NotFetched, shown_text
+from toolweave.oauth._metadata import AuthorizationServer
+from toolweave.oauth._user_agent import AuthorizationResponse
+from toolweave.protocol.value import Value
+
+__all__ = ["AuthorizationRequest", "begin", "check_pkce", "redeemed"]
+
+OFFLINE_ACCESS = "offline_access"
+
+
+class AuthorizationRequest(Value, frozen=True):
+    """An authorization request, with what is kept until its answer comes.
+
+    Attributes:
+        url: The URL to show a person.
+        state: The state that the answer must carry.
+        verifier: The PKCE verifier.
+        redirect_uri: Where the answer goes.
+    """
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"url", "state", "verifier"})
+
+    url: str
+    state: str
+    verifier: str
+    redirect_uri: str
+
+
+def check_pkce(found: Discovered) -> None:
+    """Check that the authorization server says it does PKCE with S256: without it a code can be injected.
+
+    Raises:
+        NotFetched: It does not; revision 2025-03-26 alone lets it say nothing.
+    """
+    methods = found.server.code_challenge_methods_supported
+    if methods is None and found.lenient:
+        return
+    if "S256" not in (methods or ()):
+        text = f"its authorization server {found.server.issuer!r} does not say that it supports PKCE with S256"
+        raise NotFetched(f"{text} ('code_challenge_methods_supported'): nobody signs in there", final=True)
+
+
+def begin(
+    found: Discovered, client_id: str, redirect_uri: str, scopes: Sequence[str], *, thumbprint: str | None = None
+) -> AuthorizationRequest:
+    """Make an authorization request; `thumbprint` is that of the key the code is bound to (RFC 9449, 10).
+
+    Raises:
+        NotFetched: The authorization server has no endpoint for it.
+    """
+    endpoint = found.server.authorization_endpoint
+    if endpoint is None:
+        raise NotFetched("its authorization server has no authorization endpoint", final=True)
+    verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(32)
+    digest = hashlib.sha256(verifier.encode()).digest()
+    wanted = {
+        "response_type": "code",
+        "client_id": client_id,
+        "redirect_uri": redirect_uri,
+        "state": state,
+        "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+        "code_challenge_method": "S256",
+        "resource": found.resource,
+    }
+    if scopes:
+        wanted["scope"] = " ".join(scopes)
+    if OFFLINE_ACCESS in scopes:
+        wanted["prompt"] = "consent"  # without which it counts for nothing (OpenID Connect Core, 11)
+    if thumbprint is not None:
+        wanted["dpop_jkt"] = thumbprint
+    parts = urlsplit(endpoint)
+    kept = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in wanted]
+    query = urlencode([*kept, *wanted.items()])
+    url = urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
+    return AuthorizationRequest(url=url, state=state, verifier=verifier, redirect_uri=redirect_uri)
+
+
+def redeemed(
+    request: AuthorizationRequest, response: AuthorizationResponse, server: AuthorizationServer, resource: str
+) -> dict[str, str]:
+    """Return the form that redeems the code of a redirect.
+
+    The issuer is compared before anything else of it is read: the redirect of another server could lure a person by its
+    `error_description`, or bring that server's code to this one (RFC 9207, 2.4).
+
+    Raises:
+        NotFetched: The redirect is not this request's, is another server's, or is a refusal.
+    """
+    if response.state is None or not secrets.compare_digest(response.state.encode(), request.state.encode()):
+        raise NotFetched("the redirect does not belong to this sign-in: its 'state' is another one", final=True)
+    if response.issuer is None and server.authorization_response_iss_parameter_supported is True:
+        raise NotFetched("the redirect does not say which authorization server it comes from ('iss')", final=True)
+    if response.issuer is not None and response.issuer != server.issuer:
+        raise NotFetched("the redirect comes from another authorization server ('iss'): it is not used", final=True)
+    if response.error is not None:
+        said = f": {shown_text(response.error_description)}" if response.error_description else ""
+        raise NotFetched(f"the authorization server refuses: {shown_text(response.error)}{said}", final=True)
+    if not response.code:
+        raise NotFetched("the redirect has no code", final=True)
+    return {
+        "grant_type": "authorization_code",
+        "code": response.code,
+        "redirect_uri": request.redirect_uri,
+        "code_verifier": request.verifier,
+        "resource": resource,
+    }

@@ -1,0 +1,143 @@
+"""The grants besides that of a person in a browser: a code on another device, and those of machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import anyio
+
+from toolweave.config import OAuth
+from toolweave.errors import ConfigError
+from toolweave.oauth._discovery import Discovered
+from toolweave.oauth._fetch import GuardedFetch, NotFetched, checked_url, shown_text
+from toolweave.oauth._metadata import AuthorizationServer
+from toolweave.oauth._records import ClientRegistration
+from toolweave.oauth._token_endpoint import AnswerOfTokens, TokenEndpoint, TokenRefused, revealed
+from toolweave.oauth._user_agent import DevicePrompt, UserAgent
+from toolweave.protocol.value import Value
+
+__all__ = ["device_tokens", "machine_tokens"]
+
+_URN = "urn:ietf:params:oauth"
+_JWT_BEARER = f"{_URN}:grant-type:jwt-bearer"
+_ID_JAG = f"{_URN}:token-type:id-jag"
+_INTERVAL = 5.0
+_SLOWER = 5.0
+_MOST_SECONDS = 3600.0
+
+
+class DeviceAnswer(Value, frozen=True):
+    """The answer to a device authorization request (RFC 8628, 3.2)."""
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"device_code"})
+
+    device_code: str
+    user_code: str
+    verification_uri: str
+    expires_in: float
+    verification_uri_complete: str | None = None
+    interval: float = _INTERVAL
+
+
+async def device_tokens(
+    endpoint: TokenEndpoint, found: Discovered, scopes: Sequence[str], *, user_agent: UserAgent, server: str
+) -> AnswerOfTokens:
+    """Show a person a code for another device, and wait until it was typed there (RFC 8628).
+
+    Raises:
+        TokenRefused: The person or the server refused, or the code has expired.
+        NotFetched: The server has no such flow, or answers what is not accepted.
+    """
+    url = endpoint.server.device_authorization_endpoint
+    if url is None:
+        raise NotFetched("its authorization server has no sign-in by device ('device_code')", final=True)
+    form = _with_scopes({"resource": found.resource}, scopes)
+    answer = (await endpoint.post(url, "the device authorization endpoint", form)).decoded(DeviceAnswer)
+    prompt = DevicePrompt(
+        user_code=shown_text(answer.user_code),
+        verification_uri=checked_url(answer.verification_uri, "the page of the sign-in by device"),
+        verification_uri_complete=_complete(answer),
+        expires_in=max(0.0, min(answer.expires_in, endpoint.settings.timeout)),
+    )
+    await user_agent.show_device_code(prompt, server=server)
+    with anyio.move_on_after(prompt.expires_in):
+        return await _polled(endpoint, found, answer)
+    raise TokenRefused("expired_token", f"nobody typed the code within {prompt.expires_in:g} s")
+
+
+def _complete(answer: DeviceAnswer) -> str | None:
+    url = answer.verification_uri_complete
+    return None if url is None else checked_url(url, "the page of the sign-in by device")
+
+
+async def _polled(endpoint: TokenEndpoint, found: Discovered, answer: DeviceAnswer) -> AnswerOfTokens:
+    """Ask until the person has answered, at the pace that the server wants."""
+    pause = min(max(answer.interval, 1.0), _MOST_SECONDS)
+    form = {
+        "grant_type": f"{_URN}:grant-type:device_code",
+        "device_code": answer.device_code,
+        "resource": found.resource,
+    }
+    while True:
+        await anyio.sleep(pause)
+        try:
+            return await endpoint.request(form)
+        except TokenRefused as exc:
+            if exc.code not in ("authorization_pending", "slow_down"):
+                raise
+            pause += _SLOWER if exc.code == "slow_down" else 0.0
+        except NotFetched as exc:
+            if exc.final:
+                raise
+            pause = min(2 * pause + 1.0, _MOST_SECONDS)  # RFC 8628, 3.5: after a timeout more slowly
+
+
+async def machine_tokens(endpoint: TokenEndpoint, found: Discovered, scopes: Sequence[str]) -> AnswerOfTokens:
+    """Ask for a token without a person, by the grant of the settings.
+
+    Raises:
+        TokenRefused: It is refused, which is final.
+        NotFetched: There is no answer, or none that is accepted.
+    """
+    settings = endpoint.settings
+    match settings.grant:
+        case "client_credentials":
+            form = {"grant_type": "client_credentials", "resource": found.resource}
+        case "jwt_bearer":
+            assertion = await revealed(settings.assertion) or ""
+            form = {"grant_type": _JWT_BEARER, "assertion": assertion, "resource": found.resource}
+        case "enterprise":
+            assertion = await _id_jag(endpoint.fetch, settings, found, scopes)
+            form = {"grant_type": _JWT_BEARER, "assertion": assertion}
+        case _:
+            raise ConfigError(f"the grant {settings.grant!r} needs a person", field="oauth.grant")
+    return await endpoint.request(_with_scopes(form, scopes))
+
+
+async def _id_jag(fetch: GuardedFetch, settings: OAuth, found: Discovered, scopes: Sequence[str]) -> str:
+    """Exchange the user's ID token at the enterprise's provider for a grant at the server's (RFC 8693, ID-JAG)."""
+    secret = await revealed(settings.idp_client_secret)
+    method = "none" if secret is None else "client_secret_basic"
+    provider = TokenEndpoint(
+        fetch=fetch,
+        server=AuthorizationServer(issuer=settings.idp_issuer, token_endpoint=settings.idp_token_endpoint),
+        registration=ClientRegistration(client_id=settings.idp_client_id, client_secret=secret, method=method),
+        settings=settings,
+    )
+    form = {
+        "grant_type": f"{_URN}:grant-type:token-exchange",
+        "requested_token_type": _ID_JAG,
+        "audience": found.server.issuer,
+        "resource": found.resource,
+        "subject_token": await revealed(settings.idp_id_token) or "",
+        "subject_token_type": f"{_URN}:token-type:id_token",
+    }
+    answer = await provider.request(_with_scopes(form, scopes))
+    if answer.issued_token_type != _ID_JAG:
+        raise NotFetched("the identity provider gives another token than the ID-JAG that was asked for", final=True)
+    return answer.access_token
+
+
+def _with_scopes(form: dict[str, str], scopes: Sequence[str]) -> dict[str, str]:
+    return {**form, "scope": " ".join(scopes)} if scopes else form

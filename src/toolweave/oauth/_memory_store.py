@@ -1,0 +1,61 @@
+"""Tokens in memory, for tests and for programs that sign in anew each time they start."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+
+import anyio
+
+from toolweave.errors import StoreError
+from toolweave.oauth._records import TokenKey, TokenRecord
+
+__all__ = ["MemoryTokenStore"]
+
+
+class MemoryTokenStore:
+    """A `TokenStore` that forgets everything with its process, and is for one event loop."""
+
+    def __init__(self) -> None:
+        self._records: dict[TokenKey, TokenRecord] = {}
+        self._held: dict[TokenKey, anyio.Event] = {}
+
+    async def load(self, key: TokenKey) -> TokenRecord | None:
+        """Return the record of a key, or None."""
+        return self._records.get(key)
+
+    async def save(self, record: TokenRecord) -> None:
+        """Keep a record in place of the one with its key."""
+        self._records.pop(record.key, None)
+        self._records[record.key] = record
+
+    async def delete(self, key: TokenKey) -> bool:
+        """Delete the record of a key; return whether there was one."""
+        return self._records.pop(key, None) is not None
+
+    async def records(self, *, resource: str | None = None, principal: str | None = None) -> Sequence[TokenRecord]:
+        """Return the records of a resource, of a principal, or all, the newest first."""
+        return [
+            record
+            for record in reversed(self._records.values())
+            if resource in (None, record.key.resource) and principal in (None, record.key.principal)
+        ]
+
+    @asynccontextmanager
+    async def locked(self, key: TokenKey, *, seconds: float) -> AsyncGenerator[None, None]:
+        """Hold the record of a key alone.
+
+        Raises:
+            StoreError: Somebody else holds it for longer than these seconds.
+        """
+        with anyio.move_on_after(seconds) as waiting:
+            while (held := self._held.get(key)) is not None:
+                await held.wait()
+        if waiting.cancelled_caught:
+            raise StoreError(f"the token for {key.resource!r} is held by another task for more than {seconds:g} s")
+        mine = self._held[key] = anyio.Event()
+        try:
+            yield
+        finally:
+            del self._held[key]
+            mine.set()

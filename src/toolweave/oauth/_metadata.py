@@ -1,0 +1,151 @@
+"""Metadata of protected resources (RFC 9728) and of authorization servers (RFC 8414, OpenID Connect Discovery). Pure.
+
+Both come from foreign servers: types are checked when they are decoded, URLs here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from urllib.parse import urlsplit, urlunsplit
+
+from toolweave.oauth._fetch import NotFetched, checked_url, origin_of, shown_url
+from toolweave.protocol.value import Value
+
+__all__ = [
+    "AuthorizationServer",
+    "ProtectedResource",
+    "authorization_server_urls",
+    "checked_server",
+    "covers",
+    "fallback_server",
+    "first_of",
+    "protected_resource_urls",
+    "resource_of",
+]
+
+_PRM, _ASM, _OIDC = (
+    f"/.well-known/{name}"
+    for name in ("oauth-protected-resource", "oauth-authorization-server", "openid-configuration")
+)
+_ENDPOINTS = (
+    *("authorization_endpoint", "token_endpoint", "registration_endpoint"),
+    *("revocation_endpoint", "device_authorization_endpoint"),
+)
+_MAX_SERVERS = 8
+
+
+class ProtectedResource(Value, frozen=True):
+    """The metadata of an MCP server as a protected resource; see RFC 9728, 2."""
+
+    resource: str
+    authorization_servers: list[str] | None = None
+    scopes_supported: list[str] | None = None
+    dpop_bound_access_tokens_required: bool | None = None
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The issuers of its authorization servers; more than eight are not looked at."""
+        return tuple(self.authorization_servers or ())[:_MAX_SERVERS]
+
+
+class AuthorizationServer(Value, frozen=True):
+    """The metadata of an authorization server; see RFC 8414, 2.
+
+    Attributes:
+        known: Whether they were published; False for the endpoints that revision 2025-03-26 assumes.
+    """
+
+    issuer: str
+    token_endpoint: str | None = None
+    authorization_endpoint: str | None = None
+    registration_endpoint: str | None = None
+    revocation_endpoint: str | None = None
+    device_authorization_endpoint: str | None = None
+    scopes_supported: list[str] | None = None
+    grant_types_supported: list[str] | None = None
+    token_endpoint_auth_methods_supported: list[str] | None = None
+    code_challenge_methods_supported: list[str] | None = None
+    client_id_metadata_document_supported: bool | None = None
+    authorization_response_iss_parameter_supported: bool | None = None
+    dpop_signing_alg_values_supported: list[str] | None = None
+    known: bool = True
+
+
+def resource_of(url: str) -> str:
+    """Return the canonical URL of an MCP server (RFC 8707, 2): no fragment or user info, host and scheme in lower case.
+
+    Raises:
+        ValueError: It is no URL.
+    """
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower()
+    host = f"[{host}]" if ":" in host else host
+    plain = parts.port is None or parts.port == {"http": 80, "https": 443}.get(parts.scheme)
+    netloc = host if plain else f"{host}:{parts.port}"
+    return urlunsplit((parts.scheme, netloc, "" if parts.path == "/" else parts.path, parts.query, ""))
+
+
+def covers(resource: str, url: str) -> bool:
+    """Whether the `resource` of metadata means the MCP server at a URL: it, or an origin or path above it."""
+    try:
+        if origin_of(resource) != origin_of(url):
+            return False
+        named, asked = urlsplit(resource), urlsplit(url)
+    except ValueError:
+        return False
+    folder = named.path.rstrip("/")
+    beneath = asked.path.rstrip("/") == folder or asked.path.startswith(f"{folder}/")
+    return beneath and not named.fragment and named.query in ("", asked.query)
+
+
+def protected_resource_urls(url: str) -> list[str]:
+    """Return the well-known URLs of a server's metadata: with its path, then at the root (RFC 9728, 3.1)."""
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/")
+    forms = [(f"{_PRM}{path}", parts.query), (_PRM, "")]
+    return list(dict.fromkeys(urlunsplit((parts.scheme, parts.netloc, form, query, "")) for form, query in forms))
+
+
+def authorization_server_urls(issuer: str) -> list[str]:
+    """Return the well-known URLs of an issuer's metadata, in the order in which they are tried."""
+    parts = urlsplit(issuer)
+    path = parts.path.rstrip("/")
+    forms = [f"{_ASM}{path}", f"{_OIDC}{path}", *([f"{path}{_OIDC}"] if path else [])]
+    return [urlunsplit((parts.scheme, parts.netloc, form, "", "")) for form in forms]
+
+
+def checked_server(found: AuthorizationServer, issuer: str) -> AuthorizationServer:
+    """Return metadata that are those of the issuer they were asked for, with endpoints that may be used.
+
+    The issuer is compared as the identical string (RFC 8414, 3.3): nothing is normalised.
+
+    Raises:
+        NotFetched: They are another one's, or an endpoint is no URL to be used.
+    """
+    if found.issuer != issuer:
+        names = f"name the issuer {shown_url(found.issuer)!r} instead of {shown_url(issuer)!r}"
+        raise NotFetched(f"the metadata of its authorization server {names}: they are not used", final=True)
+    for name in _ENDPOINTS:
+        url = getattr(found, name)
+        if url is not None:
+            checked_url(url, f"the {name} of its authorization server")
+    return found
+
+
+def fallback_server(url: str) -> AuthorizationServer:
+    """Return the endpoints that revision 2025-03-26 assumes at the origin of an MCP server without metadata."""
+    parts = urlsplit(url)
+    origin = urlunsplit((parts.scheme, parts.netloc, "", "", ""))
+    return AuthorizationServer(
+        issuer=origin,
+        authorization_endpoint=f"{origin}/authorize",
+        token_endpoint=f"{origin}/token",
+        registration_endpoint=f"{origin}/register",
+        known=False,
+    )
+
+
+def first_of(wanted: Sequence[str], offered: Iterable[str] | None, default: str) -> str:
+    """Return the first of the wanted words that is offered, or the default."""
+    words = set(offered or ())
+    return next((word for word in wanted if word in words), default)

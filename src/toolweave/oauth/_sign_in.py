@@ -1,0 +1,401 @@
+"""The sign-in of one identity at the authorization server of one MCP server: found, asked, kept, renewed, revoked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import anyio
+
+from toolweave.config import OAuth
+from toolweave.errors import AuthRequiredError, ConfigError, ConnectError
+from toolweave.oauth._challenges import Challenge, parse_challenges
+from toolweave.oauth._code_flow import OFFLINE_ACCESS, begin, check_pkce, redeemed
+from toolweave.oauth._discovery import Discovered, discover
+from toolweave.oauth._fetch import GuardedFetch, NotFetched
+from toolweave.oauth._grants import device_tokens, machine_tokens
+from toolweave.oauth._metadata import AuthorizationServer, resource_of
+from toolweave.oauth._records import ClientRegistration, TokenKey, TokenRecord, TokenStore
+from toolweave.oauth._registration import given_client, register, usable
+from toolweave.oauth._token_endpoint import AnswerOfTokens, TokenEndpoint, TokenRefused, load_jose
+from toolweave.oauth._user_agent import RedirectListener, UserAgent
+from toolweave.protocol.value import Value
+
+if TYPE_CHECKING:
+    from toolweave.oauth._jose import ProofKey
+
+__all__ = ["SignIn", "SignedOut", "sign_in", "sign_out"]
+
+PERSONAL = ("authorization_code", "device_code")
+"""The grants that need a person."""
+LOCK_SECONDS = 30.0
+"""The wait for another process that renews the same token."""
+_DROPPING = ("invalid_grant", "invalid_client", "unauthorized_client")
+_UNKNOWN_CLIENT = ("invalid_client", "unauthorized_client")
+_PROBE = {"accept": "application/json, text/event-stream"}
+
+
+class SignedOut(Value, frozen=True):
+    """A token that was given up.
+
+    Attributes:
+        key: Its identity.
+        revoked: Whether its authorization server knows.
+        problem: The reason why it does not; empty where it does.
+    """
+
+    key: TokenKey
+    revoked: bool
+    problem: str = ""
+
+
+class SignIn:
+    """One identity at one MCP server: its record in the store, and the ways to another one.
+
+    Holds no lock and no token: who calls it does.
+
+    Attributes:
+        settings: The settings.
+        url: The URL of the MCP server.
+        server: Its name, for messages.
+        nonces: The last nonces of authorization servers and of the MCP server, by origin.
+
+    Raises:
+        AuthRequiredError: Each method: it is refused, or a person is missing; another try is useless.
+        ConnectError: Each method: it did not work now.
+    """
+
+    def __init__(
+        self,
+        settings: OAuth,
+        url: str,
+        *,
+        server: str,
+        store: TokenStore,
+        user_agent: UserAgent | None = None,
+        revision: str = "",
+    ) -> None:
+        self.settings = settings
+        self.url = url
+        self.server = server
+        self.nonces: dict[str, str] = {}
+        self._store = store
+        self._user_agent = user_agent
+        self._revision = revision
+        self._resource = resource_of(url)
+        configured = (settings.issuer, settings.metadata_url, settings.idp_token_endpoint)
+        self._fetch = GuardedFetch((url, *configured))
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether there is whom the grant needs: a person, or nobody."""
+        return self._user_agent is not None or self.settings.grant not in PERSONAL
+
+    async def find(self) -> TokenRecord | None:
+        """Return the newest kept record of this identity, of a configured issuer alone if there is one.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
+        return next((one for one in await self._records() if one.access_token or one.refresh_token), None)
+
+    async def discover(self, challenges: Sequence[Challenge] = (), *, issuer: str = "") -> Discovered:
+        """Find the authorization server; `issuer` is that of a token that is held."""
+        with self._told():
+            return await discover(
+                self._fetch, self.settings, self.url, challenges, revision=self._revision, issuer=issuer
+            )
+
+    def scopes(self, found: Discovered, challenges: Sequence[Challenge]) -> tuple[str, ...]:
+        """Return the scopes to ask for: the configured ones, the challenge's, those of the metadata, or none."""
+        if self.settings.scopes:
+            return tuple(self.settings.scopes)
+        wanted = next((one["scope"] for each in challenges if "scope" in (one := each.parameters)), None)
+        scopes = found.scopes if wanted is None else tuple(dict.fromkeys(wanted.split()))
+        lasting = self.settings.grant in PERSONAL and OFFLINE_ACCESS in (found.server.scopes_supported or ())
+        return (*scopes, OFFLINE_ACCESS) if scopes and lasting and OFFLINE_ACCESS not in scopes else scopes
+
+    async def authorize(self, found: Discovered, scopes: Sequence[str]) -> TokenRecord:
+        """Get a new token by the grant of the settings, and keep it.
+
+        Raises:
+            StoreError: It cannot be kept.
+        """
+        if not self.can_ask:
+            raise self.missing_person()
+        kept = await self._kept(found.server)
+        with self._told(found.server):
+            key = await self._proof_key(found)
+            if self.settings.grant == "authorization_code":
+                client, tokens = await self._by_code(found, scopes, kept, key)
+            else:
+                client = await given_client(self.settings, found.server) or (kept if usable(kept) else None)
+                if client is None:
+                    client = await register(self._fetch, self.settings, found.server, None)
+                endpoint = self._endpoint(found.server, client, key)
+                if self.settings.grant == "device_code":
+                    assert self._user_agent is not None
+                    tokens = await device_tokens(
+                        endpoint, found, scopes, user_agent=self._user_agent, server=self.server
+                    )
+                else:
+                    tokens = await machine_tokens(endpoint, found, scopes)
+                tokens = endpoint.bound(tokens)
+        return await self._saved(found.server.issuer, tokens, scopes, client, key)
+
+    async def renew(self, found: Discovered, record: TokenRecord) -> TokenRecord | None:
+        """Renew a token, once among all processes that share the store; None where a new sign-in is needed.
+
+        Raises:
+            StoreError: The store cannot be read or written, or another process holds the record for too long.
+        """
+        async with self._store.locked(record.key, seconds=LOCK_SECONDS):
+            current = await self._store.load(record.key)
+            if current is None:
+                return None  # signed out meanwhile
+            if current.access_token != record.access_token:
+                return current  # somebody else was first
+            if current.refresh_token is None or current.registration is None:
+                return None
+            # a rotated token whose answer is lost is a session that is lost: its end is waited for, within the bound
+            # of the request
+            with anyio.CancelScope(shield=True):
+                return await self._refreshed(found, current, current.refresh_token, current.registration)
+
+    async def revoke(self, record: TokenRecord) -> str:
+        """Revoke a record's tokens at its issuer (RFC 7009); return the reason why that cannot be done, or nothing."""
+        try:
+            found = await discover(
+                self._fetch, self.settings, self.url, revision=self._revision, issuer=record.key.issuer
+            )
+            if found.server.issuer != record.key.issuer:
+                return "its authorization server has moved since: the token is not sent to another one"
+            if record.registration is None:
+                return "the client it was issued to is not known"
+            endpoint = self._endpoint(found.server, record.registration, await self._read_key(record))
+            if record.refresh_token:
+                await endpoint.revoke(record.refresh_token, "refresh_token")
+            await endpoint.revoke(record.access_token, "access_token")
+        except (NotFetched, TokenRefused, ConfigError) as exc:
+            return str(exc)
+        return ""
+
+    async def forget(self, record: TokenRecord) -> SignedOut:
+        """Revoke a record's tokens where that can be done, and delete it."""
+        problem = await self.revoke(record) if record.access_token else "it held no token"
+        await self._store.delete(record.key)
+        return SignedOut(key=record.key, revoked=not problem, problem=problem)
+
+    async def probe(self) -> list[Challenge]:
+        """Return the challenges with which the MCP server answers a request without a token."""
+        with self._told():
+            answer = await self._fetch.get(self.url, "the server", headers=_PROBE)
+        return parse_challenges(answer.headers.get("www-authenticate", ""))
+
+    def missing_person(self, scopes: Sequence[str] = (), *, status: int | None = None) -> AuthRequiredError:
+        """Return the error of a connection that nobody can sign in for, with what to do."""
+        named = "".join(f" --scope {scope}" for scope in scopes)
+        text = f"it wants a sign-in: run `toolweave auth login {self.server or self.url}{named}`, then use it again"
+        return AuthRequiredError(text, server=self.server, status=status)
+
+    async def proof_key(self, record: TokenRecord) -> ProofKey | None:
+        """Return the key that a record's token is bound to."""
+        with self._told():
+            return await self._read_key(record)
+
+    # the parts
+
+    async def _records(self) -> list[TokenRecord]:
+        found = await self._store.records(resource=self._resource, principal=self.settings.principal)
+        return [one for one in found if one.key.client == self._client and self.settings.issuer in ("", one.key.issuer)]
+
+    @property
+    def _client(self) -> str:
+        return self.settings.client_id or self.settings.client_metadata_url
+
+    def _key(self, issuer: str) -> TokenKey:
+        return TokenKey(issuer=issuer, resource=self._resource, client=self._client, principal=self.settings.principal)
+
+    async def _kept(self, server: AuthorizationServer) -> ClientRegistration | None:
+        """Return the client that is registered at a server; a configured one is not taken to another server.
+
+        Raises:
+            AuthRequiredError: The configured client belongs to another server.
+        """
+        record = await self._store.load(self._key(server.issuer))
+        if record is None and self.settings.client_id and not self.settings.issuer:
+            others = sorted({one.key.issuer for one in await self._records()})
+            if others:
+                text = (
+                    f"its authorization server is {server.issuer!r} now, and was {others[0]!r}: 'oauth.client_id' is "
+                    "not sent there; make sure that it has moved, register anew there, and set 'oauth.issuer' with it"
+                )
+                raise AuthRequiredError(text, server=self.server)
+        return None if record is None else record.registration
+
+    async def _proof_key(self, found: Discovered) -> ProofKey | None:
+        """Return a new key where tokens are to be bound to one."""
+        wanted = self.settings.dpop
+        if wanted is False or (wanted is None and not found.dpop):
+            return None
+        offered = found.server.dpop_signing_alg_values_supported
+        if wanted and "ES256" not in (offered or ()):
+            text = f"its authorization server {found.server.issuer!r} binds no tokens to keys with ES256"
+            raise NotFetched(f"{text}, which 'oauth.dpop' demands", final=True)
+        return (await load_jose()).ProofKey.new()
+
+    async def _read_key(self, record: TokenRecord) -> ProofKey | None:
+        if record.dpop_key is None:
+            return None
+        try:
+            return (await load_jose()).ProofKey.of(record.dpop_key)
+        except ValueError as exc:
+            raise NotFetched(f"the key of its token cannot be read: {exc}", final=True) from None
+
+    async def _by_code(
+        self, found: Discovered, scopes: Sequence[str], kept: ClientRegistration | None, key: ProofKey | None
+    ) -> tuple[ClientRegistration, AnswerOfTokens]:
+        """Let a person sign in in a browser, and redeem the code."""
+        check_pkce(found)
+        if found.server.authorization_endpoint is not None:
+            await self._fetch.judged(found.server.authorization_endpoint, "the authorization endpoint")
+        given = await given_client(self.settings, found.server)
+        async with AsyncExitStack() as stack:
+            listener, kept = await self._listener(stack, None if given is not None else kept)
+            client = given or kept
+            if client is None:
+                client = await register(self._fetch, self.settings, found.server, listener.redirect_uri)
+            thumbprint = None if key is None else key.thumbprint
+            request = begin(found, client.client_id, listener.redirect_uri, scopes, thumbprint=thumbprint)
+            with anyio.fail_after(self.settings.timeout):
+                response = await listener.response(request.url, state=request.state)
+            form = redeemed(request, response, found.server, found.resource)
+        endpoint = self._endpoint(found.server, client, key)
+        return client, endpoint.bound(await endpoint.request(form))
+
+    async def _listener(
+        self, stack: AsyncExitStack, kept: ClientRegistration | None
+    ) -> tuple[RedirectListener, ClientRegistration | None]:
+        """Open the listener, where a client that was registered before is redirected to; if it cannot, forget that."""
+        assert self._user_agent is not None
+        how: dict[str, Any] = {"server": self.server, "seconds": self.settings.timeout}
+        before = kept.redirect_uris[0] if kept is not None and usable(kept) and kept.redirect_uris else None
+        port = self.settings.redirect_port or (None if before is None else urlsplit(before).port)
+        try:
+            listener = await stack.enter_async_context(self._user_agent.listener(**how, port=port))
+        except OSError as exc:
+            if self.settings.redirect_port is not None:
+                text = f"the port {port} of 'oauth.redirect_port' cannot be listened on: {exc}"
+                raise NotFetched(text, final=False) from None
+            listener = await stack.enter_async_context(self._user_agent.listener(**how))
+        return listener, kept if listener.redirect_uri == before else None
+
+    async def _refreshed(
+        self, found: Discovered, record: TokenRecord, refresh_token: str, registration: ClientRegistration
+    ) -> TokenRecord | None:
+        form = {"grant_type": "refresh_token", "refresh_token": refresh_token, "resource": found.resource}
+        with self._told(found.server):
+            try:
+                endpoint = self._endpoint(found.server, registration, await self._read_key(record))
+                tokens = endpoint.bound(await endpoint.request(form))
+            except TokenRefused as exc:
+                if exc.code not in _DROPPING:
+                    raise NotFetched(str(exc), final=False) from None
+                known = None if exc.code in _UNKNOWN_CLIENT and not self.settings.client_id else registration
+                await self._store.save(record.replace(refresh_token=None, registration=known, saved_at=time.time()))
+                return None
+        tokens = tokens.replace(refresh_token=tokens.refresh_token or refresh_token)
+        return await self._saved(record.key.issuer, tokens, record.scopes, registration, None, record.dpop_key)
+
+    def _endpoint(self, server: AuthorizationServer, client: ClientRegistration, key: ProofKey | None) -> TokenEndpoint:
+        return TokenEndpoint(
+            fetch=self._fetch,
+            server=server,
+            registration=client,
+            settings=self.settings,
+            key=key,
+            nonces=self.nonces,
+        )
+
+    async def _saved(
+        self,
+        issuer: str,
+        tokens: AnswerOfTokens,
+        scopes: Sequence[str],
+        client: ClientRegistration,
+        key: ProofKey | None,
+        pem: str | None = None,
+    ) -> TokenRecord:
+        now, seconds = time.time(), tokens.seconds
+        record = TokenRecord(
+            key=self._key(issuer),
+            access_token=tokens.access_token,
+            token_type=tokens.token_type,
+            expires_at=None if seconds is None else now + seconds,
+            refresh_token=tokens.refresh_token,
+            scopes=tuple(scopes) if tokens.scope is None else tuple(tokens.scope.split()),
+            registration=client,
+            dpop_key=pem if key is None else key.pem(),
+            saved_at=now,
+        )
+        await self._store.save(record)
+        return record
+
+    @contextmanager
+    def _told(self, server: AuthorizationServer | None = None) -> Generator[None, None, None]:
+        """Turn what goes wrong within into the errors of the server, without a secret in them."""
+        where = "" if server is None else f" at {server.issuer!r}"
+        try:
+            yield
+        except (TokenRefused, ConfigError) as exc:
+            raise AuthRequiredError(f"signing in{where} was refused: {exc}", server=self.server) from None
+        except NotFetched as exc:
+            if exc.final:
+                raise AuthRequiredError(f"signing in{where} is not possible: {exc}", server=self.server) from None
+            raise ConnectError(f"signing in{where} did not work: {exc}", server=self.server) from None
+        except TimeoutError:
+            text = f"nobody has signed in within {self.settings.timeout:g} s; try again"
+            raise AuthRequiredError(text, server=self.server) from None
+
+
+async def sign_in(
+    settings: OAuth,
+    url: str,
+    *,
+    server: str,
+    store: TokenStore,
+    user_agent: UserAgent | None = None,
+    scopes: Sequence[str] = (),
+    revision: str = "",
+) -> TokenRecord:
+    """Sign in to the MCP server at a URL by the grant of the settings, and keep the token.
+
+    It is always a new sign-in, never a silent renewal. `scopes` are asked for beside those that the server wants;
+    `revision` is the one that the server is configured to speak.
+
+    Raises:
+        AuthRequiredError: It is refused, or nobody is there, or the metadata are not accepted.
+        ConnectError: The server or its authorization server did not answer.
+        StoreError: The token cannot be kept.
+    """
+    way = SignIn(settings, url, server=server, store=store, user_agent=user_agent, revision=revision)
+    if not way.can_ask:
+        raise way.missing_person(scopes)
+    challenges = await way.probe()
+    found = await way.discover(challenges)
+    wanted = tuple(dict.fromkeys((*way.scopes(found, challenges), *scopes)))
+    return await way.authorize(found, wanted)
+
+
+async def sign_out(settings: OAuth, url: str, *, server: str, store: TokenStore) -> tuple[SignedOut, ...]:
+    """Give up every token of a principal for the MCP server at a URL: revoked where that can be done, always deleted.
+
+    Raises:
+        StoreError: The store cannot be read or written.
+    """
+    way = SignIn(settings, url, server=server, store=store)
+    records = await store.records(resource=resource_of(url), principal=settings.principal)
+    return tuple([await way.forget(record) for record in records])
