@@ -16,8 +16,7 @@ from tests.serve.exchanges import call, call_body, events, exchange, handshake, 
 from tests.serve.offered import SECRET, doing_server
 from tests.serve.serving import served_http
 from toolweave import tool
-from toolweave.serve import create_mcp_server
-from toolweave.serve._http.auth import BearerAuth, JwtAuth
+from toolweave.serve import BearerAuth, JwtAuth, create_mcp_server
 from toolweave.serve._offers.files import directory
 from toolweave.tools import CallContext
 

@@ -22,9 +22,8 @@ from tests.serve.exchanges import (
 from tests.serve.offered import doing_server
 from tests.serve.serving import served_http
 from toolweave import tool
-from toolweave.serve import MemoryEventStore, create_mcp_server
+from toolweave.serve import BearerAuth, MemoryEventStore, create_mcp_server
 from toolweave.serve._http.app import HttpLimits
-from toolweave.serve._http.auth import BearerAuth
 from toolweave.tools import CallContext
 
 pytestmark = pytest.mark.anyio

@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING
 from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from toolweave.serve._auth.dpop import Dpop
+    from toolweave.serve._auth.introspection import IntrospectionAuth
+    from toolweave.serve._auth.jwt_auth import JwtAuth
+    from toolweave.serve._auth.scopes import ScopeRules
+    from toolweave.serve._auth.token_auth import BearerAuth
     from toolweave.serve._http.app import HttpLimits, HttpOptions
-    from toolweave.serve._http.auth import BearerAuth, Identity, JwtAuth
     from toolweave.serve._http.events import EventStore, MemoryEventStore
     from toolweave.serve._offers.completions import Completed
     from toolweave.serve._offers.conversion import PromptTurn
     from toolweave.serve._offers.files import directory
     from toolweave.serve._offers.prompts import FunctionPrompt, PromptsChanged, PromptSource, prompt
     from toolweave.serve._offers.resources import FunctionResource, ResourcesChanged, ResourceSource, resource
+    from toolweave.serve._request import Identity
     from toolweave.serve._server import AgentLike, McpServer, create_mcp_server
     from toolweave.serve._tasks import TaskRule
 
@@ -25,12 +30,14 @@ __all__ = [
     "AgentLike",
     "BearerAuth",
     "Completed",
+    "Dpop",
     "EventStore",
     "FunctionPrompt",
     "FunctionResource",
     "HttpLimits",
     "HttpOptions",
     "Identity",
+    "IntrospectionAuth",
     "JwtAuth",
     "McpServer",
     "MemoryEventStore",
@@ -39,6 +46,7 @@ __all__ = [
     "PromptsChanged",
     "ResourceSource",
     "ResourcesChanged",
+    "ScopeRules",
     "TaskRule",
     "create_mcp_server",
     "directory",
@@ -49,14 +57,14 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
+        "_auth.dpop": ("Dpop",),
+        "_auth.introspection": ("IntrospectionAuth",),
+        "_auth.jwt_auth": ("JwtAuth",),
+        "_auth.scopes": ("ScopeRules",),
+        "_auth.token_auth": ("BearerAuth",),
         "_http.app": (
             "HttpLimits",
             "HttpOptions",
-        ),
-        "_http.auth": (
-            "BearerAuth",
-            "Identity",
-            "JwtAuth",
         ),
         "_http.events": (
             "EventStore",
@@ -77,6 +85,7 @@ __getattr__, __dir__ = lazy_exports(
             "ResourcesChanged",
             "resource",
         ),
+        "_request": ("Identity",),
         "_server": (
             "AgentLike",
             "McpServer",

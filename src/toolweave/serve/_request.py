@@ -5,9 +5,9 @@ The port between the endpoint with its features and the transports: stdio, HTTP 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS
@@ -17,9 +17,13 @@ __all__ = [
     "ChangeSubscriptions",
     "Client",
     "Feature",
+    "FindOffers",
     "Identity",
     "Json",
+    "MayUse",
     "Method",
+    "OfferKind",
+    "Offered",
     "Push",
     "ReplyChannel",
     "Request",
@@ -41,6 +45,8 @@ class Identity:
         issuer: The issuer of the token.
         scopes: The scopes of the token.
         expires_at: The end of its validity, in seconds since the epoch; None for never.
+        key_thumbprint: The thumbprint (RFC 7638) of the key that the token is bound to, its `cnf.jkt`; the request must
+            prove that it has that key (RFC 9449). None for a bearer token.
     """
 
     client_id: str
@@ -48,11 +54,37 @@ class Identity:
     issuer: str | None = None
     scopes: tuple[str, ...] = ()
     expires_at: int | None = None
+    key_thumbprint: str | None = None
 
 
 def principal_of(client_id: str, issuer: str | None, subject: str | None) -> str:
     """Return the unique name of a principal; sessions, signed state and tasks are bound to it."""
     return "\n".join((client_id, issuer or "", subject or ""))
+
+
+OfferKind: TypeAlias = Literal["tools", "resources", "prompts"]
+"""The kinds of what a server offers."""
+
+MayUse: TypeAlias = Callable[[OfferKind, str, Iterable[str]], bool]
+"""Whether a caller may use an offer of this kind and name, whose definition needs these scopes."""
+
+
+class Offered(NamedTuple):
+    """Something that a server offers.
+
+    Attributes:
+        kind: Its kind.
+        name: Its name, URI or template.
+        scopes: The scopes that its definition needs.
+    """
+
+    kind: OfferKind
+    name: str
+    scopes: tuple[str, ...]
+
+
+FindOffers: TypeAlias = Callable[[str, Mapping[str, Any]], Sequence[Offered]]
+"""Returns the offers that a request is about, by its method and params."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +97,7 @@ class Client:
         info: Its `Implementation` object as received, or None.
         principal: The authorized principal, or None; signed state and tasks are bound to it.
         conversation: Names the conversation (stdio, in process, a legacy HTTP session); None for a modern request.
+        may: Whether lists show something to it, by kind, name and the scopes that its definition needs; None shows all.
     """
 
     version: str
@@ -72,6 +105,7 @@ class Client:
     info: Mapping[str, Any] | None = None
     principal: str | None = None
     conversation: str | None = None
+    may: MayUse | None = None
 
     @property
     def key(self) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.util import find_spec
 from types import TracebackType
@@ -21,6 +21,7 @@ from toolweave.serve._changes import Changes
 from toolweave.serve._duplex.conversation import MAX_REQUESTS
 from toolweave.serve._duplex.inprocess import ClientEnd, InProcessSessions, in_process
 from toolweave.serve._endpoint import Endpoint
+from toolweave.serve._request import Offered
 from toolweave.tools._owner_loop import running_loop
 
 if TYPE_CHECKING:
@@ -80,6 +81,10 @@ class ServerRunners(ABC):
     @abstractmethod
     def tool_schema(self, name: str) -> Mapping[str, Any] | None:
         """Return the input schema of a tool that is offered under this name, or None."""
+
+    @abstractmethod
+    def offers_of(self, method: str, params: Mapping[str, Any]) -> Sequence[Offered]:
+        """Return the offers that a request is about, with the scopes that their definitions need."""
 
     def speak(self, protocol: str) -> None:
         """Speak only some protocol revisions, as a server that knows no others; call it before serving.
@@ -188,6 +193,7 @@ class ServerRunners(ABC):
             conversations=self.changes,
             host=host,
             tool_schema=self.tool_schema,
+            offers=self.offers_of,
             on_drain=[self.changes.close],
             options=options,
         )

@@ -1,30 +1,26 @@
 """The official SDK's low-level `Server`, answering with our endpoint: the one server-side `import mcp`.
 
-It serves authorization, and on demand the SDK's own stdio loop. One middleware passes every request to the endpoint
+It serves on demand the SDK's own stdio loop. One middleware passes every request to the endpoint
 before the SDK parses it, so results are sent as they were made.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 from uuid import uuid4
 
 from anyio.abc import TaskGroup
-from mcp.server.auth.middleware.auth_context import AuthContextMiddleware, get_access_token
-from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
-from mcp.server.auth.provider import AccessToken, principal_components
-from mcp.server.auth.routes import build_resource_metadata_url, create_protected_resource_routes
+from mcp.server.auth.middleware.auth_context import get_access_token
+from mcp.server.auth.provider import principal_components
 from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.dispatcher import DispatchContext
 from mcp.shared.exceptions import MCPError
-from pydantic import AnyHttpUrl, ConfigDict, TypeAdapter
-from starlette.middleware.authentication import AuthenticationMiddleware
 
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
@@ -33,11 +29,11 @@ from toolweave.protocol.jsonrpc import decoded, writable
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve._endpoint import Endpoint
-from toolweave.serve._http.asgi import App, VisibleHeaders
-from toolweave.serve._request import ChangeSubscriptions, Client, Identity, Json, Request, principal_of
+from toolweave.serve._http.asgi import VisibleHeaders
+from toolweave.serve._request import ChangeSubscriptions, Client, Json, Request, principal_of
 from toolweave.serve._task_spawner import SpawnsTasks, TaskSpawner
 
-__all__ = ["protected", "sdk_server", "serve_stdio"]
+__all__ = ["sdk_server", "serve_stdio"]
 
 _log = logging.getLogger("toolweave.serve")
 
@@ -212,58 +208,6 @@ def _principal() -> str | None:
     if token is None:
         return None
     return principal_of(*principal_components(token))
-
-
-Identify: TypeAlias = Callable[[str], Awaitable[Identity | None]]
-"""Returns the identity of a token; None when it is invalid."""
-
-
-class _SdkTokenVerifier:
-    """The check of a token, as the SDK's `TokenVerifier`."""
-
-    def __init__(self, identify: Identify) -> None:
-        self._identify = identify
-
-    async def verify_token(self, token: str) -> AccessToken | None:
-        identity = await self._identify(token)
-        if identity is None:
-            return None
-        return AccessToken(
-            token="",  # nobody behind this needs it, so nobody can pass it on
-            client_id=identity.client_id,
-            scopes=list(identity.scopes),
-            expires_at=identity.expires_at,
-            subject=identity.subject,
-            claims=None if identity.issuer is None else {"iss": identity.issuer},
-        )
-
-
-_url = TypeAdapter(AnyHttpUrl, config=ConfigDict(url_preserve_empty_path=True)).validate_python
-"""A URL as it is written: issuers are compared by text (RFC 9207)."""
-
-
-def protected(
-    app: App,
-    identify: Identify,
-    *,
-    required_scopes: Sequence[str],
-    resource: str | None,
-    authorization_servers: Sequence[str],
-) -> tuple[App, dict[str, App]]:
-    """Wrap an app in the authorization; return it, and the public metadata of RFC 9728 by path."""
-    metadata_url, public = None, dict[str, App]()
-    if resource is not None:
-        resource_url = _url(resource)
-        metadata_url = build_resource_metadata_url(resource_url)
-        routes = create_protected_resource_routes(
-            resource_url=resource_url,
-            authorization_servers=[_url(server) for server in authorization_servers],
-            scopes_supported=list(required_scopes) or None,
-        )
-        public = {route.path: cast("App", route) for route in routes}
-    required = RequireAuthMiddleware(AuthContextMiddleware(cast("Any", app)), list(required_scopes), metadata_url)
-    authorized = AuthenticationMiddleware(cast("Any", required), backend=BearerAuthBackend(_SdkTokenVerifier(identify)))
-    return cast("App", authorized), public
 
 
 async def serve_stdio(server: Server[Any]) -> None:

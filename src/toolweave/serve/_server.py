@@ -25,7 +25,8 @@ from toolweave.serve._logs import Logs
 from toolweave.serve._offers.decorators import ServerContent
 from toolweave.serve._offers.prompts import PromptLike
 from toolweave.serve._offers.resources import ResourceLike
-from toolweave.serve._request import Feature, Json
+from toolweave.serve._operations import Operations
+from toolweave.serve._request import Feature, Json, Offered
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._request_state import StateSigner
 from toolweave.serve._runners import ServerRunners
@@ -315,6 +316,7 @@ class McpServer(ServerContent, ServerRunners):
             ttl_ms=options.ttl_ms,
             cache_scope=options.cache_scope,
         )
+        self._operations = Operations(self._calls, self.resources, self.prompts)
         self._calls.admit_all()
         self.changes.watch(toolset)
 
@@ -418,6 +420,10 @@ class McpServer(ServerContent, ServerRunners):
             running=self.running,
         )
         return {jobs.topic.name: JobWorker(jobs)}
+
+    def offers_of(self, method: str, params: Mapping[str, Any]) -> Sequence[Offered]:
+        """Return the offers that a request is about, with the scopes that their definitions need."""
+        return self._operations(method, params)
 
     def tool_schema(self, name: str) -> Mapping[str, Any] | None:
         """Return the input schema of a tool that is offered under this name, or None."""

@@ -6,7 +6,7 @@ Independent of the transport; a running tool's questions and progress, and calls
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -20,7 +20,7 @@ from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.headers import mirroring_problem
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.schema import Validator
-from toolweave.serve._offers.pagination import page
+from toolweave.serve._offers.pagination import only_for_caller, page
 from toolweave.serve._request import Json, Method, Request
 from toolweave.serve._request_context import HandlerRunner, Work
 from toolweave.tools import CallContext, ToolCall, ToolsChanged, Toolset, ToolSnapshot, ToolSpec
@@ -147,12 +147,17 @@ class Tools:
     async def _list(self, request: Request) -> Json:
         cursor: Any = request.params.get("cursor")
         snapshot = self._snapshot()
+        may = request.client.may
+        if may is not None:
+            allowed = [spec for spec in snapshot if may("tools", spec.name, spec.scopes)]
+            listed, following = self._page(allowed, cursor, modern=request.modern)
+            return _listing(listed, following) | only_for_caller(request)
         if snapshot is not self._paged:
             self._paged = snapshot
             self._pages.clear()
         if not request.modern:
             listed, following = self._page(snapshot, cursor, modern=False)
-            return {"tools": listed} if following is None else {"tools": listed, "nextCursor": following}
+            return _listing(listed, following)
         known = self._pages.get(cursor) if cursor is None or isinstance(cursor, str) else None
         if known is None:
             listed, following = self._page(snapshot, cursor, modern=True)
@@ -160,9 +165,9 @@ class Tools:
             if len(self._pages) > _MOST_PAGES:
                 del self._pages[next(iter(self._pages))]  # of cursors that a stranger made up
         encoded, following = known
-        return {"tools": encoded} if following is None else {"tools": encoded, "nextCursor": following}
+        return _listing(encoded, following)
 
-    def _page(self, snapshot: ToolSnapshot, cursor: object, *, modern: bool) -> tuple[list[Json], str | None]:
+    def _page(self, snapshot: Sequence[ToolSpec], cursor: object, *, modern: bool) -> tuple[list[Json], str | None]:
         specs, following = page(snapshot, cursor, self._page_size, key=_name)
         listed = [self._definitions.of(spec, modern=modern) for spec in specs]
         if self._tasks is not None:
@@ -247,6 +252,10 @@ class Tools:
         self._definitions.forget(change.removed)
         for name in change.removed:
             self._checked.pop(name, None)
+
+
+def _listing(listed: list[Json] | msgspec.Raw, following: str | None) -> Json:
+    return {"tools": listed} if following is None else {"tools": listed, "nextCursor": following}
 
 
 def _name(spec: ToolSpec) -> str:

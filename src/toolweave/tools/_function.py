@@ -21,6 +21,7 @@ from toolweave.tools._function_runner import THREADS, Runner
 from toolweave.tools._media import File
 from toolweave.tools._names import unknown_tool
 from toolweave.tools._result import ToolResult, invalid_input, typed
+from toolweave.tools._scopes import scope_list
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Tool, ToolSnapshot
 from toolweave.tools._wrappers import BaseToolset
@@ -90,6 +91,7 @@ def tool(
     input_schema: Mapping[str, Any] | None = None,
     output_schema: Mapping[str, Any] | None = None,
     meta: Mapping[str, Any] | None = None,
+    scopes: Sequence[str] = (),
     threads: int | None = None,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 @overload
@@ -105,6 +107,7 @@ def tool(
     input_schema: Mapping[str, Any] | None = None,
     output_schema: Mapping[str, Any] | None = None,
     meta: Mapping[str, Any] | None = None,
+    scopes: Sequence[str] = (),
     threads: int | None = None,
 ) -> FunctionTool[P, R]: ...
 def tool(  # noqa: PLR0913  # keyword-only, each with a default of its own
@@ -119,6 +122,7 @@ def tool(  # noqa: PLR0913  # keyword-only, each with a default of its own
     input_schema: Mapping[str, Any] | None = None,
     output_schema: Mapping[str, Any] | None = None,
     meta: Mapping[str, Any] | None = None,
+    scopes: Sequence[str] = (),
     threads: int | None = None,
 ) -> Any:
     """Make a tool of a function; use as `@tool`, `@tool(name=...)` or `tool(function)`.
@@ -139,17 +143,18 @@ def tool(  # noqa: PLR0913  # keyword-only, each with a default of its own
         output_schema: JSON Schema of the structured content; by default derived from a return
             annotation that is a model, a dataclass, a TypedDict or a dict.
         meta: The definition's `_meta`.
+        scopes: The OAuth scopes that a caller's token needs, where it is served over HTTP; not in the definition.
         threads: How many calls of a plain function may run at the same time, 40 by default. Further ones wait;
             other tools have threads of their own.
 
     Raises:
         SchemaError: Naming the function and the parameter that cannot be a member of a JSON object.
-        ValueError: `threads` is less than 1, or given for an `async` function, which runs in none.
+        ValueError: `threads` is less than 1, or given for an `async` function, which runs in none; or a scope is none.
     """
     if function is None:
         options = {"name": name, "title": title, "description": description, "annotations": annotations, "icons": icons}
         schemas = {"input_schema": input_schema, "output_schema": output_schema}
-        return functools.partial(tool, **options, **schemas, meta=meta, threads=threads)
+        return functools.partial(tool, **options, **schemas, meta=meta, scopes=scopes, threads=threads)
     if isinstance(function, str):
         raise TypeError(f"the first argument of a tool is its function; its name is given as name={function!r}")
     if isinstance(function, FunctionTool):
@@ -169,6 +174,7 @@ def tool(  # noqa: PLR0913  # keyword-only, each with a default of its own
         annotations=annotations,
         icons=tuple(icons),
         meta={} if meta is None else meta,
+        scopes=scope_list(scopes),
     )
     return FunctionTool(function, spec, signature, threads=_threads(threads, function, spec.name))
 

@@ -35,6 +35,7 @@ class ToolSpec(Value, frozen=True, kw_only=True):
         icons: Icon objects as they came.
         meta: The definition's `_meta`.
         aliases: Other names of the tool, such as `server:tool`.
+        scopes: The OAuth scopes that a caller's token needs where it is served over HTTP; clients do not see them.
         raw: The whole definition as received, unknown members included.
     """
 
@@ -50,6 +51,7 @@ class ToolSpec(Value, frozen=True, kw_only=True):
     icons: tuple[Mapping[str, Any], ...] = ()
     meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     aliases: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
     raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:

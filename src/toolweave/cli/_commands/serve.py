@@ -195,7 +195,7 @@ def listening(where: str) -> tuple[str, int]:
 
 
 def _auth(variable: str) -> Any:
-    from toolweave.serve._http.auth import BearerAuth  # late, as above
+    from toolweave.serve import BearerAuth  # late, as above
 
     token = os.environ.get(variable)
     if not token:

@@ -24,6 +24,7 @@ from anyio.abc import TaskGroup
 
 from toolweave.errors import ConfigError
 from toolweave.protocol.headers import Mirrored, mirrored_arguments, mirroring_problem
+from toolweave.serve._auth.gate import OperationGate
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._http.asgi import App, Receive, Scope, Send, respond
 from toolweave.serve._http.dispatcher import HttpDispatcher
@@ -33,12 +34,12 @@ from toolweave.serve._http.legacy import LegacyHttp
 from toolweave.serve._http.origins import Origins
 from toolweave.serve._http.response import ResponseLimits
 from toolweave.serve._http.sessions import HttpSessions
-from toolweave.serve._request import ChangeSubscriptions
+from toolweave.serve._request import ChangeSubscriptions, FindOffers
 from toolweave.serve._task_spawner import TaskSpawner
 from toolweave.tools._owner_loop import running_loop
 
 if TYPE_CHECKING:
-    from toolweave.serve._http.auth import TokenAuth
+    from toolweave.serve._auth.token_auth import TokenAuth
 
 __all__ = ["HttpApp", "HttpLimits", "HttpOptions", "http_app"]
 
@@ -97,7 +98,7 @@ class HttpOptions(TypedDict, total=False):
         limits: Resource limits for untrusted clients.
         stateless: Legacy clients get no session: any replica answers any request, and no client can be asked.
         json_response: Never answer with an event stream; notifications before the result are dropped.
-        auth: A `BearerAuth` or `JwtAuth`; None allows everyone.
+        auth: A `BearerAuth`, `JwtAuth` or `IntrospectionAuth`; None allows everyone, but for what needs scopes.
         health_path: Answers `ok`; `/healthz`, None for none.
         event_store: Keeps the events of legacy streams for clients that resume them (SSE polling): a
             `MemoryEventStore`, or one of your own.
@@ -245,6 +246,7 @@ def http_app(
     conversations: ChangeSubscriptions | None = None,
     host: str = "127.0.0.1",
     tool_schema: Callable[[str], Mapping[str, Any] | None] | None = None,
+    offers: FindOffers,
     on_drain: Sequence[Callable[[], object]] = (),
     options: HttpOptions | None = None,
 ) -> HttpApp:
@@ -256,6 +258,7 @@ def http_app(
         conversations: Notified of every legacy session.
         host: The address that is or will be bound; it determines the accepted Host headers.
         tool_schema: Returns a tool's input schema by name; used to find tools that mirror arguments into headers.
+        offers: Returns the offers that a request is about; used to find the scopes that it needs.
         on_drain: Called when the shutdown begins, to end idle streams; may be async.
         options: See `HttpOptions`.
 
@@ -263,7 +266,7 @@ def http_app(
         ConfigError: An option is wrong.
     """
     settings = _HttpSettings(**(options or {}))
-    return HttpApp(_AppParts(endpoint, lifespan, conversations, host, tool_schema, tuple(on_drain), settings))
+    return HttpApp(_AppParts(endpoint, lifespan, conversations, host, tool_schema, offers, tuple(on_drain), settings))
 
 
 class _AppParts:
@@ -276,6 +279,7 @@ class _AppParts:
         conversations: ChangeSubscriptions | None,
         host: str,
         tool_schema: Callable[[str], Mapping[str, Any] | None] | None,
+        offers: FindOffers,
         on_drain: tuple[Callable[[], object], ...],
         settings: _HttpSettings,
     ) -> None:
@@ -284,6 +288,7 @@ class _AppParts:
         self.settings = settings
         self._endpoint = endpoint
         self._conversations = conversations
+        self._gate = OperationGate(offers, settings.auth)
         self._mirrored = _MirroredArguments(tool_schema)
         self._origins = Origins(
             host, hosts=settings.allowed_hosts, origins=settings.allowed_origins, cors=settings.cors_origins
@@ -306,7 +311,6 @@ class _AppParts:
             keepalive=limits.ping_seconds,
             stalled=limits.stalled_seconds,
         )
-        principal = None if settings.auth is None else settings.auth.principal
         streams = not settings.json_response
         spawner = TaskSpawner(tasks)
         legacy = LegacyHttp(
@@ -315,7 +319,6 @@ class _AppParts:
             sessions=sessions,
             bounds=bounds,
             conversations=self._conversations,
-            principal=principal,
             streams=streams,
         )
         return HttpDispatcher(
@@ -323,7 +326,7 @@ class _AppParts:
             legacy,
             spawner,
             mirrored=self._mirrored,
-            principal=principal,
+            gate=self._gate,
             bounds=bounds,
             streams=streams,
         )

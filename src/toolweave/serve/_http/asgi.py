@@ -18,7 +18,7 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 """An ASGI 3 application."""
 Headers: TypeAlias = Mapping[bytes, bytes]
 
-_SECRET = frozenset({b"authorization", b"proxy-authorization", b"cookie", b"x-api-key"})
+_SECRET = frozenset({b"authorization", b"proxy-authorization", b"cookie", b"x-api-key", b"dpop"})
 
 
 class VisibleHeaders(Mapping[str, str]):

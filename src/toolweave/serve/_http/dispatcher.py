@@ -7,7 +7,7 @@ of the legacy era. Imports no SDK, no framework and no model library.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -25,6 +25,8 @@ from toolweave.protocol.jsonrpc import (
 )
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from toolweave.protocol.versions import BATCHING_VERSION, HANDSHAKE_VERSIONS, MODERN_VERSION
+from toolweave.serve._auth.gate import OperationGate
+from toolweave.serve._auth.middleware import may_of, principal
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._envelope import client_of_envelope, has_envelope, unsupported_version
 from toolweave.serve._http.asgi import Headers, Receive, Scope, Send, VisibleHeaders, read_body, respond
@@ -131,7 +133,7 @@ class HttpDispatcher:
         legacy: Answers the requests of the legacy era.
         tasks: Where disconnected clients are watched for; lives as long as the server.
         mirrored: Returns the arguments of a tool that its callers mirror into headers, by the tool's name.
-        principal: Returns the principal of an authorized request.
+        gate: Refuses what a token is not enough for.
         bounds: The timeouts, and the maximum length of a body.
         streams: Whether responses may be event streams.
     """
@@ -143,7 +145,7 @@ class HttpDispatcher:
         tasks: SpawnsTasks,
         *,
         mirrored: Callable[[str], Mirrored],
-        principal: Callable[[Scope], str | None] | None = None,
+        gate: OperationGate,
         bounds: ResponseLimits,
         streams: bool = True,
     ) -> None:
@@ -151,7 +153,7 @@ class HttpDispatcher:
         self._legacy = legacy
         self._tasks = tasks
         self._mirrored = mirrored
-        self._principal = principal
+        self._gate = gate
         self._streams = streams
         self._bounds = bounds
         self._running: set[anyio.CancelScope] = set()
@@ -205,6 +207,10 @@ class HttpDispatcher:
             known = parse_plain_call(headers, body)
             call = recognised(headers, body) if known is None else known[0]
             if call is not None and not self._arguments_in_headers(call.method, call.params):
+                if (refusal := self._gate.refusal(scope, [(call.method, call.params)])) is not None:
+                    exchange.close()
+                    await refusal.send(send)
+                    return
                 exchange.begin()
                 await self._answer(call, scope, exchange, work, None if known is None else known[1])
                 return
@@ -236,7 +242,10 @@ class HttpDispatcher:
             return
         scope = _stripped(scope)
         headers = dict(scope["headers"])
-        if isinstance(message, list):
+        refusal = self._gate.refusal(scope, _operations(message if isinstance(message, list) else [message]))
+        if refusal is not None:
+            await refusal.send(send)
+        elif isinstance(message, list):
             await self._post_batch(message, scope, receive, send, work)
         elif not self._acceptable(headers):
             kinds = "application/json" + (" and text/event-stream" if self._streams else "")
@@ -322,8 +331,8 @@ class HttpDispatcher:
         client: Client | None = None,
     ) -> None:
         exchange.request_id = call.id
-        if client is None or self._principal is not None:
-            client = client_of(call.params["_meta"], None if self._principal is None else self._principal(scope))
+        if client is None or self._gate.authorizes:
+            client = client_of(call.params["_meta"], principal(scope), may_of(scope))
         request = Request(call.method, call.params, client, exchange, call.id, VisibleHeaders(scope["headers"]))
         try:
             await exchange.fill(self._endpoint.answer(request))
@@ -332,6 +341,13 @@ class HttpDispatcher:
             if work.cancel_called:
                 with anyio.move_on_after(1, shield=True):
                     await exchange.broken_off()
+
+
+def _operations(messages: Sequence[StrictMessage | MalformedMessage]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the method and params of each request."""
+    for message in messages:
+        if isinstance(message, StrictMessage) and isinstance(message.method, str):
+            yield message.method, message.params or {}
 
 
 _CLOSE = [(b"connection", b"close")]

@@ -19,9 +19,10 @@ _log = logging.getLogger("toolweave.serve._http.app")
 
 _SINGLE = (b"host", b"origin", b"content-type", b"content-length", b"transfer-encoding", b"authorization")
 _ASKED_HEADERS = (
-    b"authorization, content-type, accept, last-event-id, mcp-protocol-version, mcp-session-id, mcp-method, mcp-name"
+    b"authorization, dpop, content-type, accept, last-event-id, mcp-protocol-version, mcp-session-id, mcp-method, "
+    b"mcp-name"
 )
-_TOLD_HEADERS = b"mcp-session-id, mcp-protocol-version, www-authenticate"
+_TOLD_HEADERS = b"mcp-session-id, mcp-protocol-version, www-authenticate, dpop-nonce"
 _DAY = b"86400"
 
 

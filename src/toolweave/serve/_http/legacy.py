@@ -19,6 +19,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, REQUEST_CANCELLED
 from toolweave.protocol.jsonrpc import RequestId, StrictMessage, encode_notification, encode_result
 from toolweave.protocol.versions import BATCHING_VERSION, POLLING_VERSION
+from toolweave.serve._auth.middleware import may_of, principal
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._http.asgi import Receive, Scope, Send, VisibleHeaders, respond
 from toolweave.serve._http.events import EventStream, replay
@@ -66,7 +67,6 @@ class LegacyHttp:
         sessions: The open sessions; None for a stateless endpoint, where each request stands alone.
         bounds: The limits of a response.
         conversations: Notified of every session.
-        principal: Returns the principal of an authorized request.
         streams: Whether responses may be event streams.
     """
 
@@ -78,7 +78,6 @@ class LegacyHttp:
         sessions: HttpSessions | None,
         bounds: ResponseLimits,
         conversations: ChangeSubscriptions | None = None,
-        principal: Callable[[Scope], str | None] | None = None,
         streams: bool = True,
     ) -> None:
         self._endpoint = endpoint
@@ -86,7 +85,6 @@ class LegacyHttp:
         self._sessions = sessions
         self._bounds = bounds
         self._conversations = conversations
-        self._principal = principal
         self._streams = streams
         self._store = None if sessions is None else sessions.store
         self._retry = None if sessions is None else sessions.retry
@@ -136,7 +134,7 @@ class LegacyHttp:
     async def _initialize(self, key: RequestId, params: Mapping[str, Any], scope: Scope, send: Send) -> None:
         """Answer a handshake; a successful one begins a session, or the session anew that it names."""
         session = self._new_session(scope)
-        client = Client(version="", principal=self._principal_of(scope))
+        client = Client(version="", principal=principal(scope))
         request = Request(methods.INITIALIZE, params, client, _Mute(), key, VisibleHeaders(scope["headers"]))
         try:
             result = await self._endpoint.answer(request)
@@ -160,11 +158,12 @@ class LegacyHttp:
     async def _request(self, post: _Post, session: HttpSession | None) -> None:
         if session is None:
             version = dict(post.scope["headers"]).get(b"mcp-protocol-version", BATCHING_VERSION.encode())
-            client = Client(version=version.decode("latin-1"), principal=self._principal_of(post.scope))
+            client = Client(version=version.decode("latin-1"), principal=principal(post.scope), may=may_of(post.scope))
         elif post.id in session.running:
             raise _Refused(400, "Invalid request: a request with this id is still running")
         else:
-            client = session.client
+            may = may_of(post.scope)  # each request has a token of its own, and one may be enough for more
+            client = session.client if may is None else replace(session.client, may=may)
         with nullcontext() if session is None else session.used() as release:
             await self._run(post, client, session, release)
 
@@ -287,7 +286,7 @@ class LegacyHttp:
         named = dict(scope["headers"]).get(_SESSION)
         if named is None:
             raise _Refused(400, "Bad Request: Missing session ID")
-        session = self._sessions.find(named.decode("latin-1"), self._principal_of(scope))
+        session = self._sessions.find(named.decode("latin-1"), principal(scope))
         if session is None:
             raise _Refused(404, "Session not found")
         return session
@@ -304,10 +303,8 @@ class LegacyHttp:
             return self._session(scope)
         if self._sessions.full:
             raise _Refused(503, "Too many open sessions", code=INTERNAL_ERROR)
-        return HttpSession(self._principal_of(scope), self._tasks, self._sessions.store)
+        return HttpSession(principal(scope), self._tasks, self._sessions.store)
 
-    def _principal_of(self, scope: Scope) -> str | None:
-        return None if self._principal is None else self._principal(scope)
 
 
 def _takes_events(accept: bytes) -> bool:

@@ -17,7 +17,7 @@ from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve._envelope import is_whole
 from toolweave.serve._http.asgi import Headers
-from toolweave.serve._request import Client, Json
+from toolweave.serve._request import Client, Json, MayUse
 
 __all__ = ["ParsedRequest", "client_of", "parse_plain_call", "recognised"]
 
@@ -114,11 +114,15 @@ def _sender(text: bytes) -> tuple[Json, Client] | None:
         return None
     if not isinstance(meta, dict) or not is_whole(cast("Json", meta)):
         return None
-    return cast("Json", meta), client_of(cast("Json", meta), None)
+    return cast("Json", meta), client_of(cast("Json", meta))
 
 
-def client_of(meta: Json, principal: str | None) -> Client:
-    """Return the client of a request with this complete `_meta`."""
+def client_of(meta: Json, principal: str | None = None, may: MayUse | None = None) -> Client:
+    """Return the client of a request with this complete `_meta`, for this principal."""
     return Client(
-        version=MODERN_VERSION, capabilities=meta[CLIENT_CAPABILITIES], info=meta.get(CLIENT_INFO), principal=principal
+        version=MODERN_VERSION,
+        capabilities=meta[CLIENT_CAPABILITIES],
+        info=meta.get(CLIENT_INFO),
+        principal=principal,
+        may=may,
     )

@@ -14,8 +14,9 @@ from typing import TypeVar
 
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS
+from toolweave.serve._request import Json, Request
 
-__all__ = ["page"]
+__all__ = ["only_for_caller", "page"]
 
 T = TypeVar("T")
 
@@ -46,6 +47,11 @@ def page(
     end = len(items) if size is None else min(start + size, len(items))
     following = None if end >= len(items) else _cursor(items, end, key)
     return items[start:end], following
+
+
+def only_for_caller(request: Request) -> Json:
+    """Return the members of a list that nobody but this caller may be shown, whatever the server says of its lists."""
+    return {"cacheScope": "private"} if request.modern else {}
 
 
 def _cursor(items: Sequence[T], end: int, key: Callable[[T], str]) -> str:

@@ -17,10 +17,11 @@ from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.serve._offers.conversion import prompt_messages
 from toolweave.serve._offers.registry import ChangeListeners, DefinitionFields, ItemRegistry, described, listing
 from toolweave.serve._offers.string_handlers import StringHandler, failure
-from toolweave.serve._request import Json, Method, Request
+from toolweave.serve._request import Json, MayUse, Method, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
 from toolweave.tools._call import CallContext
+from toolweave.tools._scopes import scope_list
 from toolweave.tools._toolset import Unsubscribe
 
 __all__ = ["FunctionPrompt", "PromptLike", "PromptRegistry", "PromptSource", "Prompts", "PromptsChanged", "prompt"]
@@ -61,12 +62,14 @@ class FunctionPrompt(Generic[P, R]):
 
     Attributes:
         definition: The definition as it is listed.
+        scopes: The OAuth scopes that a caller's token needs.
     """
 
     name: str
     function: Callable[P, R]
     definition: Json
     handler: StringHandler
+    scopes: tuple[str, ...] = ()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself."""
@@ -99,18 +102,20 @@ def prompt(function: Callable[..., Any] | None = None, /, **about: Unpack[Defini
 
     Args:
         function: The function.
-        **about: `name`, `title`, `description`, `icons` and `meta`; the name and the description are the function's
-            by default.
+        **about: `name`, `title`, `description`, `icons`, `meta` and `scopes`; the name and the description are the
+            function's by default.
 
     Raises:
         SchemaError: No string can be converted to a parameter; names the function and the parameter.
+        ValueError: A scope is none.
     """
     if function is None:
         return partial(prompt, **about)
     handler = StringHandler(function)
     listed = server_features.Prompt(arguments=handler.arguments, **described(handler, **about))
     definition = server_features.definition(listed)
-    return FunctionPrompt(name=listed.name, function=function, definition=definition, handler=handler)
+    scopes = scope_list(about.get("scopes", ()))
+    return FunctionPrompt(name=listed.name, function=function, definition=definition, handler=handler, scopes=scopes)
 
 
 class PromptRegistry:
@@ -144,6 +149,11 @@ class PromptRegistry:
         """
         self._prompts.remove(name)
         self._listeners.tell(PromptsChanged())
+
+    def scopes(self, name: str) -> tuple[str, ...]:
+        """Return the scopes that a prompt needs; none where it is unknown."""
+        found = self._prompts.get(name)
+        return () if found is None else found.scopes
 
     async def prompts(self) -> Sequence[Json]:
         """Return the definitions of all."""
@@ -256,7 +266,11 @@ class Prompts:
     async def _list(self, request: Request) -> Json:
         self._require(request)
         lists = [source.prompts for source in self._sources]
-        return await listing("prompts", request, lists, self._page_size, key=itemgetter("name"))
+        shows = None if request.client.may is None else partial(self._shows, request.client.may)
+        return await listing("prompts", request, lists, self._page_size, key=itemgetter("name"), shows=shows)
+
+    def _shows(self, may: MayUse, name: str) -> bool:
+        return may("prompts", name, self.registry.scopes(name))
 
     async def _get(self, request: Request) -> Json:
         self._require(request)

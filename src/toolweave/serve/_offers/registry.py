@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypedDict, TypeVar
 
 from toolweave.errors import SchemaError
-from toolweave.serve._offers.pagination import page
+from toolweave.serve._offers.pagination import only_for_caller, page
 from toolweave.serve._offers.string_handlers import StringHandler
 from toolweave.serve._request import Json, Request
 from toolweave.tools._toolset import Unsubscribe
@@ -124,6 +124,7 @@ class DefinitionFields(TypedDict, total=False):
         description: A description; the function's docstring by default.
         icons: Icon objects of the specification.
         meta: The definition's `_meta`.
+        scopes: The OAuth scopes that a caller's token needs over HTTP; not in the definition.
     """
 
     name: str | None
@@ -131,6 +132,7 @@ class DefinitionFields(TypedDict, total=False):
     description: str | None
     icons: Sequence[Mapping[str, Any]]
     meta: Mapping[str, Any] | None
+    scopes: Sequence[str]
 
 
 def described(
@@ -141,8 +143,9 @@ def described(
     description: str | None = None,
     icons: Sequence[Mapping[str, Any]] = (),
     meta: Mapping[str, Any] | None = None,
+    scopes: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the fields that the values of all definitions have, in `protocol/server_features.py`.
+    """Return the fields that the values of all definitions have, in `protocol/server_features.py`; scopes are not one.
 
     Raises:
         SchemaError: The function has no name, and none is given.
@@ -165,10 +168,12 @@ async def listing(
     size: int | None,
     *,
     key: Callable[[Json], str],
+    shows: Callable[[str], bool] | None = None,
 ) -> Json:
     """Return one page of the joined lists of several sources; of two entries with one key the first counts.
 
-    The failure of a source is logged and does not affect the others.
+    The failure of a source is logged and does not affect the others. Entries whose key `shows` refuses are left out;
+    such a list is of one caller only.
 
     Raises:
         RequestError: -32602, a bad cursor.
@@ -180,8 +185,11 @@ async def listing(
         except Exception:  # boundary: a source is anything, such as a server somewhere else
             _log.exception("a source of %s cannot list them now", member)
     entries = found[0] if len(found) == 1 else _together(found, key)
+    if shows is not None:
+        entries = [entry for entry in entries if shows(key(entry))]
     part, following = page(entries, request.params.get("cursor"), size, key=key)
-    return {member: list(part)} | ({} if following is None else {"nextCursor": following})
+    found_page: Json = {member: list(part)} | ({} if following is None else {"nextCursor": following})
+    return found_page if shows is None else found_page | only_for_caller(request)
 
 
 def _together(lists: Iterable[Sequence[Json]], key: Callable[[Json], str]) -> Sequence[Json]:

@@ -22,6 +22,7 @@ from toolweave.serve._request import Json, Method, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
 from toolweave.tools._call import CallContext
+from toolweave.tools._scopes import scope_list
 from toolweave.tools._toolset import Unsubscribe
 
 __all__ = [
@@ -77,6 +78,7 @@ class FunctionResource(Generic[P, R]):
     Attributes:
         uri: The URI or the template.
         definition: The definition as it is listed.
+        scopes: The OAuth scopes that a caller's token needs.
     """
 
     uri: str
@@ -84,6 +86,7 @@ class FunctionResource(Generic[P, R]):
     definition: Json
     handler: StringHandler
     template: Template | None
+    scopes: tuple[str, ...] = ()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself."""
@@ -127,16 +130,18 @@ def resource(
         mime_type: The MIME type of its content; by default it is derived from each value, and is not listed.
         size: In bytes, of a resource without variables.
         annotations: Hints of the specification, such as `{"audience": ["user"], "priority": 0.8}`.
-        **about: `name`, `title`, `description`, `icons` and `meta`; the name and the description are the function's
-            by default.
+        **about: `name`, `title`, `description`, `icons`, `meta` and `scopes`; the name and the description are the
+            function's by default.
 
     Raises:
         SchemaError: The template and the function's parameters do not fit, or one of them is wrong.
         TypeError: It is used without a URI.
+        ValueError: A scope is none.
     """
     if not isinstance(uri, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # `@resource` without its parentheses
         raise TypeError("a resource is made with its URI, as in @resource('notes://{id}')")
     template = Template(uri) if is_template(uri) else None
+    scopes = scope_list(about.get("scopes", ()))
     if template is None and ":" not in uri:
         raise SchemaError(f"resource {uri!r} is no URI: it needs a scheme, such as 'notes://{uri}'")
 
@@ -150,7 +155,9 @@ def resource(
             else server_features.ResourceTemplate(uri_template=uri, **said)
         )
         definition = server_features.definition(listed)
-        return FunctionResource(uri=uri, function=function, definition=definition, handler=handler, template=template)
+        return FunctionResource(
+            uri=uri, function=function, definition=definition, handler=handler, template=template, scopes=scopes
+        )
 
     return make
 
@@ -221,6 +228,11 @@ class ResourceRegistry:
             if variables is not None:
                 return candidate, variables
         return None
+
+    def scopes(self, uri: str) -> tuple[str, ...]:
+        """Return the scopes that the resource or template listed as this needs; none where it is unknown."""
+        found = (self._templates if is_template(uri) else self._fixed).get(uri)
+        return () if found is None else found.scopes
 
     async def resources(self) -> Sequence[Json]:
         """Return the definitions of the resources without variables."""
@@ -339,12 +351,18 @@ class Resources:
     async def _list(self, request: Request) -> Json:
         self._require(request)
         lists = [source.resources for source in self._sources]
-        return await listing("resources", request, lists, self._page_size, key=itemgetter("uri"))
+        shows = self._shows(request)
+        return await listing("resources", request, lists, self._page_size, key=itemgetter("uri"), shows=shows)
 
     async def _list_templates(self, request: Request) -> Json:
         self._require(request)
         lists = [source.templates for source in self._sources]
-        return await listing("resourceTemplates", request, lists, self._page_size, key=itemgetter("uriTemplate"))
+        key, shows = itemgetter("uriTemplate"), self._shows(request)
+        return await listing("resourceTemplates", request, lists, self._page_size, key=key, shows=shows)
+
+    def _shows(self, request: Request) -> Callable[[str], bool] | None:
+        may = request.client.may
+        return None if may is None else lambda uri: may("resources", uri, self.registry.scopes(uri))
 
     async def _read(self, request: Request) -> Json:
         self._require(request)

@@ -1,0 +1,60 @@
+"""The gate in front of single operations: a token that is not enough for one is answered with 403 (step-up).
+
+It stands before the request is run, in every revision and on every way through HTTP, because a challenge is an HTTP
+header: once a stream has begun there is no place for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from toolweave.serve._auth.middleware import AuthorizesTokens, identity_of, scheme_of
+from toolweave.serve._auth.refusal import Refusal
+from toolweave.serve._http.asgi import Scope
+from toolweave.serve._request import FindOffers
+
+__all__ = ["OperationGate"]
+
+_log = logging.getLogger("toolweave.serve._auth")
+
+_NO_AUTH = "This needs scopes, and the server was started without authorization (auth=), so nobody has them"
+
+
+class OperationGate:
+    """Refuses operations that the token of a request is not enough for.
+
+    Args:
+        offers: Returns the offers that a request is about.
+        auth: The authorization; without one, whatever needs scopes is refused.
+
+    Attributes:
+        authorizes: Whether requests have an identity.
+    """
+
+    def __init__(self, offers: FindOffers, auth: AuthorizesTokens | None) -> None:
+        self._offers = offers
+        self._auth = auth
+        self.authorizes = auth is not None
+
+    def refusal(self, scope: Scope, operations: Iterable[tuple[str, Mapping[str, Any]]]) -> Refusal | None:
+        """Return the refusal of a request, given the method and params of each of its messages; None to let it pass.
+
+        It names all the scopes that the operations need, those of the endpoint among them (MCP, step-up).
+        """
+        needed: list[str] = []
+        for method, params in operations:
+            for offer in self._offers(method, params):
+                needed += offer.scopes if self._auth is None else self._auth.access.rules.required(*offer)
+        if not needed:
+            return None
+        if self._auth is None:
+            _log.warning("refused a request: %s", _NO_AUTH)
+            return Refusal(status=403, error="access_denied", description=_NO_AUTH)
+        identity = identity_of(scope)
+        granted = self._auth.access.granted(() if identity is None else identity.scopes)
+        if granted.issuperset(needed):
+            return None
+        every = tuple(dict.fromkeys([*self._auth.required_scopes, *needed]))
+        return self._auth.challenges.insufficient_scope(every, scheme=scheme_of(scope))

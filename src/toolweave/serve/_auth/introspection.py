@@ -1,0 +1,194 @@
+"""Opaque access tokens, asked about at their issuer (RFC 7662).
+
+An answer is remembered for half a minute at most, so a revoked token is refused that much later. Many requests with one
+token ask once. An issuer that cannot be asked is no reason to say that a token is invalid: the answer is 503.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from base64 import b64encode
+from collections import OrderedDict
+from collections.abc import Mapping
+from functools import partial
+from hashlib import sha256
+from typing import Any, Literal, Unpack
+from urllib.parse import quote_plus, urlencode
+
+import anyio
+
+from toolweave.config import Secret
+from toolweave.errors import ConfigError
+from toolweave.serve._auth.documents import NoDocument, ask_issuer, check_issuer_url
+from toolweave.serve._auth.issuer_keys import issuer_metadata
+from toolweave.serve._auth.jwt_auth import identity_of_claims, is_other_kind
+from toolweave.serve._auth.refusal import IssuerUnavailable
+from toolweave.serve._auth.shared_work import SharedWork
+from toolweave.serve._auth.token_auth import ProtectionOptions, TokenAuth, own_metadata
+from toolweave.serve._request import Identity
+
+__all__ = ["IntrospectionAuth"]
+
+_log = logging.getLogger("toolweave.serve._auth")
+
+_PAUSE_SECONDS = 5.0
+_MOST_AT_ONCE = 20
+_MOST_REMEMBERED = 10_000
+_SECONDS = 45.0
+_KINDS = frozenset({"bearer", "dpop"})
+
+
+class IntrospectionAuth(TokenAuth):
+    """Accepts opaque tokens that their issuer calls active, for one audience (RFC 7662).
+
+    While the issuer cannot be asked, requests are answered with 503 and `Retry-After`.
+
+    Args:
+        issuer: The issuer of the tokens; must be the `iss` of an answer that has one.
+        audience: Must be (among) the `aud` of an answer, exactly: the endpoint's own URL, or the issuer's name for
+            it. A token for another audience, or without one, is never accepted.
+        client_id: The client that this server is at the issuer, which authenticates to ask.
+        client_secret: Its secret.
+        introspection_url: The URL that is asked; by default the issuer's metadata name it.
+        method: How the client authenticates.
+        cache_seconds: How long an answer may be remembered, 0 for never; a token is never remembered beyond its `exp`.
+        **options: See `ProtectionOptions`; when `audience` is a URL, `resource` and `authorization_servers` default to
+            it and the issuer.
+
+    Raises:
+        ConfigError: A URL is no `https` URL (`http` is accepted for this machine), or a number is negative.
+    """
+
+    def __init__(
+        self,
+        *,
+        issuer: str,
+        audience: str,
+        client_id: str,
+        client_secret: str | Secret,
+        introspection_url: str | None = None,
+        method: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic",
+        cache_seconds: float = 30,
+        **options: Unpack[ProtectionOptions],
+    ) -> None:
+        if cache_seconds < 0:
+            raise ConfigError(f"IntrospectionAuth: cache_seconds is 0 or more, not {cache_seconds!r}")
+        if method not in ("client_secret_basic", "client_secret_post"):
+            raise ConfigError(f"IntrospectionAuth: method is client_secret_basic or _post, not {method!r}")
+        asked = _Introspection(issuer, introspection_url, client_id, Secret(client_secret), method)
+        verifier = _Introspector(asked, audience, cache_seconds)
+        super().__init__(verifier, **own_metadata(audience, issuer, options))
+
+
+class _Introspection:
+    """The introspection endpoint of an issuer."""
+
+    def __init__(self, issuer: str, url: str | None, client_id: str, secret: Secret, method: str) -> None:
+        check_issuer_url(issuer if url is None else url, "issuer" if url is None else "introspection_url")
+        self.issuer = issuer
+        self._url = url
+        self._fields: dict[str, str] = {"token_type_hint": "access_token"}
+        self._headers: dict[str, str] = {}
+        if method == "client_secret_post":
+            self._fields |= {"client_id": client_id, "client_secret": secret.reveal()}
+        else:  # RFC 6749, 2.3.1: both are form-encoded first
+            pair = f"{quote_plus(client_id)}:{quote_plus(secret.reveal())}"
+            self._headers["authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+
+    async def ask(self, token: str) -> dict[str, Any]:
+        """Return the answer about a token.
+
+        Raises:
+            NoDocument: There is none.
+        """
+        if self._url is None:
+            self._url = await self._published_at()
+        form = urlencode({"token": token, **self._fields}).encode()
+        status, answer = await ask_issuer(self._url, form=form, headers=self._headers)
+        if status in (400, 401, 403):
+            raise NoDocument(f"it refuses to answer this server's client with status {status}; check its credentials")
+        if status != 200:
+            raise NoDocument(f"it answered with status {status}")
+        return answer
+
+    async def _published_at(self) -> str:
+        url = (await issuer_metadata(self.issuer)).get("introspection_endpoint")
+        if not isinstance(url, str):
+            raise NoDocument("its metadata has no 'introspection_endpoint'")
+        try:
+            check_issuer_url(url, "introspection_endpoint")
+        except ConfigError as exc:
+            raise NoDocument(str(exc)) from None
+        return url
+
+
+class _Introspector:
+    """Verifies tokens by asking, with a memory."""
+
+    def __init__(self, asked: _Introspection, audience: str, cache_seconds: float) -> None:
+        self._asked = asked
+        self._audience = audience
+        self._seconds = cache_seconds
+        self._known: OrderedDict[bytes, tuple[float, Identity | None]] = OrderedDict()
+        self._work = SharedWork[Identity | None](_SECONDS)
+        self._turns = anyio.Semaphore(_MOST_AT_ONCE)
+        self._down_until = -math.inf
+
+    async def __call__(self, token: str) -> Identity | None:
+        key = sha256(token.encode("utf-8", "surrogateescape")).digest()
+        known = self._known.get(key)
+        if known is not None and time.monotonic() < known[0]:
+            return known[1]
+        wait = self._down_until - time.monotonic()
+        if wait > 0:  # so that an issuer that is down costs each request no wait of its own
+            raise IssuerUnavailable(wait)
+        return await self._work.run(key, partial(self._ask, token, key))
+
+    async def _ask(self, token: str, key: bytes) -> Identity | None:
+        async with self._turns:
+            try:
+                claims = await self._asked.ask(token)
+            except NoDocument as exc:
+                _log.error("issuer %r cannot be asked about a token: %s", self._asked.issuer, exc)
+                self._down_until = time.monotonic() + _PAUSE_SECONDS
+                raise IssuerUnavailable(_PAUSE_SECONDS) from None
+        identity = self._judged(claims)
+        self._remember(key, identity)
+        return identity
+
+    def _judged(self, claims: Mapping[str, Any]) -> Identity | None:
+        """Return the identity of an answer, None when the token is not good here."""
+        reason = None
+        audience: Any = claims.get("aud")
+        expires, begins = claims.get("exp"), claims.get("nbf")
+        now = time.time()
+        if claims.get("active") is not True:
+            return None
+        if audience != self._audience and not (isinstance(audience, list) and self._audience in audience):
+            reason = "it is for another audience, or for none"
+        elif claims.get("iss", self._asked.issuer) != self._asked.issuer:
+            reason = "it is of another issuer"
+        elif str(claims.get("token_type", "bearer")).lower() not in _KINDS or is_other_kind(claims):
+            reason = "it is no access token"
+        elif (isinstance(expires, int | float) and expires <= now) or (
+            isinstance(begins, int | float) and begins > now
+        ):
+            reason = "it is not valid at this time"
+        if reason is not None:
+            _log.info("a token was refused: %s", reason)
+            return None
+        end = math.floor(expires) if isinstance(expires, int | float) and math.isfinite(expires) else None
+        return identity_of_claims({"iss": self._asked.issuer, **claims}, expires_at=end)
+
+    def _remember(self, key: bytes, identity: Identity | None) -> None:
+        left = self._seconds
+        if identity is not None and identity.expires_at is not None:
+            left = min(left, identity.expires_at - time.time())
+        if left <= 0:
+            return
+        self._known[key] = (time.monotonic() + left, identity)
+        self._known.move_to_end(key)
+        if len(self._known) > _MOST_REMEMBERED:
+            self._known.popitem(last=False)

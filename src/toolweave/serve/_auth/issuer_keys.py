@@ -1,0 +1,196 @@
+"""Verification keys: one that is given, or those that an issuer publishes.
+
+Published keys are fetched when they are first needed, once an hour, and for a key that is not among them; never more
+often than twice a minute, however many unknown keys tokens name. While the issuer cannot be reached the last keys count
+for another day.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, cast
+from urllib.parse import urlsplit
+
+from toolweave.errors import ConfigError
+from toolweave.serve._auth.documents import NoDocument, ask_issuer, check_issuer_url, origin_of
+from toolweave.serve._auth.refusal import IssuerUnavailable
+from toolweave.serve._auth.shared_work import SharedWork
+
+__all__ = ["GivenKey", "PublishedKeys", "VerificationKeys", "issuer_metadata"]
+
+_log = logging.getLogger("toolweave.serve._auth")
+
+_MOST_KEYS = 100
+_FETCH_SECONDS = 45.0  # of all requests of one fetch together, each of which has a bound of its own
+_ASYMMETRIC = frozenset({"RSA", "EC", "OKP"})
+
+
+class VerificationKeys(Protocol):
+    """The keys that verify the tokens of one issuer."""
+
+    async def find(self, key_id: str | None) -> Any:
+        """Return the key of an id, or None.
+
+        Raises:
+            IssuerUnavailable: It cannot be known now.
+        """
+        ...
+
+
+class GivenKey:
+    """One key, whatever id a token names."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    async def find(self, key_id: str | None) -> str:
+        """Return the key."""
+        return self._key
+
+
+class PublishedKeys:
+    """The keys that an issuer publishes.
+
+    Args:
+        issuer: The issuer; its metadata names the keys where no URL is given.
+        url: The URL of its key set.
+        algorithms: The accepted signature algorithms; keys for others are left out.
+
+    Raises:
+        ConfigError: A URL is not protected by TLS.
+    """
+
+    PAUSE_SECONDS = 30.0
+    FRESH_SECONDS = 3600.0
+    STALE_SECONDS = 86400.0
+
+    def __init__(self, issuer: str, url: str | None, algorithms: Sequence[str]) -> None:
+        check_issuer_url(issuer if url is None else url, "issuer" if url is None else "jwks_url")
+        self._issuer = issuer
+        self._url = url
+        self._algorithms = frozenset(algorithms)
+        self._origin: tuple[str, str, int | None] | None = None
+        self._keys: dict[str | None, Any] = {}
+        self._asked = -math.inf
+        self._fetched = -math.inf
+        self._work = SharedWork[None](_FETCH_SECONDS)
+
+    async def find(self, key_id: str | None) -> Any:
+        """Return the key of an id, or None.
+
+        Raises:
+            IssuerUnavailable: There are no keys, or they are too old, and none can be fetched now.
+        """
+        now = time.monotonic()
+        known = self._known(key_id)
+        if known is not None and now - self._fetched <= self.FRESH_SECONDS:
+            return known  # so that a token with a made-up key lets nobody else wait
+        if self._work.runs(None) or now - self._asked > self.PAUSE_SECONDS:
+            await self._work.run(None, self._renew)
+        if time.monotonic() - self._fetched > self.STALE_SECONDS:
+            raise IssuerUnavailable(self.PAUSE_SECONDS)
+        return self._known(key_id)
+
+    def _known(self, key_id: str | None) -> Any:
+        if key_id is None and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
+        return self._keys.get(key_id)
+
+    async def _renew(self) -> None:
+        """Fetch the keys; on failure those that are there stay, until they are too old."""
+        self._asked = time.monotonic()
+        try:
+            url = self._url or await self._published_at()
+            status, document = await ask_issuer(url)
+            if status != 200:
+                raise NoDocument(f"{urlsplit(url).hostname} answered with status {status}")
+            self._keys = _read_keys(document, self._algorithms)
+            self._fetched = time.monotonic()
+        except NoDocument as exc:
+            _log.error("the keys of issuer %r cannot be fetched: %s", self._issuer, exc)
+
+    async def _published_at(self) -> str:
+        """Return the URL of the keys that the issuer's metadata names; its origin may not change while we run."""
+        metadata = await issuer_metadata(self._issuer)
+        url = metadata.get("jwks_uri")
+        if not isinstance(url, str):
+            raise NoDocument("its metadata has no 'jwks_uri'")
+        try:
+            check_issuer_url(url, "jwks_uri")
+        except ConfigError as exc:
+            raise NoDocument(str(exc)) from None
+        if self._origin is not None and self._origin != origin_of(url):
+            raise NoDocument("its metadata names keys at another host than before; restart to accept that")
+        self._origin = origin_of(url)
+        return url
+
+
+async def issuer_metadata(issuer: str) -> dict[str, Any]:
+    """Return the metadata of an issuer (RFC 8414, OpenID Connect Discovery), whose `issuer` is the identical string.
+
+    Raises:
+        NoDocument: There is none, or it is another issuer's.
+    """
+    failure: NoDocument | None = None
+    for url in _metadata_urls(issuer):
+        try:
+            status, document = await ask_issuer(url)
+        except NoDocument as exc:
+            failure = failure or exc
+            continue
+        if status != 200:
+            continue
+        if document.get("issuer") != issuer:
+            raise NoDocument("its metadata names another issuer")
+        return document
+    raise failure or NoDocument("it publishes no metadata")
+
+
+def _metadata_urls(issuer: str) -> list[str]:
+    parts = urlsplit(issuer)
+    origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+    names = ("oauth-authorization-server", "openid-configuration")
+    urls = [f"{origin}/.well-known/{name}{path}" for name in names]
+    return [*urls, f"{origin}{path}/.well-known/openid-configuration"] if path else urls
+
+
+def _read_keys(document: Mapping[str, Any], algorithms: frozenset[str]) -> dict[str | None, Any]:
+    """Return the usable keys of a key set by id: public, asymmetric, for signatures.
+
+    Raises:
+        NoDocument: It is no key set, or has more than a hundred keys.
+    """
+    import jwt
+
+    entries: Any = document.get("keys")
+    if not isinstance(entries, list):
+        raise NoDocument("its key set has no list 'keys'")
+    listed = cast("list[Any]", entries)
+    if len(listed) > _MOST_KEYS:
+        raise NoDocument(f"its key set has {len(listed)} keys; at most {_MOST_KEYS} are read")
+    keys: dict[str | None, Any] = {}
+    for entry in listed:
+        if not _is_usable(entry, algorithms):
+            continue
+        try:
+            key = jwt.PyJWK(entry)
+        except jwt.PyJWTError:  # of a kind that is not known here
+            continue
+        keys[key.key_id] = key.key
+    return keys
+
+
+def _is_usable(entry: Any, algorithms: frozenset[str]) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    key = cast("dict[str, Any]", entry)
+    return (
+        key.get("kty") in _ASYMMETRIC
+        and key.get("use", "sig") == "sig"
+        and "d" not in key
+        and ("alg" not in key or key["alg"] in algorithms)
+        and isinstance(key.get("kid"), str | None)
+    )

@@ -1,0 +1,152 @@
+"""The ASGI app in front of a protected endpoint: reads the credentials, and puts the identity into the scope.
+
+What is behind it sees an `Identity`, never the token. There is one way to send a token, the header `Authorization`; it
+is never read from a URL or a form (RFC 6750, 5.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Protocol
+
+from toolweave.serve._auth.dpop import BadProof, ProofChecker, ProofTarget
+from toolweave.serve._auth.refusal import Challenges, IssuerUnavailable, Refused
+from toolweave.serve._auth.scopes import Access
+from toolweave.serve._http.asgi import App, Message, Receive, Scope, Send
+from toolweave.serve._request import Identity, MayUse, OfferKind, principal_of
+
+__all__ = ["Authorization", "AuthorizesTokens", "identity_of", "may_of", "principal", "scheme_of"]
+
+_IDENTITY = "toolweave.identity"
+_SCHEME = "toolweave.scheme"
+_MAY = "toolweave.may"
+
+
+class AuthorizesTokens(Protocol):
+    """The part of a `TokenAuth` that is used here."""
+
+    required_scopes: tuple[str, ...]
+    resource: str | None
+    access: Access
+    challenges: Challenges
+    proofs: ProofChecker
+
+    async def identify(self, token: str) -> Identity | None:
+        """Return the identity of a token; None when it is invalid."""
+        ...
+
+
+def identity_of(scope: Scope) -> Identity | None:
+    """Return the identity of an authorized request."""
+    return scope.get(_IDENTITY)
+
+
+def scheme_of(scope: Scope) -> str:
+    """Return the scheme of the credentials of an authorized request, as challenges name it."""
+    return scope.get(_SCHEME, "Bearer")
+
+
+def principal(scope: Scope) -> str | None:
+    """Return the principal of an authorized request."""
+    identity = identity_of(scope)
+    return None if identity is None else principal_of(identity.client_id, identity.issuer, identity.subject)
+
+
+def may_of(scope: Scope) -> MayUse | None:
+    """Return a function that says whether lists show something to this caller; None shows everything."""
+    return scope.get(_MAY)
+
+
+class Authorization:
+    """Refuses requests without a valid token with enough scopes; the others go to `app`."""
+
+    def __init__(self, app: App, auth: AuthorizesTokens) -> None:
+        self._app = app
+        self._auth = auth
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request."""
+        auth = self._auth
+        try:
+            identity, scheme, nonce = await self._authenticate(scope)
+            granted = auth.access.granted(identity.scopes)
+            if not granted.issuperset(auth.required_scopes):
+                raise Refused(auth.challenges.insufficient_scope(auth.required_scopes, scheme=scheme))
+        except Refused as refused:
+            await refused.refusal.send(send)
+            return
+        except IssuerUnavailable as exc:
+            await auth.challenges.unavailable(exc.retry_after).send(send)
+            return
+        known = {**scope, _IDENTITY: identity, _SCHEME: scheme}
+        if auth.access.rules.hide:
+            known[_MAY] = partial(_may, auth.access, granted)
+        await self._app(known, receive, send if nonce is None else _with_nonce(send, nonce))
+
+    async def _authenticate(self, scope: Scope) -> tuple[Identity, str, str | None]:
+        """Return the identity of a request, its scheme, and a nonce for the next proof."""
+        auth = self._auth
+        scheme, token = _credentials(scope)
+        if token is None:
+            raise Refused(auth.challenges.no_token())
+        identity = await auth.identify(token)
+        if identity is None:
+            raise Refused(auth.challenges.invalid_token())
+        if scheme == "Bearer":
+            # RFC 9449, 7.2: without the proof anybody who saw it could use it
+            if identity.key_thumbprint is not None or auth.proofs.rules.required:
+                raise self._refused("invalid_token", "The token must be sent with a proof of its key, as DPoP")
+            return identity, scheme, None
+        if identity.key_thumbprint is None:
+            raise self._refused("invalid_token", "The token is not bound to a key; it is sent as Bearer")
+        return identity, scheme, await self._proved(scope, token, identity.key_thumbprint)
+
+    async def _proved(self, scope: Scope, token: str, thumbprint: str) -> str | None:
+        proofs = [value for name, value in scope["headers"] if name == b"dpop"]
+        target = ProofTarget(
+            method=scope["method"], url=self._auth.resource or _url(scope), token=token, thumbprint=thumbprint
+        )
+        try:
+            if len(proofs) != 1:
+                raise BadProof("The request needs one header DPoP")
+            return await self._auth.proofs.check(proofs[0].decode("latin-1"), target)
+        except BadProof as exc:
+            raise self._refused(exc.error, str(exc), exc.nonce) from None
+
+    def _refused(self, error: str, description: str, nonce: str | None = None) -> Refused:
+        algorithms = self._auth.proofs.rules.algorithms
+        return Refused(self._auth.challenges.invalid_proof(error, description, algorithms=algorithms, nonce=nonce))
+
+
+def _may(access: Access, granted: frozenset[str], kind: OfferKind, name: str, declared: Iterable[str]) -> bool:
+    return granted.issuperset(access.rules.required(kind, name, declared))
+
+
+_SCHEMES = {b"bearer": "Bearer", b"dpop": "DPoP"}
+
+
+def _credentials(scope: Scope) -> tuple[str, str | None]:
+    """Return the scheme and the token of a request; the token is None where there is none of a known scheme."""
+    value = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+    scheme, _, token = value.partition(b" ")
+    named = _SCHEMES.get(scheme.lower())
+    if named is None:
+        return "", None
+    return named, token.strip().decode("latin-1") or None
+
+
+def _url(scope: Scope) -> str:
+    """Return the URL of a request as it came: the guard has checked its `Host`."""
+    host = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
+    return f"{scope.get('scheme', 'http')}://{host}{scope['path']}"
+
+
+def _with_nonce(send: Send, nonce: str) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = [*message.get("headers", ()), (b"dpop-nonce", nonce.encode())]
+            message = {**message, "headers": headers}
+        await send(message)
+
+    return sending

@@ -1,0 +1,142 @@
+"""Refusals of requests: the challenges of RFC 6750 and RFC 9449, each with all that a client needs to go on.
+
+A challenge names no error where no token was sent (RFC 6750, 3.1): there is none to speak of.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import msgspec
+
+from toolweave.serve._http.asgi import Send
+
+__all__ = ["Challenges", "IssuerUnavailable", "Refusal", "Refused"]
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer that refuses a request.
+
+    Attributes:
+        status: The HTTP status.
+        error: Its error code, empty for none.
+        description: Its description, for people; never foreign text.
+        headers: Its headers, beside those of the body.
+    """
+
+    status: int
+    error: str = ""
+    description: str = ""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    async def send(self, send: Send) -> None:
+        """Answer with it."""
+        said = {"error": self.error, "error_description": self.description}
+        body = json.dumps({name: value for name, value in said.items() if value}).encode()
+        head = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            (b"cache-control", b"no-store"),
+            *self.headers,
+        ]
+        await send({"type": "http.response.start", "status": self.status, "headers": head})
+        await send({"type": "http.response.body", "body": body})
+
+
+class Refused(Exception):
+    """A private signal: a request is answered with this refusal."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.error)
+        self.refusal = refusal
+
+
+class IssuerUnavailable(Exception):
+    """A private signal: the issuer of tokens cannot be asked now, so nothing is known of the token.
+
+    Attributes:
+        retry_after: Seconds after which it is worth asking again.
+    """
+
+    def __init__(self, retry_after: float) -> None:
+        super().__init__("the issuer of tokens cannot be asked now")
+        self.retry_after = retry_after
+
+
+class Challenges(msgspec.Struct, frozen=True, kw_only=True):
+    """The challenges of one endpoint.
+
+    Attributes:
+        metadata_url: The URL of its metadata (RFC 9728), or None.
+        scopes: The scopes that every token must have.
+        dpop_algorithms: The algorithms of proofs, where clients are offered to send them (RFC 9449); else empty.
+        dpop_required: Whether a token without a proof is never accepted.
+    """
+
+    metadata_url: str | None = None
+    scopes: tuple[str, ...] = ()
+    dpop_algorithms: tuple[str, ...] = ()
+    dpop_required: bool = False
+
+    def no_token(self) -> Refusal:
+        """Return the refusal of a request without a token: 401, without an error code."""
+        return Refusal(status=401, headers=self._headers(self._said(scopes=self.scopes)))
+
+    def invalid_token(self, description: str = "The token is not valid here") -> Refusal:
+        """Return the refusal of a token that is invalid, expired or for somebody else: 401."""
+        said = self._said("invalid_token", description, scopes=self.scopes)
+        return Refusal(status=401, error="invalid_token", description=description, headers=self._headers(said))
+
+    def invalid_proof(self, error: str, description: str, *, algorithms: Sequence[str], nonce: str | None) -> Refusal:
+        """Return the refusal of a token whose proof of possession is missing or wrong: 401 (RFC 9449, 7.1 and 9)."""
+        said = self._said(error, description, scopes=self.scopes)
+        headers = [(b"www-authenticate", _challenge("DPoP", {**said, "algs": " ".join(algorithms)}))]
+        if nonce is not None:
+            headers.append((b"dpop-nonce", nonce.encode()))
+        return Refusal(status=401, error=error, description=description, headers=tuple(headers))
+
+    def insufficient_scope(self, scopes: Sequence[str], *, scheme: str = "Bearer") -> Refusal:
+        """Return the refusal of a token that lacks scopes: 403, with all that the operation needs (RFC 6750, 3.1)."""
+        description = "The token lacks a scope that this needs"
+        said = self._said("insufficient_scope", description, scopes=scopes)
+        return Refusal(
+            status=403,
+            error="insufficient_scope",
+            description=description,
+            headers=((b"www-authenticate", _challenge(scheme, said)),),
+        )
+
+    def unavailable(self, retry_after: float) -> Refusal:
+        """Return the refusal of a token that nobody can judge now: 503.
+
+        Not 401: that says that the token is worth nothing, and a client would throw it away and ask its user to sign
+        in again at an issuer that is down.
+        """
+        return Refusal(
+            status=503,
+            error="temporarily_unavailable",
+            description="The issuer of tokens cannot be asked now; the token may be valid",
+            headers=((b"retry-after", b"%d" % max(1, round(retry_after))),),
+        )
+
+    def _said(self, error: str = "", description: str = "", *, scopes: Sequence[str]) -> dict[str, str]:
+        said = {"error": error, "error_description": description, "scope": " ".join(scopes)}
+        if self.metadata_url is not None:
+            said["resource_metadata"] = self.metadata_url
+        return said
+
+    def _headers(self, said: dict[str, str]) -> tuple[tuple[bytes, bytes], ...]:
+        headers: list[tuple[bytes, bytes]] = []
+        if not self.dpop_required:
+            headers.append((b"www-authenticate", _challenge("Bearer", said)))
+        if self.dpop_algorithms:
+            proved = {**said, "algs": " ".join(self.dpop_algorithms)}
+            headers.append((b"www-authenticate", _challenge("DPoP", proved)))
+        return tuple(headers)
+
+
+def _challenge(scheme: str, said: dict[str, str]) -> bytes:
+    """Return one challenge; every value was checked to have no quote, backslash or control character."""
+    parameters = ", ".join(f'{name}="{value}"' for name, value in said.items() if value)
+    return f"{scheme} {parameters}".strip().encode("ascii")

@@ -1,0 +1,79 @@
+"""Metadata of the protected resource (RFC 9728): where clients find out how to sign in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from toolweave.serve._http.asgi import Receive, Scope, Send, respond
+
+__all__ = ["JsonDocument", "metadata_path", "metadata_url", "resource_document"]
+
+_WELL_KNOWN = "/.well-known/oauth-protected-resource"
+
+
+def metadata_path(resource: str) -> str:
+    """Return the path of the metadata of a resource: the well-known one before its own (RFC 9728, 3.1)."""
+    path = urlsplit(resource).path
+    return _WELL_KNOWN + ("" if path == "/" else path)
+
+
+def metadata_url(resource: str) -> str:
+    """Return the URL of the metadata of a resource."""
+    parts = urlsplit(resource)
+    return f"{parts.scheme}://{parts.netloc}{metadata_path(resource)}"
+
+
+def resource_document(
+    resource: str,
+    authorization_servers: Sequence[str],
+    *,
+    scopes: Sequence[str],
+    dpop_algorithms: Sequence[str],
+    dpop_required: bool,
+) -> dict[str, Any]:
+    """Return the metadata of a resource."""
+    document: dict[str, Any] = {
+        "resource": resource,
+        "authorization_servers": list(authorization_servers),
+        "bearer_methods_supported": ["header"],
+    }
+    if scopes:
+        document["scopes_supported"] = list(scopes)
+    if dpop_algorithms:
+        document["dpop_signing_alg_values_supported"] = list(dpop_algorithms)
+    if dpop_required:
+        document["dpop_bound_access_tokens_required"] = True
+    return document
+
+
+class JsonDocument:
+    """An ASGI app that answers with one JSON document, which pages of every origin may read."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._body = msgspec.json.encode(document)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer GET, HEAD and a preflight."""
+        method = scope["method"]
+        shared = [
+            (b"access-control-allow-origin", b"*"),
+            (b"access-control-allow-methods", b"GET"),
+            (b"access-control-allow-headers", b"mcp-protocol-version"),
+        ]
+        if method == "OPTIONS":
+            await respond(send, 204, headers=shared)
+        elif method not in ("GET", "HEAD"):
+            await respond(send, 405, "Method Not Allowed", [(b"allow", b"GET, HEAD, OPTIONS")])
+        else:
+            head = [
+                (b"content-type", b"application/json"),
+                (b"content-length", b"%d" % len(self._body)),
+                (b"cache-control", b"public, max-age=300"),
+                *shared,
+            ]
+            await send({"type": "http.response.start", "status": 200, "headers": head})
+            await send({"type": "http.response.body", "body": b"" if method == "HEAD" else self._body})

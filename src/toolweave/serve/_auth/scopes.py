@@ -1,0 +1,117 @@
+"""Scopes of single operations: which ones a call needs beyond those of the endpoint, and what a token amounts to.
+
+Pure decisions; knows neither tokens nor HTTP.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+from urllib.parse import unquote
+
+from toolweave.errors import ConfigError
+from toolweave.serve._request import OfferKind
+from toolweave.tools._scopes import scope_list
+
+__all__ = ["Access", "ScopeRules"]
+
+_Needs: TypeAlias = Mapping[str, Sequence[str]]
+_REMEMBERED = 256
+_DOTS = re.compile(r"[/\\]\.{1,2}(?:[/\\]|$)")
+
+
+def _none() -> dict[str, Sequence[str]]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeRules:
+    """The scopes that tools, resources and prompts need, beside those that their own definitions name.
+
+    A key is a name, or the beginning of names with a `*` at its end: `"github_*"`. Everything that fits adds up.
+
+    Attributes:
+        tools: Scopes by the names of tools.
+        resources: Scopes by URIs, and by the templates of functions.
+        prompts: Scopes by the names of prompts.
+        includes: Returns the scopes that a scope includes: `admin` may include `write`, and that `read`.
+        hide: Leave out of lists what a caller's token is not enough for; by default it is listed, so that a client
+            learns of it and can ask its user for more.
+
+    Raises:
+        ConfigError: A scope has a character that no scope has.
+    """
+
+    tools: _Needs = field(default_factory=_none)
+    resources: _Needs = field(default_factory=_none)
+    prompts: _Needs = field(default_factory=_none)
+    includes: Callable[[str], Iterable[str]] | None = None
+    hide: bool = False
+
+    def __post_init__(self) -> None:
+        for needs in (self.tools, self.resources, self.prompts):
+            for name, scopes in needs.items():
+                try:
+                    scope_list(scopes)
+                except ValueError as exc:
+                    raise ConfigError(f"ScopeRules for {name!r}: {exc}") from None
+
+    def required(self, kind: OfferKind, name: str, declared: Iterable[str]) -> tuple[str, ...]:
+        """Return the scopes that something needs, in order: those it declares, then those of the rules."""
+        needs: _Needs = getattr(self, kind)
+        if not needs:
+            return tuple(declared)
+        fits = _fits_uri if kind == "resources" else _fits
+        found = list(declared)
+        for key, scopes in needs.items():
+            if fits(key, name):
+                found += scopes
+        return tuple(dict.fromkeys(found))
+
+
+def _fits(key: str, name: str) -> bool:
+    return key == name or (key.endswith("*") and name.startswith(key[:-1]))
+
+
+def _fits_uri(key: str, uri: str) -> bool:
+    """Whether a key names a URI, in whatever spelling: a source may read what two spellings name as one.
+
+    A URI with dot segments might name anything, so every key fits it.
+    """
+    plain = unquote(uri).casefold()
+    return _DOTS.search(plain) is not None or _fits(unquote(key).casefold(), plain)
+
+
+class Access:
+    """The scopes that tokens amount to, and what they are enough for.
+
+    Args:
+        rules: The rules of the endpoint.
+    """
+
+    def __init__(self, rules: ScopeRules) -> None:
+        self.rules = rules
+        self._known: dict[tuple[str, ...], frozenset[str]] = {}
+
+    def granted(self, scopes: tuple[str, ...]) -> frozenset[str]:
+        """Return the scopes of a token, and all that they include."""
+        known = self._known.get(scopes)
+        if known is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            known = self._known[scopes] = self._closed(scopes)
+        return known
+
+    def _closed(self, scopes: Iterable[str]) -> frozenset[str]:
+        if self.rules.includes is None:
+            return frozenset(scopes)
+        found: set[str] = set()
+        left = list(scopes)
+        while left:
+            scope = left.pop()
+            if scope not in found:
+                found.add(scope)
+                left += self.rules.includes(scope)
+        return frozenset(found)

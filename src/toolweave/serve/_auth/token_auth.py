@@ -1,0 +1,180 @@
+"""Authorization of requests by tokens: the base, and tokens that are listed or looked up by a function."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeAlias, TypedDict, Unpack
+
+from toolweave.errors import ConfigError
+from toolweave.serve._auth.documents import check_issuer_url
+from toolweave.serve._auth.dpop import Dpop, ProofChecker
+from toolweave.serve._auth.middleware import Authorization
+from toolweave.serve._auth.refusal import Challenges, IssuerUnavailable
+from toolweave.serve._auth.resource_metadata import JsonDocument, metadata_path, metadata_url, resource_document
+from toolweave.serve._auth.scopes import Access, ScopeRules
+from toolweave.serve._http.asgi import App
+from toolweave.serve._request import Identity
+from toolweave.tools._scopes import scope_list
+
+__all__ = ["BearerAuth", "ProtectionOptions", "TokenAuth", "Verify", "own_metadata"]
+
+_log = logging.getLogger("toolweave.serve._auth")
+
+
+Verify: TypeAlias = Callable[[str], "Identity | str | Awaitable[Identity | str | None] | None"]
+"""Returns the identity, or a plain client id, of a token; None for an invalid token."""
+
+
+class ProtectionOptions(TypedDict, total=False):
+    """Options of every authorization.
+
+    Attributes:
+        required_scopes: The scopes that every token must have; 403 without.
+        scopes: The scopes of single tools, resources and prompts, and what scopes include.
+        resource: The endpoint's own URL (`https://api.example/mcp`).
+        authorization_servers: The issuers of its tokens. With both, clients discover where to sign in (RFC 9728). Of a
+            mounted app, the metadata has to be reachable at the root of the host.
+        scopes_supported: The scopes that this metadata lists, `required_scopes` by default.
+        dpop: Offer clients to prove that a token is theirs, or demand it (RFC 9449).
+    """
+
+    required_scopes: Iterable[str]
+    scopes: ScopeRules | None
+    resource: str | None
+    authorization_servers: Iterable[str]
+    scopes_supported: Iterable[str] | None
+    dpop: Dpop | None
+
+
+class TokenAuth:
+    """Authorizes requests whose token `verify` accepts.
+
+    Args:
+        verify: Called for each request. An exception counts as an invalid token, and is logged without its text.
+        **options: See `ProtectionOptions`.
+
+    Raises:
+        ConfigError: Only one of `resource` and `authorization_servers` is given, or something in them is wrong.
+    """
+
+    def __init__(self, verify: Verify, **options: Unpack[ProtectionOptions]) -> None:
+        self._verify = verify
+        try:
+            self.required_scopes = scope_list(options.get("required_scopes", ()))
+            supported = options.get("scopes_supported")
+            self.supported = self.required_scopes if supported is None else scope_list(supported)
+        except ValueError as exc:
+            raise ConfigError(f"{type(self).__name__}: {exc}") from None
+        self.resource = options.get("resource")
+        self.authorization_servers = tuple(options.get("authorization_servers", ()))
+        self.access = Access(options.get("scopes") or ScopeRules())
+        self._dpop = options.get("dpop")
+        if (self.resource is None) != (not self.authorization_servers):
+            raise ConfigError("metadata for clients needs both resource and authorization_servers, or neither")
+        if self.resource is not None:
+            check_issuer_url(self.resource, "resource")
+        self.proofs = ProofChecker(self._dpop or Dpop())
+        self.challenges = Challenges(
+            metadata_url=None if self.resource is None else metadata_url(self.resource),
+            scopes=self.required_scopes,
+            dpop_algorithms=() if self._dpop is None else tuple(self._dpop.algorithms),
+            dpop_required=self._dpop is not None and self._dpop.required,
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.resource or ''}>"
+
+    async def identify(self, token: str) -> Identity | None:
+        """Return the identity of a token; None when it is invalid or has expired.
+
+        Raises:
+            IssuerUnavailable: The issuer has to be asked, and cannot be.
+        """
+        try:
+            found = self._verify(token)
+            if inspect.isawaitable(found):
+                found = await found
+        except IssuerUnavailable:
+            raise
+        except Exception as exc:  # boundary: a verifier's failure lets nobody in, and its text may hold the token
+            _log.error("verifying a token failed: %s", type(exc).__name__)
+            return None
+        if found is None or isinstance(found, str):
+            return Identity(client_id=found) if found else None
+        return None if found.expires_at is not None and found.expires_at <= time.time() else found
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Hold what the authorization needs open while it is served."""
+        async with self.proofs.store:
+            yield
+
+    def protect(self, app: App) -> tuple[App, dict[str, App]]:
+        """Return the app wrapped in the authorization, and the public documents by path."""
+        public: dict[str, App] = {}
+        if self.resource is not None:
+            document = resource_document(
+                self.resource,
+                self.authorization_servers,
+                scopes=self.supported,
+                dpop_algorithms=self.challenges.dpop_algorithms,
+                dpop_required=self.challenges.dpop_required,
+            )
+            public[metadata_path(self.resource)] = JsonDocument(document)
+        return Authorization(app, self), public
+
+
+class BearerAuth(TokenAuth):
+    """Accepts listed tokens, or those that a function of yours accepts.
+
+    Args:
+        verify: `verify(token)` returns an `Identity`, a client id, or None; may be async.
+        tokens: Instead of it, client ids by token (or only tokens, when clients need not be told apart).
+        **options: See `ProtectionOptions`.
+
+    Raises:
+        ConfigError: Both or neither are given, or a token is shorter than 16 characters.
+    """
+
+    def __init__(
+        self,
+        verify: Verify | None = None,
+        *,
+        tokens: Mapping[str, str] | Sequence[str] | None = None,
+        **options: Unpack[ProtectionOptions],
+    ) -> None:
+        if (verify is None) == (tokens is None):
+            raise ConfigError("BearerAuth needs verify= or tokens=, one of them")
+        super().__init__(verify or _ListedTokens(tokens or ()), **options)
+
+
+class _ListedTokens:
+    """Listed tokens, compared by their digests in constant time."""
+
+    def __init__(self, tokens: Mapping[str, str] | Sequence[str]) -> None:
+        named = tokens if isinstance(tokens, Mapping) else {token: f"token-{n}" for n, token in enumerate(tokens, 1)}
+        if isinstance(tokens, str) or not named or any(len(token) < 16 for token in named):
+            raise ConfigError("tokens must be a list or a mapping of tokens that are 16 characters or longer")
+        self._known = {_digest(token): name for token, name in named.items()}
+
+    def __call__(self, token: str) -> str | None:
+        return self._known.get(_digest(token))
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+def own_metadata(resource: str, issuer: str, options: ProtectionOptions) -> ProtectionOptions:
+    """Return options in which the resource and its issuer are named, where the resource is a URL and they are not."""
+    try:
+        check_issuer_url(resource, "resource")
+    except ConfigError:  # a name, such as `api://notes`
+        return options
+    named: ProtectionOptions = {"resource": resource, "authorization_servers": (issuer,)}
+    return {**named, **options}

@@ -1,0 +1,85 @@
+"""The offers that a request is about, with the scopes that their definitions need.
+
+An offer is found the way the request itself will find it, so that no alias, template or second name leads around its
+scopes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from toolweave.protocol import methods
+from toolweave.protocol.server_features import read_reference
+from toolweave.protocol.subscriptions import RESOURCE_SUBSCRIPTIONS
+from toolweave.serve._offers.prompts import Prompts
+from toolweave.serve._offers.resources import Resources
+from toolweave.serve._request import Offered
+from toolweave.serve._tools import Tools
+
+__all__ = ["Operations"]
+
+_BY_URI = frozenset({methods.RESOURCES_READ, methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE})
+
+
+class Operations:
+    """Finds the offers that requests are about.
+
+    Args:
+        tools: The tools of a server.
+        resources: Its resources.
+        prompts: Its prompts.
+    """
+
+    def __init__(self, tools: Tools, resources: Resources, prompts: Prompts) -> None:
+        self._tools = tools
+        self._resources = resources
+        self._prompts = prompts
+
+    def __call__(self, method: str, params: Mapping[str, Any]) -> Sequence[Offered]:
+        """Return the offers of a request; none for a malformed one, which is answered with an error anyway."""
+        if method == methods.TOOLS_CALL:
+            return self._tool(params.get("name"))
+        if method == methods.PROMPTS_GET:
+            return self._prompt(params.get("name"))
+        if method in _BY_URI:
+            return self._resource(params.get("uri"))
+        if method == methods.SUBSCRIPTIONS_LISTEN:
+            return self._listened(params.get("notifications"))
+        if method == methods.COMPLETION_COMPLETE:
+            return self._completed(params.get("ref"))
+        return ()
+
+    def _tool(self, name: object) -> Sequence[Offered]:
+        spec = self._tools.find(name) if isinstance(name, str) else None
+        return () if spec is None else (Offered("tools", spec.name, spec.scopes),)
+
+    def _prompt(self, name: object) -> Sequence[Offered]:
+        if not isinstance(name, str):
+            return ()
+        return (Offered("prompts", name, self._prompts.registry.scopes(name)),)
+
+    def _resource(self, uri: object) -> Sequence[Offered]:
+        """Return the URI, and where a function reads it the URI or template of that."""
+        if not isinstance(uri, str):
+            return ()
+        asked = Offered("resources", uri, ())
+        found = self._resources.registry.find(uri)
+        return (asked,) if found is None else (asked, Offered("resources", found[0].uri, found[0].scopes))
+
+    def _listened(self, wanted: object) -> Sequence[Offered]:
+        uris: Any = cast("Mapping[str, Any]", wanted).get(RESOURCE_SUBSCRIPTIONS) if isinstance(wanted, dict) else None
+        if not isinstance(uris, list):
+            return ()
+        return [one for uri in cast("list[Any]", uris) for one in self._resource(uri)]
+
+    def _completed(self, ref: object) -> Sequence[Offered]:
+        if not isinstance(ref, dict):
+            return ()
+        try:
+            kind, name = read_reference(cast("Mapping[str, Any]", ref))
+        except ValueError:
+            return ()
+        if kind == "prompt":
+            return self._prompt(name)
+        return (Offered("resources", name, self._resources.registry.scopes(name)), *self._resource(name))

@@ -1,0 +1,211 @@
+"""Opaque tokens, asked about at their issuer (RFC 7662): which count, how often it is asked, and when it is away."""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+from typing import Any
+from urllib.parse import quote_plus
+
+import anyio
+import pytest
+
+from tests.connect.targets import eventually
+from tests.serve.exchanges import call
+from tests.serve.issuer import AUDIENCE, Issuer, Page, running_issuer
+from tests.serve.offered import doing_server
+from tests.serve.serving import served_http
+from toolweave.errors import ConfigError
+from toolweave.serve import Identity, IntrospectionAuth
+from toolweave.serve._auth.refusal import IssuerUnavailable
+
+pytestmark = pytest.mark.anyio
+SECRET = "s3cret: of the server"
+GOOD: dict[str, Any] = {"active": True, "aud": AUDIENCE, "client_id": "app", "sub": "u-1", "scope": "read call"}
+
+
+def introspecting(at: Issuer, **options: Any) -> IntrospectionAuth:
+    settings: dict[str, Any] = {
+        "issuer": at.url,
+        "audience": AUDIENCE,
+        "client_id": "notes server",
+        "client_secret": SECRET,
+        "introspection_url": f"{at.url}/introspect",
+        **options,
+    }
+    return IntrospectionAuth(**settings)
+
+
+@pytest.mark.parametrize(
+    ("answer", "accepted"),
+    [
+        ({}, True),
+        ({"aud": ["x", AUDIENCE]}, True),
+        ({"token_type": "Bearer"}, True),
+        ({"exp": 4_000_000_000}, True),
+        ({"active": False}, False),
+        ({"active": "true"}, False),
+        ({"active": 1}, False),
+        ({"aud": "https://other.example/mcp"}, False),
+        ({"aud": AUDIENCE + "/"}, False),
+        ({"aud": None}, False),
+        ({"iss": "https://evil.example"}, False),
+        ({"exp": 1}, False),
+        ({"nbf": 4_000_000_000}, False),
+        ({"token_type": "Refresh"}, False),
+        ({"typ": "Refresh"}, False),
+        ({"client_id": None, "sub": None}, False),
+        ({"cnf": {"x5t#S256": "t"}}, False),
+    ],
+)
+async def test_an_active_token_for_this_audience_is_let_in_and_no_other(answer: dict[str, Any], accepted: bool) -> None:
+    with running_issuer() as issuer:
+        issuer.pages["/introspect"] = Page({**GOOD, **answer})
+
+        assert (await introspecting(issuer).identify("opaque") is not None) is accepted
+
+
+async def test_the_issuer_is_asked_as_a_client_with_its_own_secret() -> None:
+    asked: list[tuple[dict[str, str], str]] = []
+
+    def answer(form: dict[str, str], headers: dict[str, str]) -> Page:
+        asked.append((form, headers.get("authorization", "")))
+        return Page(GOOD)
+
+    with running_issuer() as issuer:
+        issuer.pages["/introspect"] = answer
+        issuer.publish(introspection_endpoint=f"{issuer.url}/introspect")
+        found = await introspecting(issuer).identify("one")
+        await introspecting(issuer, method="client_secret_post", introspection_url=None).identify("two")
+
+    pair = base64.b64encode(f"{quote_plus('notes server')}:{quote_plus(SECRET)}".encode()).decode()
+    assert asked[0] == ({"token": "one", "token_type_hint": "access_token"}, f"Basic {pair}")
+    assert asked[1][0]["client_secret"] == SECRET
+    assert asked[1][1] == ""
+    assert found == Identity(client_id="app", subject="u-1", issuer=issuer.url, scopes=("read", "call"))
+
+
+async def test_an_answer_is_remembered_for_a_time_and_never_beyond_the_end_of_the_token() -> None:
+    with running_issuer() as issuer:
+        issuer.pages["/introspect"] = Page(GOOD)
+        auth, forgetful = introspecting(issuer), introspecting(issuer, cache_seconds=0)
+        for _ in range(3):
+            await auth.identify("token")
+        assert len(issuer.asked) == 1
+        for _ in range(3):
+            await forgetful.identify("token")
+        assert len(issuer.asked) == 4
+
+        issuer.pages["/introspect"] = Page({**GOOD, "exp": time.time() + 2})
+        await auth.identify("short")
+        issuer.pages["/introspect"] = Page({"active": False})
+        with anyio.fail_after(10):
+            while await auth.identify("short") is not None:
+                await anyio.sleep(0.05)
+
+
+async def test_only_so_many_answers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolweave.serve._auth.introspection._MOST_REMEMBERED", 2)
+    with running_issuer() as issuer:
+        issuer.pages["/introspect"] = Page(GOOD)
+        auth = introspecting(issuer)
+        for token in ("1", "2", "3", "3", "1"):
+            await auth.identify(token)
+
+        assert len(issuer.asked) == 4
+
+
+async def test_many_requests_with_one_token_ask_once() -> None:
+    go = threading.Event()
+
+    def slowly(form: dict[str, str], headers: dict[str, str]) -> Page:
+        go.wait(30)
+        return Page(GOOD)
+
+    with running_issuer() as issuer:
+        issuer.pages["/introspect"] = slowly
+        auth, found = introspecting(issuer, cache_seconds=0), list[object]()
+
+        async def ask() -> None:
+            found.append(await auth.identify("token"))
+
+        try:
+            async with anyio.create_task_group() as tasks:
+                for _ in range(30):
+                    tasks.start_soon(ask)
+                await eventually(lambda: len(issuer.asked) == 1)
+                go.set()
+        finally:
+            go.set()
+
+        assert len(found) == 30
+        assert None not in found
+        assert len(issuer.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        Page(status=500),
+        Page(status=401, body={"error": "invalid_client"}),
+        Page(status=302, headers={"Location": "/elsewhere"}),
+        Page(b"x" * 1_000_000),
+        Page(b"[1]"),
+        Page(b"<html>"),
+    ],
+    ids=["broken", "refuses us", "redirect", "huge", "no object", "no JSON"],
+)
+async def test_an_issuer_that_gives_no_answer_is_no_reason_to_call_a_token_invalid(
+    page: Page, caplog: pytest.LogCaptureFixture
+) -> None:
+    with running_issuer() as issuer:
+        issuer.pages["/introspect"] = page
+        async with served_http(doing_server(), auth=introspecting(issuer)) as url:
+            bearer = {"Authorization": "Bearer opaque-token-of-somebody"}
+            answers = [await call(url, "add", {"a": 1, "b": 2}, headers=bearer) for _ in range(3)]
+
+        assert [answer.status for answer in answers] == [503] * 3
+        assert all(1 <= int(answer.headers["retry-after"]) <= 5 for answer in answers)
+        assert "www-authenticate" not in answers[0].headers
+        assert len(issuer.asked) == 1
+    assert "opaque-token" not in caplog.text
+    assert SECRET not in caplog.text
+
+
+async def test_an_issuer_that_comes_back_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolweave.serve._auth.introspection._PAUSE_SECONDS", 0)
+    with running_issuer() as issuer:
+        auth = introspecting(issuer)
+        with pytest.raises(IssuerUnavailable):
+            await auth.identify("token")
+        issuer.pages["/introspect"] = Page(GOOD)
+
+        assert await auth.identify("token") is not None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"introspection_url": "http://login.example/introspect"},
+        {"issuer": "http://login.example", "introspection_url": None},
+        {"cache_seconds": -1},
+        {"method": "none"},
+    ],
+)
+async def test_an_introspection_that_cannot_work_is_refused(wrong: dict[str, Any]) -> None:
+    with running_issuer() as issuer, pytest.raises(ConfigError):
+        introspecting(issuer, **wrong)
+
+
+async def test_an_endpoint_that_is_not_protected_is_not_asked() -> None:
+    for endpoint in ("http://login.example/introspect", None):
+        with running_issuer() as issuer:
+            issuer.publish(introspection_endpoint=endpoint)
+            with pytest.raises(IssuerUnavailable):
+                await introspecting(issuer, introspection_url=None).identify("token")
+
+
+async def test_no_secret_is_shown() -> None:
+    with running_issuer() as issuer:
+        assert SECRET not in repr(introspecting(issuer))
