@@ -29,11 +29,11 @@ class Served(Protocol):
 
 
 @asynccontextmanager
-async def served_app(app: HttpApp) -> AsyncGenerator[str]:
+async def served_app(app: HttpApp, *, port: int = 0) -> AsyncGenerator[str]:
     """Serve an app for the block; yield its address without a path, such as `http://127.0.0.1:40123`."""
 
     async def serve(*, task_status: TaskStatus[str]) -> None:
-        await serve_http(app, port=0, on_started=task_status.started)
+        await serve_http(app, port=port, on_started=task_status.started)
 
     async with anyio.create_task_group() as tasks:
         with anyio.fail_after(30):
