@@ -15,7 +15,6 @@ from toolweave import connect_mcp, tool
 from toolweave.serve import BearerAuth, Identity, McpServer, ScopeRules, create_mcp_server, prompt, resource
 
 pytestmark = pytest.mark.anyio
-LANES = pytest.mark.parametrize("lane", [True, False], ids=["short lane", "the SDK's app"])
 ALL = ["notes:write", "notes:delete"]
 
 
@@ -93,10 +92,9 @@ async def legacy(url: str, method: str, params: dict[str, Any], *scopes: str, ve
     return await exchange(url, headers={**session, **with_scopes(*scopes)}, body=body)
 
 
-@LANES
 @pytest.mark.parametrize("name", ["wipe", "erase"])
-async def test_a_tool_is_called_with_its_scopes_and_the_challenge_names_them_all(lane: bool, name: str) -> None:
-    async with protected(lane=lane) as url:
+async def test_a_tool_is_called_with_its_scopes_and_the_challenge_names_them_all(name: str) -> None:
+    async with protected() as url:
         none = await call(url, name, headers=with_scopes())
         some = await call(url, name, headers=with_scopes("notes:write"))
         every = await call(url, name, headers=with_scopes(*ALL))
@@ -201,8 +199,7 @@ async def test_a_scope_may_include_others() -> None:
     assert allowed.status == 200
 
 
-@LANES
-async def test_lists_show_everything_or_only_what_a_caller_may_use(lane: bool) -> None:
+async def test_lists_show_everything_or_only_what_a_caller_may_use() -> None:
     listed = {"tools/list": "tools", "resources/list": "resources", "prompts/list": "prompts",
               "resources/templates/list": "resourceTemplates"}  # fmt: skip
 
@@ -217,9 +214,9 @@ async def test_lists_show_everything_or_only_what_a_caller_may_use(lane: bool) -
             found.append((len(result[member]), result["cacheScope"]))
         return found
 
-    async with protected(lane=lane) as open_url:
+    async with protected() as open_url:
         assert await lists(open_url) == [(2, "public"), (1, "public"), (2, "public"), (2, "public")]
-    async with protected(ScopeRules(hide=True), lane=lane) as url:
+    async with protected(ScopeRules(hide=True)) as url:
         assert await lists(url) == [(1, "private"), (0, "private"), (1, "private"), (1, "private")]
         assert await lists(url, "notes:secret", *ALL) == [
             (2, "private"),

@@ -188,6 +188,8 @@ class HttpApp:
             raise RuntimeError("the lifespan of this MCP app is entered already")
         build = self._build
         async with AsyncExitStack() as stack:
+            if build.settings.auth is not None:
+                await stack.enter_async_context(build.settings.auth.running())
             await stack.enter_async_context(build.lifespan())
             tasks = await stack.enter_async_context(anyio.create_task_group())
             sessions = build.sessions()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import anyio
@@ -304,7 +304,6 @@ class LegacyHttp:
         if self._sessions.full:
             raise _Refused(503, "Too many open sessions", code=INTERNAL_ERROR)
         return HttpSession(principal(scope), self._tasks, self._sessions.store)
-
 
 
 def _takes_events(accept: bytes) -> bool:
