@@ -14,7 +14,7 @@ __all__ = ["SharedWork"]
 T = TypeVar("T")
 
 
-class _Flight(Generic[T]):
+class _SharedRun(Generic[T]):
     """One piece of work that is under way."""
 
     __slots__ = ("done", "failure", "values")
@@ -37,7 +37,7 @@ class SharedWork(Generic[T]):
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._flights: dict[Hashable, _Flight[T]] = {}
+        self._flights: dict[Hashable, _SharedRun[T]] = {}
 
     def runs(self, key: Hashable) -> bool:
         """Whether the work of a key is under way."""
@@ -54,7 +54,7 @@ class SharedWork(Generic[T]):
         if flight is not None:
             await flight.done.wait()
         else:
-            flight = self._flights[key] = _Flight(self._seconds)
+            flight = self._flights[key] = _SharedRun(self._seconds)
             try:
                 with anyio.move_on_after(self._seconds, shield=True):
                     flight.values.append(await work())
