@@ -377,24 +377,24 @@ async def test_a_code_that_was_redeemed_is_not_redeemed_again() -> None:
 # challenges
 
 
-@pytest.mark.parametrize(
-    ("header", "found"),
-    [
-        ("Bearer", [("bearer", {}, "")]),
-        ('Bearer realm="a, b", scope="x"', [("bearer", {"realm": "a, b", "scope": "x"}, "")]),
-        ("Negotiate abc==, Bearer scope=x", [("negotiate", {}, "abc=="), ("bearer", {"scope": "x"}, "")]),
-        ("Basic realm=a,, ,DPoP algs=ES256", [("basic", {"realm": "a"}, ""), ("dpop", {"algs": "ES256"}, "")]),
-        (
-            'Bearer error_description="you need scope=admin, scope=\\"root\\"", scope="read"',
-            [("bearer", {"error_description": 'you need scope=admin, scope="root"', "scope": "read"}, "")],
-        ),
-        ('Bearer scope = "a" , scope="b"', [("bearer", {"scope": "a"}, "")]),
-        ("NTLM, Bearer", [("ntlm", {}, ""), ("bearer", {}, "")]),
-        ('Bearer scope="never closed', [("bearer", {}, "")]),
-        ('"?=", Bearer realm=x', [("bearer", {"realm": "x"}, "")]),
-        ("", []),
-    ],
-)
+CHALLENGES: list[tuple[str, list[Any]]] = [
+    ("Bearer", [("bearer", {}, "")]),
+    ('Bearer realm="a, b", scope="x"', [("bearer", {"realm": "a, b", "scope": "x"}, "")]),
+    ("Negotiate abc==, Bearer scope=x", [("negotiate", {}, "abc=="), ("bearer", {"scope": "x"}, "")]),
+    ("Basic realm=a,, ,DPoP algs=ES256", [("basic", {"realm": "a"}, ""), ("dpop", {"algs": "ES256"}, "")]),
+    (
+        'Bearer error_description="you need scope=admin, scope=\\"root\\"", scope="read"',
+        [("bearer", {"error_description": 'you need scope=admin, scope="root"', "scope": "read"}, "")],
+    ),
+    ('Bearer scope = "a" , scope="b"', [("bearer", {"scope": "a"}, "")]),
+    ("NTLM, Bearer", [("ntlm", {}, ""), ("bearer", {}, "")]),
+    ('Bearer scope="never closed', [("bearer", {}, "")]),
+    ('"?=", Bearer realm=x', [("bearer", {"realm": "x"}, "")]),
+    ("", []),
+]
+
+
+@pytest.mark.parametrize(("header", "found"), CHALLENGES)
 def test_a_header_of_challenges_is_read_by_its_grammar(header: str, found: list[Any]) -> None:
     assert [(one.scheme, dict(one.parameters), one.token) for one in parse_challenges(header)] == found
 
