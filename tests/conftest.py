@@ -137,6 +137,7 @@ def _move_home(patch: pytest.MonkeyPatch, folder: Path) -> None:
             patch.delenv(name)
     patch.setenv("HOME", str(folder))
     patch.setenv("USERPROFILE", str(folder))
+    patch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")  # never that of whoever runs the tests
 
 
 def _link_caches(folder: Path) -> None:

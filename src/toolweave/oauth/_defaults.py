@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache
-
-from toolweave.oauth._memory_store import MemoryTokenStore
 from toolweave.oauth._records import TokenStore
 from toolweave.oauth._user_agent import UserAgent
 
 __all__ = ["default_token_store", "default_user_agent"]
 
 
-@cache
 def default_token_store() -> TokenStore:
-    """Return the store of this process."""
-    return MemoryTokenStore()
+    """Return the store of this user on this machine: its keyring, or a file that only they can read."""
+    from toolweave.oauth._stores.default import MachineTokenStore  # only where no store is given
+
+    return MachineTokenStore()
 
 
 def default_user_agent() -> UserAgent | None:

@@ -1,0 +1,240 @@
+"""The listener for the redirect that ends a sign-in: one answer, on this machine's own address (RFC 8252 7.3).
+
+Whatever else knocks is a stranger: another program of this machine, or a web page that its user looks at. Knows HTTP;
+nothing of browsers.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import anyio
+import anyio.abc
+import httptools
+import msgspec
+
+from toolweave.errors import AuthRequiredError
+from toolweave.oauth._user_agent import AuthorizationResponse
+
+__all__ = ["LoopbackListener", "loopback_listener"]
+
+_HOST = "127.0.0.1"
+_PATH = "/callback"
+_MAX_HEAD_BYTES = 16 * 1024
+_MAX_PARAMETERS = 20
+_MAX_STRANGERS = 16
+_REQUEST_SECONDS = 10.0
+"""Seconds for one request: a browser may open a connection long before it sends something, and comes again."""
+
+_RECEIVED = "The answer has arrived. Close this page and go back to the program that you sign in to."
+_REFUSED = "The sign-in was refused. Close this page and go back to the program that you sign in to."
+_PAGES = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    421: "Misdirected Request",
+    431: "Request Header Fields Too Large",
+}
+_HEADERS = (
+    "Content-Type: text/html; charset=utf-8",
+    "Content-Security-Policy: default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Cache-Control: no-store",
+    "Referrer-Policy: no-referrer",
+    "X-Content-Type-Options: nosniff",
+    "Connection: close",
+)
+
+Present = Callable[[str, "LoopbackListener"], Awaitable[None]]
+"""Shows a person the authorization URL, and may pass on a redirect URL that they bring back."""
+
+
+class LoopbackListener:
+    """A `RedirectListener` on 127.0.0.1.
+
+    It takes one redirect: a GET of its path, for its own host, with the state that is waited for. Any other request is
+    answered with an error and changes nothing.
+
+    Args:
+        listener: The open listener.
+        port: Its port.
+        deadline: When it stops waiting, on the clock of the event loop.
+        server: The server's name in errors.
+        present: Shows the authorization URL while it listens.
+
+    Attributes:
+        redirect_uri: Its URI.
+    """
+
+    def __init__(
+        self, listener: anyio.abc.Listener[Any], port: int, *, deadline: float, server: str, present: Present
+    ) -> None:
+        self.redirect_uri = f"http://{_HOST}:{port}{_PATH}"
+        self._listener = listener
+        self._deadline = deadline
+        self._server = server
+        self._present = present
+        self._state = ""
+        self._found: AuthorizationResponse | None = None
+        self._arrived = anyio.Event()
+        self._strangers = 0
+        self._failure: Exception | None = None
+
+    async def response(self, url: str, *, state: str) -> AuthorizationResponse:
+        """Show a person the authorization URL, and return the redirect that carries this state.
+
+        Raises:
+            AuthRequiredError: Nobody came back in time.
+        """
+        self._state = state
+        with anyio.CancelScope(deadline=self._deadline):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._listener.serve, self._answer)
+                tasks.start_soon(self._show, url)
+                await self._arrived.wait()
+                tasks.cancel_scope.cancel()
+        if self._failure is not None:
+            raise self._failure
+        if self._found is None:
+            raise AuthRequiredError("nobody signed in within the time there was; try again", server=self._server)
+        return self._found
+
+    def take(self, url: str) -> bool:
+        """Take a redirect URL that a person has copied; return whether it is the one that is waited for."""
+        try:
+            parts = urlsplit(url.strip())
+        except ValueError:
+            return False
+        found = (
+            _response_of(parts.query) if f"{parts.scheme}://{parts.netloc}{parts.path}" == self.redirect_uri else None
+        )
+        if not self._is_wanted(found):
+            return False
+        self._arrived.set()
+        return True
+
+    async def _show(self, url: str) -> None:
+        try:
+            await self._present(url, self)
+        except Exception as exc:  # boundary: raised by `response`, a task group would wrap it
+            self._failure = exc
+            self._arrived.set()
+
+    def _is_wanted(self, found: AuthorizationResponse | None) -> bool:
+        """Keep a response if it carries the state and is the first; return whether it does."""
+        if found is None or not hmac.compare_digest((found.state or "").encode(errors="replace"), self._state.encode()):
+            return False
+        self._found = self._found or found
+        return True
+
+    async def _answer(self, stream: anyio.abc.ByteStream) -> None:
+        async with stream:
+            if self._strangers >= _MAX_STRANGERS:
+                return
+            self._strangers += 1
+            status = 0
+            try:
+                with anyio.move_on_after(_REQUEST_SECONDS):
+                    status, text = self._judged(await _read_head(stream))
+                    await stream.send(_page(status, text))
+            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                pass  # it went away: if it was the browser, its redirect counts all the same
+            finally:
+                self._strangers -= 1
+                if status == 200:
+                    self._arrived.set()
+
+    def _judged(self, head: _RequestHead) -> tuple[int, str]:
+        """Return the status and the text for a request, which may be the one that is waited for."""
+        if not head.complete:
+            return (431 if head.too_long else 400), "This is no request that a browser sends."
+        if head.hosts != [self.redirect_uri.split("/")[2].encode()]:
+            return 421, "This address is not served here."
+        path, _, query = head.target.partition(b"?")
+        if path != _PATH.encode():
+            return 404, "There is nothing here."
+        if head.method != b"GET":
+            return 405, "This page can only be read."
+        found = _response_of(query.decode("ascii", "replace"))
+        if not self._is_wanted(found):
+            return 400, "This is not the sign-in that is waited for."
+        return 200, _REFUSED if self._found is not None and self._found.error is not None else _RECEIVED
+
+
+@asynccontextmanager
+async def loopback_listener(
+    *, server: str, seconds: float, port: int | None, present: Present
+) -> AsyncGenerator[LoopbackListener]:
+    """Open a listener for the redirect of one sign-in on this port, or on one that is free.
+
+    Raises:
+        OSError: The port is taken.
+    """
+    listener = await anyio.create_tcp_listener(local_host=_HOST, local_port=port or 0)
+    async with listener:
+        found: int = listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610 - not Django
+        deadline = anyio.current_time() + seconds
+        yield LoopbackListener(listener, found, deadline=deadline, server=server, present=present)
+
+
+class _RequestHead:
+    """The head of a request, as httptools reads it."""
+
+    def __init__(self) -> None:
+        self.method = b""
+        self.target = b""
+        self.hosts: list[bytes] = []
+        self.complete = False
+        self.too_long = False
+
+    def on_url(self, url: bytes) -> None:
+        self.target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() == b"host":
+            self.hosts.append(value)
+
+    def on_headers_complete(self) -> None:
+        self.complete = True
+
+
+async def _read_head(stream: anyio.abc.ByteStream) -> _RequestHead:
+    head = _RequestHead()
+    parser = httptools.HttpRequestParser(head)
+    size = 0
+    try:
+        while not head.complete:
+            data = await stream.receive()
+            size += len(data)
+            if size > _MAX_HEAD_BYTES:
+                head.too_long = True
+                return head
+            parser.feed_data(data)
+            head.method = parser.get_method()
+    except httptools.HttpParserError:  # and its upgrades, which no browser asks for here
+        head.complete = False
+    return head
+
+
+def _response_of(query: str) -> AuthorizationResponse | None:
+    """Return the response of a redirect's query; None if it is none: no parameter may stand twice (RFC 6749 3.1)."""
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS)
+    except ValueError:
+        return None
+    found = dict(pairs)
+    if len(found) != len(pairs) or not ("code" in found) ^ ("error" in found):
+        return None
+    found["issuer"] = found.pop("iss", None)  # pyright: ignore[reportArgumentType]  # absent is None
+    return msgspec.convert(found, AuthorizationResponse)
+
+
+def _page(status: int, text: str) -> bytes:
+    """Return an answer with a page; its texts are all ours."""
+    body = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Sign in</title><p>{text}</p></html>\n'.encode()
+    head = "\r\n".join((f"HTTP/1.1 {status} {_PAGES[status]}", *_HEADERS, f"Content-Length: {len(body)}"))
+    return head.encode("ascii") + b"\r\n\r\n" + body

@@ -1,0 +1,55 @@
+"""The store of a program that names none: the keyring where the machine has one, else the file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+
+import anyio.to_thread
+
+from toolweave.oauth._records import TokenKey, TokenRecord, TokenStore
+from toolweave.oauth._stores.file_store import FileTokenStore
+from toolweave.oauth._stores.keyring_store import KeyringTokenStore, machine_keyring
+
+__all__ = ["MachineTokenStore"]
+
+
+class MachineTokenStore:
+    """The `TokenStore` of this user on this machine: a `KeyringTokenStore`, or a `FileTokenStore` where there is none.
+
+    Which of them it is is found out when it is first used: that loads the backends of keyrings and asks for them.
+    """
+
+    def __init__(self) -> None:
+        self._chosen: TokenStore | None = None
+
+    async def load(self, key: TokenKey) -> TokenRecord | None:
+        """Return the record of a key, or None."""
+        return await (await self._store()).load(key)
+
+    async def save(self, record: TokenRecord) -> None:
+        """Keep a record in place of the one with its key."""
+        await (await self._store()).save(record)
+
+    async def delete(self, key: TokenKey) -> bool:
+        """Delete the record of a key; return whether there was one."""
+        return await (await self._store()).delete(key)
+
+    async def records(self, *, resource: str | None = None, principal: str | None = None) -> Sequence[TokenRecord]:
+        """Return the records of a resource, of a principal, or all, the newest first."""
+        return await (await self._store()).records(resource=resource, principal=principal)
+
+    @asynccontextmanager
+    async def locked(self, key: TokenKey, *, seconds: float) -> AsyncGenerator[None]:
+        """Hold the record of a key alone, among all processes of this machine."""
+        async with (await self._store()).locked(key, seconds=seconds):
+            yield
+
+    def __repr__(self) -> str:
+        return "<MachineTokenStore>" if self._chosen is None else f"<MachineTokenStore: {self._chosen!r}>"
+
+    async def _store(self) -> TokenStore:
+        if self._chosen is None:
+            keyring = await anyio.to_thread.run_sync(machine_keyring)
+            self._chosen = FileTokenStore() if keyring is None else KeyringTokenStore(keyring)
+        return self._chosen

@@ -1,0 +1,148 @@
+"""Locks between processes of one machine: files that one of them holds, and that the system releases when it dies.
+
+Knows files, nothing of tokens.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from toolweave.errors import StoreError
+
+__all__ = ["FileLock", "held", "held_in_thread", "private_folder"]
+
+_FIRST_PAUSE = 0.005
+_LONGEST_PAUSE = 0.1
+
+
+class FileLock:
+    """One attempt to hold a lock file (`flock`), by whatever thread.
+
+    The file is deleted on release, so that locks of many names leave none behind: who then gets the lock of a file
+    that has no name any more tries again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._guard = threading.Lock()  # a thread may still be at it when its task was cancelled
+        self._descriptor: int | None = None
+        self._released = False
+
+    def take(self) -> bool:
+        """Take it if nobody holds it; return whether it is held.
+
+        Raises:
+            OSError: The file cannot be made.
+        """
+        import fcntl  # not on Windows
+
+        with self._guard:
+            if self._released:
+                return False
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if self._is_named(descriptor):
+                    self._descriptor, descriptor = descriptor, -1
+            except BlockingIOError:
+                return False
+            finally:
+                if descriptor >= 0:
+                    os.close(descriptor)
+            return self._descriptor is not None
+
+    def release(self) -> None:
+        """Release it; nothing happens when it is not held, and it cannot be taken any more."""
+        with self._guard:
+            self._released = True
+            if self._descriptor is None:
+                return
+            try:
+                self._path.unlink(missing_ok=True)  # while it is held: nobody else can hold a file of this name
+            finally:
+                os.close(self._descriptor)
+                self._descriptor = None
+
+    def _is_named(self, descriptor: int) -> bool:
+        """Whether the file that is open is the one that others would open now."""
+        try:
+            named = self._path.lstat()
+        except FileNotFoundError:
+            return False
+        mine = os.fstat(descriptor)
+        return (mine.st_dev, mine.st_ino) == (named.st_dev, named.st_ino)
+
+
+@asynccontextmanager
+async def held(path: Path, *, seconds: float, what: str) -> AsyncGenerator[None]:
+    """Hold a lock file during the block; `what` names it in the error.
+
+    Raises:
+        StoreError: Somebody else holds it for longer than these seconds, or it cannot be made.
+    """
+    lock = FileLock(path)
+    try:
+        pause, deadline = _FIRST_PAUSE, anyio.current_time() + seconds
+        while not await anyio.to_thread.run_sync(_taken, lock, what):
+            left = deadline - anyio.current_time()
+            if left <= 0:
+                raise _busy(what, seconds)
+            await anyio.sleep(min(pause, left))
+            pause = min(pause * 2, _LONGEST_PAUSE)
+        yield
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(lock.release)
+
+
+@contextmanager
+def held_in_thread(path: Path, *, seconds: float, what: str) -> Generator[None]:
+    """Hold a lock file during the block, as `held` does, in a thread that may wait."""
+    lock = FileLock(path)
+    try:
+        deadline = time.monotonic() + seconds
+        while not _taken(lock, what):
+            if time.monotonic() > deadline:
+                raise _busy(what, seconds)
+            time.sleep(_FIRST_PAUSE)
+        yield
+    finally:
+        lock.release()
+
+
+def private_folder(folder: Path) -> None:
+    """Make a folder that only its owner can enter; one that is there is left as it is, unless others can write to it.
+
+    Raises:
+        StoreError: It cannot be made, it belongs to somebody else, or others can write to it.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+    except OSError as exc:
+        raise StoreError(f"cannot use the folder {str(folder)!r}: {exc.strerror or exc}") from None
+    if found.st_uid not in (os.geteuid(), 0):
+        raise StoreError(
+            f"the folder {str(folder)!r} belongs to another user; tokens are kept in a folder of one's own"
+        )
+    if found.st_mode & 0o022:
+        raise StoreError(f"others can write to the folder {str(folder)!r}: chmod go-w it, or keep the tokens elsewhere")
+
+
+def _taken(lock: FileLock, what: str) -> bool:
+    try:
+        return lock.take()
+    except OSError as exc:
+        raise StoreError(f"{what} cannot be locked: {exc.strerror or exc}") from None
+
+
+def _busy(what: str, seconds: float) -> StoreError:
+    return StoreError(f"{what} is held by another process for longer than {seconds:g} s; try again")

@@ -1,0 +1,89 @@
+"""Encryption of what is kept, with a key that is kept elsewhere; a text is bound to its name.
+
+Knows bytes and names, nothing of tokens.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from toolweave.config import Secret, reveal
+from toolweave.errors import StoreError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+__all__ = ["KEY_VARIABLE", "TokenCipher", "configured_key"]
+
+KEY_VARIABLE = "TOOLWEAVE_TOKEN_KEY"
+"""The environment variable that holds the key, or several with commas between them."""
+_KEY_BYTES = 32
+_NONCE_BYTES = 12
+_HOW = "32 random bytes in base64, such as `openssl rand -base64 32` prints"
+
+
+class TokenCipher:
+    """AES-256-GCM with one of several keys: the first encrypts, each may decrypt, so that keys can be replaced.
+
+    Args:
+        keys: The keys in base64, with commas between them.
+
+    Raises:
+        StoreError: One of them is no key.
+    """
+
+    def __init__(self, keys: str | Secret) -> None:
+        texts = [text.strip() for text in reveal(keys).split(",")]
+        self._ciphers: Sequence[AESGCM] = [_cipher(text) for text in texts if text]
+        if not self._ciphers:
+            raise StoreError(f"the key for tokens is empty: expected {_HOW}")
+
+    def seal(self, data: bytes, *, name: str) -> str:
+        """Return the data as text that only the key opens again, and only under this name."""
+        nonce = os.urandom(_NONCE_BYTES)
+        return base64.b64encode(nonce + self._ciphers[0].encrypt(nonce, data, name.encode())).decode("ascii")
+
+    def open(self, text: str, *, name: str) -> bytes:
+        """Return the data of a sealed text.
+
+        Raises:
+            StoreError: It was sealed with another key or under another name, or it is damaged.
+        """
+        from cryptography.exceptions import InvalidTag  # a process without tokens does without it
+
+        try:
+            data = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            data = b""
+        for cipher in self._ciphers if len(data) > _NONCE_BYTES else ():
+            try:
+                return cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], name.encode())
+            except InvalidTag:
+                continue
+        raise StoreError("cannot be decrypted: it was written with another key, or it is damaged")
+
+
+def configured_key(key: str | Secret | None) -> TokenCipher | None:
+    """Return the cipher of a key, else of that in the environment; None where there is none.
+
+    Raises:
+        StoreError: It is no key.
+    """
+    found = key or os.environ.get(KEY_VARIABLE)
+    return TokenCipher(found) if found else None
+
+
+def _cipher(text: str) -> AESGCM:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    try:
+        key = base64.b64decode(text.translate(str.maketrans("-_", "+/")), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise StoreError(f"the key for tokens ({KEY_VARIABLE}) is none: expected {_HOW}")
+    return AESGCM(key)
