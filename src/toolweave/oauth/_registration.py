@@ -89,6 +89,8 @@ async def register(
     }
     if redirect_uri is not None:
         wanted |= {"redirect_uris": [redirect_uri], "response_types": ["code"]}
+    else:
+        wanted["response_types"] = []  # else it is `code`, which needs a redirect URI (RFC 7591, 2)
     what = "the registration endpoint"
     answer = await fetch.post(server.registration_endpoint, what, msgspec.json.encode(wanted))
     if answer.status not in (200, 201):
