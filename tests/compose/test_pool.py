@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -38,8 +39,8 @@ async def whose_api() -> AsyncGenerator[str]:
     @tool
     def whoami(ctx: CallContext) -> str:
         """Say who asks."""
-        whose, _, session = str(ctx.caller and ctx.caller.client_key).partition("|")
-        return f"{whose.strip()}|{session}"
+        session = str(ctx.caller and ctx.caller.client_key).rpartition("|")[2]
+        return f"{json.loads(ctx.principal or '[null]')[0]}|{session}"
 
     auth = BearerAuth(tokens={ADA: "ada", BOB: "bob"})
     async with served_http(create_mcp_server(name="api", version="1", tools=[whoami]), auth=auth) as url:

@@ -6,25 +6,34 @@ Knows configs and hubs, not the users of a connection.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 import anyio
 
 from toolweave.config import ServerConfig
-from toolweave.errors import ConnectionClosedError
-from toolweave.hub import Hub, McpClient
+from toolweave.errors import AuthRequiredError, ConfigError, ConnectionClosedError, RequestTimeoutError
+from toolweave.hub import Hub
+from toolweave.hub._hub import McpConnection
 
 __all__ = ["McpPool", "same_server"]
+
+_Identity: TypeAlias = tuple[str, tuple[str, ...], ServerConfig]
+"""The principal, the scopes and the settings of a connection: the first two tell apart those of one server quickly."""
+
+
+_ROOM_SECONDS = 30.0
+"""Seconds to wait for another user's connection to be returned, where the settings have no bound for connecting."""
 
 
 @dataclass(eq=False, slots=True)
 class _SharedConnection:
     hub: Hub = field(default_factory=Hub)
     users: int = 0
+    left_at: float = 0.0
 
 
 class McpPool:
@@ -37,17 +46,30 @@ class McpPool:
             tools = McpTools("api", config, client=pool, runtime_config={"auth": token})
             await agent.send("What is new?", tools=tools)
 
+    Where users are signed in to the server themselves, a handler leases the connection of its caller:
+
+        async with pool.lease(config, principal=ctx.principal) as api:
+            return await api.call_tool("whoami")
+
     A callable that gives credentials is an identity by itself: give each user one of their own.
 
     Args:
         max_idle: Maximum number of unused connections that are kept open, the most recently used ones.
+        max_connections: Maximum number of connections in all; a lease beyond waits until one is returned. None for no
+            bound.
+        idle_seconds: Seconds for which an unused connection is kept; it is closed at the next use of the pool.
     """
 
-    def __init__(self, *, max_idle: int = 32) -> None:
+    def __init__(self, *, max_idle: int = 32, max_connections: int | None = None, idle_seconds: float = 300.0) -> None:
         if max_idle < 0:
             raise ValueError(f"max_idle is at least 0, not {max_idle}")
+        if max_connections is not None and max_connections < 1:
+            raise ValueError(f"max_connections is at least 1, not {max_connections}")
         self._max_idle = max_idle
-        self._shared: OrderedDict[ServerConfig, _SharedConnection] = OrderedDict()
+        self._max_connections = max_connections
+        self._idle_seconds = idle_seconds
+        self._shared: OrderedDict[_Identity, _SharedConnection] = OrderedDict()
+        self._returned = anyio.Event()
         self._closed = False
 
     def __len__(self) -> int:
@@ -55,31 +77,45 @@ class McpPool:
         return len(self._shared)
 
     @asynccontextmanager
-    async def lease(self, config: ServerConfig) -> AsyncGenerator[McpClient]:
+    async def lease(
+        self, config: ServerConfig, *, principal: str | None = "", scopes: Sequence[str] = ()
+    ) -> AsyncGenerator[McpConnection]:
         """Connect with these settings, or share the connection that has them; it stays open at least until exit.
 
+        Args:
+            config: The settings of the server.
+            principal: On whose behalf, such as `ctx.principal` of a handler: the connection is that of this principal's
+                own sign-in (`OAuth.principal`) and of nobody else. Empty for the one that the settings name; None, a
+                caller without an identity, is refused.
+            scopes: The scopes that the sign-in asks for, in place of those of the settings.
+
         Raises:
+            AuthRequiredError: The principal is None, or is not signed in to the server.
+            ConfigError: A principal or scopes are given, and the settings sign in to nothing.
             ConnectionClosedError: The pool is closed.
+            RequestTimeoutError: All connections are in use for longer than the settings' bound for connecting.
             ServerError: The server cannot be reached.
         """
-        if self._closed:
-            raise ConnectionClosedError("the pool is closed; make another one", server=config.name)
         # which tools are shown, and under what names, is no matter of the connection
-        key = config.replace(include=(), exclude=(), tool_prefix=None)
-        shared = self._shared.setdefault(key, _SharedConnection())
-        shared.users += 1
+        settings = _on_behalf_of(config, principal, scopes).replace(include=(), exclude=(), tool_prefix=None)
+        identity: _Identity = (principal or "", tuple(scopes), settings)
+        shared = await self._place(identity)
         try:
-            yield await shared.hub.connect(key.name, key)
+            yield await shared.hub.connect(settings.name, settings)
         finally:
             shared.users -= 1
-            if key in self._shared:
-                self._shared.move_to_end(key)
+            shared.left_at = anyio.current_time()
+            if identity in self._shared:
+                self._shared.move_to_end(identity)
             await self._evict()
+            self._returned.set()
+            self._returned = anyio.Event()
 
     async def close(self) -> None:
         """Close all connections, also those in use; idempotent and bounded."""
         self._closed = True
         await self._end(list(self._shared))
+        self._returned.set()
 
     async def __aenter__(self) -> Self:
         if self._closed:
@@ -95,20 +131,76 @@ class McpPool:
         used = sum(bool(shared.users) for shared in self._shared.values())
         return f"<McpPool: {len(self)} connections, {used} in use>"
 
-    async def _evict(self) -> None:
-        """Close unused connections: those that failed to open, and the oldest beyond `max_idle`."""
-        idle = [key for key, shared in self._shared.items() if not shared.users]
-        dead = [key for key in idle if not self._shared[key].hub.clients]
-        alive = [key for key in idle if key not in dead]
-        await self._end(dead + alive[: max(0, len(alive) - self._max_idle)])
+    async def _place(self, identity: _Identity) -> _SharedConnection:
+        """Return the connection of an identity, or a new one as soon as there is room for it; it counts as used."""
+        config = identity[2]
+        seconds = config.timeout.connect or _ROOM_SECONDS
+        deadline = anyio.current_time() + seconds
+        while True:
+            if self._closed:
+                raise ConnectionClosedError("the pool is closed; make another one", server=config.name)
+            if identity in self._shared or self._has_room():
+                shared = self._shared.setdefault(identity, _SharedConnection())
+                shared.users += 1
+                return shared
+            if await self._made_room():
+                continue
+            with anyio.CancelScope(deadline=deadline) as waiting:
+                await self._returned.wait()
+            if waiting.cancelled_caught:
+                raise RequestTimeoutError(
+                    f"all {self._max_connections} connections of the pool were in use for {seconds:g} s; "
+                    "make max_connections larger, or return connections sooner",
+                    server=config.name,
+                    seconds=seconds,
+                )
 
-    async def _end(self, keys: list[ServerConfig]) -> None:
-        hubs = [self._shared.pop(key).hub for key in keys]  # at once: nobody gets one that is being closed
+    def _has_room(self) -> bool:
+        return self._max_connections is None or len(self._shared) < self._max_connections
+
+    async def _made_room(self) -> bool:
+        """Close the unused connection that was left first; return whether there was one."""
+        first = next((identity for identity, shared in self._shared.items() if not shared.users), None)
+        if first is not None:
+            await self._end([first])
+        return first is not None
+
+    async def _evict(self) -> None:
+        """Close unused connections: never opened, left too long ago, or the oldest beyond `max_idle`."""
+        idle = [(identity, shared) for identity, shared in self._shared.items() if not shared.users]
+        since = anyio.current_time() - self._idle_seconds
+        alive = [identity for identity, shared in idle if shared.hub.clients and shared.left_at >= since]
+        kept = set(alive[max(0, len(alive) - self._max_idle) :])
+        await self._end([identity for identity, _ in idle if identity not in kept])
+
+    async def _end(self, identities: list[_Identity]) -> None:
+        # at once: nobody gets one that is being closed
+        hubs = [self._shared.pop(identity).hub for identity in identities]
         if hubs:
             with anyio.CancelScope(shield=True):
                 async with anyio.create_task_group() as tasks:
                     for hub in hubs:
                         tasks.start_soon(hub.close)
+
+
+def _on_behalf_of(config: ServerConfig, principal: str | None, scopes: Sequence[str]) -> ServerConfig:
+    """Return the settings of a principal's own sign-in."""
+    if principal is None:
+        raise AuthRequiredError(
+            "the caller has no identity of its own to sign in with: serve with auth=, or lease without a principal",
+            server=config.name,
+        )
+    if not principal and not scopes:
+        return config
+    oauth = config.auth.oauth if config.auth is not None else None
+    if config.auth is None or oauth is None:
+        raise ConfigError(
+            "a principal needs 'auth' of type 'oauth': other credentials are the same for everybody",
+            server=config.name,
+            field="auth",
+        )
+    signed_in = oauth.replace(principal=principal or oauth.principal, scopes=tuple(scopes) or oauth.scopes)
+    return config.replace(auth=replace(config.auth, oauth=signed_in))
 
 
 def same_server(one: ServerConfig, other: ServerConfig) -> bool:

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
+import msgspec
+
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.versions import MODERN_VERSION
@@ -58,8 +60,8 @@ class Identity:
 
 
 def principal_of(client_id: str, issuer: str | None, subject: str | None) -> str:
-    """Return the unique name of a principal; sessions, signed state and tasks are bound to it."""
-    return "\n".join((client_id, issuer or "", subject or ""))
+    """Return the unique name of a principal, as JSON; sessions, signed state, tasks and sign-ins are bound to it."""
+    return msgspec.json.encode((client_id, issuer or None, subject or None)).decode()
 
 
 OfferKind: TypeAlias = Literal["tools", "resources", "prompts"]

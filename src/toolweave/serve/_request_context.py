@@ -166,6 +166,10 @@ class _LegacyCaller:
     def client_key(self) -> str | None:
         return self._request.client.key
 
+    @property
+    def principal(self) -> str | None:
+        return self._request.client.principal
+
     async def run(self, work: Work, ctx: CallContext) -> Json:
         return await work(ctx)
 
@@ -220,6 +224,10 @@ class _ModernCaller:
     @property
     def client_key(self) -> str | None:
         return self._request.client.key
+
+    @property
+    def principal(self) -> str | None:
+        return self._request.client.principal
 
     async def run(self, work: Work, ctx: CallContext) -> Json:
         self._given = self._rounds.given(self._request)

@@ -109,6 +109,14 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True):
     state: StateT_co = msgspec.field(default_factory=_no_state)
     caller: Caller | None = None
 
+    @property
+    def principal(self) -> str | None:
+        """The principal on whose behalf the call runs, as the server's authorization found it; None without one.
+
+        It names one user of one client at one issuer, for programs to compare and to keep things under.
+        """
+        return None if self.caller is None else self.caller.principal
+
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress to the caller; does nothing when the caller did not ask for it."""
         if self.on_progress is None:

@@ -281,6 +281,11 @@ class Caller(Protocol):
         """Identifies this client among all others; None where nothing does."""
         ...
 
+    @property
+    def principal(self) -> str | None:
+        """Identifies whoever authorized the request, whatever the client; None where nothing does."""
+        ...
+
     async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
         """Put questions to the client; return the parsed answer of each, in their order.
 

@@ -95,7 +95,7 @@ class LocalTasks:
         group = self._group()
         client = new.request.client
         task = RunningTask(new.shown, expires_at=new.expires_at, now=self._clock, changed=self._tell)
-        caller = TaskCaller(task, client.capabilities, new.given, client.key)
+        caller = TaskCaller(task, client, new.given)
         context = self._rounds.context(new.request, caller, task.progress)
         running = self._running[task.id] = _Running(task, client.principal, group)
         try:

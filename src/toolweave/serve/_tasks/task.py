@@ -16,7 +16,7 @@ from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED, input_request
 from toolweave.protocol.logs import LogLevel
 from toolweave.protocol.tasks import ENDED, TASK_ID, failed, updated
-from toolweave.serve._request import Json
+from toolweave.serve._request import Client, Json
 from toolweave.serve._request_context import check_capabilities
 from toolweave.tools._call import Progress
 from toolweave.tools._client_requests import Keys, Question
@@ -177,28 +177,29 @@ class TaskCaller:
     """The `Caller` of a handler that runs as a task: questions wait in the task.
 
     Args:
-        capabilities: The capabilities that the client declared with the call.
+        client: The client, as it declared itself with the call.
         given: Answers that came with the call, by key.
-        client_key: Identifies the client among all others, or None.
     """
 
-    def __init__(
-        self, task: RunningTask, capabilities: Mapping[str, Any], given: Mapping[str, Any], client_key: str | None
-    ) -> None:
+    def __init__(self, task: RunningTask, client: Client, given: Mapping[str, Any]) -> None:
         self._task = task
-        self._capabilities = capabilities
+        self._client = client
         self._given = given
-        self._client_key = client_key
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
         """The capabilities that the client declared with the call."""
-        return self._capabilities
+        return self._client.capabilities
 
     @property
     def client_key(self) -> str | None:
         """The key that identifies the client, or None."""
-        return self._client_key
+        return self._client.key
+
+    @property
+    def principal(self) -> str | None:
+        """The authorized principal, or None."""
+        return self._client.principal
 
     async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
         """Ask the questions and wait until the client has answered all of them.
@@ -207,7 +208,7 @@ class TaskCaller:
             RequestError: The client did not declare what a question needs.
             ToolError: It refused.
         """
-        check_capabilities(questions, self._capabilities)
+        check_capabilities(questions, self._client.capabilities)
         return await self._task.ask(questions, self._given)
 
     async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:  # data is any JSON value
