@@ -23,7 +23,12 @@ def hint_for(error: Exception, *, program: str = "") -> str | None:
     if isinstance(error, ConfigError):
         return None
     if isinstance(error, AuthRequiredError):
-        return "set a token: `auth` or `headers` in the config, or --bearer-env VAR beside --url"
+        if "toolweave auth login" in text:
+            return None
+        return (
+            f'sign in: toolweave auth login {error.server}, with "auth": "oauth" in its entry; or set a token: `auth` '
+            "or `headers` in the config, or --bearer-env VAR beside --url"
+        )
     if _OLD_SDK.search(text):
         how = f"run it with {program} --with 'mcp<2'" if program in ("uvx", "uv") else "install 'mcp<2' beside it"
         return f"it was written for another version of the `mcp` package: {how}"

@@ -11,10 +11,20 @@ from typing import Annotated
 
 from toolweave.cli._command import Option, Remainder
 
-__all__ = ["ConfigOption", "JsonOption", "ServerOption", "StrictOption", "Target", "VerboseOption", "given_options"]
+__all__ = [
+    "ConfigOption",
+    "JsonOption",
+    "ServerOption",
+    "StrictOption",
+    "Target",
+    "VerboseOption",
+    "complete_servers",
+    "given_options",
+]
 
 
-def _server_names(incomplete: str) -> list[str]:
+def complete_servers(incomplete: str) -> list[str]:
+    """Return the names of configured servers that start with `incomplete`, for shell completion."""
     from toolweave.cli._completion import server_names  # only when a shell asks
 
     return server_names(incomplete)
@@ -25,7 +35,7 @@ ConfigOption = Annotated[
 ]
 ServerOption = Annotated[
     tuple[str, ...],
-    Option("--server", "-s", metavar="NAME", help="Only this server; may be repeated.", complete=_server_names),
+    Option("--server", "-s", metavar="NAME", help="Only this server; may be repeated.", complete=complete_servers),
 ]
 JsonOption = Annotated[bool, Option("--json", help="Print JSON instead of a view for people.")]
 StrictOption = Annotated[bool, Option("--strict", help="Exit with 3 when any server fails.")]

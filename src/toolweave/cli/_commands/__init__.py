@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, str] = {
     "prompts": "List the prompts of every server, or fill one in.",
     "status": "Show which servers answer, and how fast.",
     "doctor": "Find out why a server does not answer, or what it does wrong.",
+    "auth": "Sign in to servers, see who is signed in, and sign out.",
     "chat": "Talk to a model that uses the servers' tools.",
     "serve": "Serve functions, agents or a whole config as one server.",
     "worker": "Do the runs and tasks that were submitted.",

@@ -39,8 +39,8 @@ def doctor(
 ) -> ExitCode:
     """Find out why a server does not answer, or what it does wrong.
 
-    For each server: where it is configured, each step that was tried and how long it took, what was left out of its
-    tools and why, the last lines of its standard error, and what to do next.
+    For each server: where it is configured, each step that was tried and how long it took, until when you are signed
+    in, what was left out of its tools and why, the last lines of its standard error, and what to do next.
 
     With --conformance: 17 boxes, each passed, warned of, failed or not applicable, with the reason. Only tools that are
     marked read-only are called, with made-up arguments, and others with arguments that their schema refuses. Exit code
@@ -95,12 +95,14 @@ def _of_entry(selection: LoadedConfig, name: str) -> dict[str, Any]:
         "error": str(error) if error is not None else None,
         "exit_code": int(ExitCode.USAGE),
         "advice": None,
+        "sign_in": None,
     }
 
 
 async def _examine(config: ServerConfig) -> dict[str, Any]:
     from toolweave.cli._hints import hint_for  # late, as above
     from toolweave.cli._servers import program_of
+    from toolweave.cli._sign_in import sign_in_json
     from toolweave.connect import McpConnection
     from toolweave.errors import ToolweaveError
 
@@ -124,6 +126,7 @@ async def _examine(config: ServerConfig) -> dict[str, Any]:
         "error": str(error) if error is not None else None,
         "exit_code": int(exit_code_of(error)) if error is not None else 0,
         "advice": hint_for(error, program=program_of(config)) if error is not None else None,
+        "sign_in": await sign_in_json(config),
     }
 
 
@@ -154,6 +157,7 @@ def _show(findings: dict[str, dict[str, Any]], selection: LoadedConfig) -> None:
 
 def _lines(finding: dict[str, Any]) -> list[str]:
     from toolweave.cli._render.text import clip  # late, as above
+    from toolweave.cli._sign_in import lasting
 
     lines = [f"  config    {finding['config']}"]
     for step in finding["steps"]:
@@ -161,6 +165,8 @@ def _lines(finding: dict[str, Any]) -> list[str]:
         lines.append(
             f"  {_MARKS[step['outcome']]} {step['seconds'] * 1000:7.0f} ms  {step['name']}: {detail}".rstrip(": ")
         )
+    if finding["sign_in"]:
+        lines.append(f"  sign-in   {lasting(finding['sign_in'])}")
     if finding["problems"]:
         lines += ["  left out:", *(f"    {problem}" for problem in finding["problems"])]
     if finding["error"]:

@@ -28,7 +28,7 @@ toolweave status --json --url https://example.org/mcp
 def status(target: Target, as_json: JsonOption = False, strict: StrictOption = False) -> ExitCode:
     """Show which servers answer, and how fast.
 
-    For each server: its state, protocol revision, response time, restarts and tools.
+    For each server: its state, protocol revision, response time, restarts and tools, and until when you are signed in.
     """
 
     async def body() -> ExitCode:
@@ -42,7 +42,7 @@ def status(target: Target, as_json: JsonOption = False, strict: StrictOption = F
             async with anyio.create_task_group() as tasks:
                 for connection in fleet.connections():
                     tasks.start_soon(_ping, connection, pings)
-            rows = {name: _row(fleet, name, pings) for name in names_in(fleet.selection)}
+            rows = {name: await _row(fleet, name, pings) for name in names_in(fleet.selection)}
             if as_json:
                 answer_json({"servers": rows})
             else:
@@ -65,10 +65,18 @@ async def _ping(connection: McpConnection, pings: dict[str, float | None]) -> No
         pings[connection.name] = round(time.monotonic() - started, 6)
 
 
-def _row(fleet: OpenServers, name: str, pings: dict[str, float | None]) -> dict[str, Any]:
+async def _row(fleet: OpenServers, name: str, pings: dict[str, float | None]) -> dict[str, Any]:
+    from toolweave.cli._sign_in import sign_in_json  # late, as above
+
     client = fleet.hub.clients.get(name)
     row = fleet.server_json(name)
-    return {**row, "ping_seconds": pings.get(name), "restarts": client.restarts if client is not None else 0}
+    config = fleet.selection.servers.get(name)
+    return {
+        **row,
+        "ping_seconds": pings.get(name),
+        "restarts": client.restarts if client is not None else 0,
+        "sign_in": await sign_in_json(config) if config is not None else None,
+    }
 
 
 def _software(info: Mapping[str, Any]) -> str:
@@ -77,8 +85,10 @@ def _software(info: Mapping[str, Any]) -> str:
 
 def _show(rows: dict[str, dict[str, Any]]) -> None:
     from toolweave.cli._render.views import seconds_text, table  # late, as above
+    from toolweave.cli._sign_in import lasting
 
     columns = ["server", "state", "protocol", "answers in", "started in", "tools", "restarts", "software"]
+    signs_in = any(row["sign_in"] for row in rows.values())
     cells = [
         (
             name,
@@ -89,9 +99,11 @@ def _show(rows: dict[str, dict[str, Any]]) -> None:
             str(row["tools"]),
             str(row["restarts"]),
             _software(row["server_info"] or {}),
+            *([lasting(row["sign_in"]) if row["sign_in"] else ""] if signs_in else []),
         )
         for name, row in rows.items()
     ]
+    columns += ["sign-in"] if signs_in else []
     show(table(columns, cells, right=("answers in", "started in", "tools", "restarts")))
 
 

@@ -1,0 +1,248 @@
+"""`toolweave auth`: sign in to servers, see who is signed in, and sign out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from toolweave.cli._command import Command, CommandGroup, Option, Positional
+from toolweave.cli._exit_codes import CommandError, ExitCode
+from toolweave.cli._options import ConfigOption, JsonOption, Target, VerboseOption, complete_servers
+from toolweave.cli._runner import run
+from toolweave.cli._screen import answer, answer_json, note, show
+
+if TYPE_CHECKING:
+    from toolweave.oauth import OAuth, SignedOut
+
+__all__ = ["COMMAND", "SignInOptions", "list_sign_ins", "login", "logout"]
+
+_HELP = "Sign in to servers, see who is signed in, and sign out."
+_EXAMPLES = {
+    "login": """
+toolweave auth login github
+toolweave auth login https://example.org/mcp --scope notes:write
+toolweave auth login github --device
+toolweave auth login github --no-browser --principal ann
+""",
+    "list": """
+toolweave auth list
+toolweave auth list --json
+""",
+    "logout": """
+toolweave auth logout github
+toolweave auth logout --all
+""",
+}
+
+
+PrincipalOption = Annotated[
+    str | None, Option("--principal", metavar="NAME", help="On behalf of this user; their tokens are kept apart.")
+]
+TrustOption = Annotated[bool, Option("--trust", help="Use this folder's config files without asking, this once.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignInOptions:
+    """The way to sign in; each attribute is an option."""
+
+    scope: Annotated[
+        tuple[str, ...],
+        Option(
+            "--scope",
+            "--scopes",
+            metavar="SCOPE",
+            help="Ask for this scope, too; may be repeated, or be several words.",
+        ),
+    ] = ()
+    device: Annotated[bool, Option("--device", help="Show a code to type on another device.")] = False
+    no_browser: Annotated[bool, Option("--no-browser", help="Open no browser: show the address.")] = False
+    principal: PrincipalOption = None
+    timeout: Annotated[
+        float | None, Option("--timeout", metavar="SECONDS", minimum=1, help="How long you have; 300 by default.")
+    ] = None
+    config: ConfigOption = ()
+    trust: TrustOption = False
+    verbose: VerboseOption = False
+
+
+def login(
+    server: Annotated[
+        str, Positional("SERVER", help="A server of the config, or the URL of one.", complete=complete_servers)
+    ],
+    options: SignInOptions,
+    as_json: JsonOption = False,
+) -> ExitCode:
+    """Sign in to a server, in the browser or with a code.
+
+    The token is kept in the keyring of this machine, else in a file that only you can read, and renewed when it is
+    used. It is shown nowhere.
+
+    Where no browser can be opened, the address to open is shown; with TOOLWEAVE_NO_BROWSER set none ever is.
+    """
+
+    async def body() -> ExitCode:
+        from toolweave.cli._sign_in import TerminalUserAgent, lasting, record_json, server_named, store_of
+        from toolweave.oauth import sign_in  # imports are late: --help imports this module
+
+        target = Target(config=options.config, trust=options.trust)
+        config = await server_named(server, target)
+        settings = _settings(config, options)
+        record = await sign_in(
+            settings,
+            config.url,
+            server=config.name,
+            store=store_of(settings),
+            user_agent=settings.user_agent or TerminalUserAgent(browser=False if options.no_browser else None),
+            scopes=[scope for words in options.scope for scope in words.replace(",", " ").split()],
+            revision=config.protocol,
+        )
+        row = {"server": config.name, **record_json(record)}
+        if as_json:
+            answer_json(row)
+        else:
+            answer(f"server {config.name!r}: {lasting(row)}\n{_details(row)}")
+        if config.auth is None:
+            note(f'to use it, say so in the entry of {config.name!r}: "auth": "oauth"')
+        return ExitCode.OK
+
+    return run(body, verbose=options.verbose)
+
+
+def _settings(config: Any, options: SignInOptions) -> OAuth:  # a ServerConfig, imported late
+    from toolweave.cli._sign_in import settings_of  # late, as above
+
+    given = {
+        "grant": "device_code" if options.device else None,
+        "principal": options.principal,
+        "timeout": options.timeout,
+    }
+    changes = {name: value for name, value in given.items() if value is not None}
+    return settings_of(config).replace(**changes)
+
+
+def _details(row: dict[str, Any]) -> str:
+    lines = [("resource", row["resource"]), ("issuer", row["issuer"]), ("principal", row["principal"])]
+    lines.append(("scopes", " ".join(row["scopes"])))
+    return "\n".join(f"  {name}: {text}" for name, text in lines if text)
+
+
+def list_sign_ins(
+    principal: PrincipalOption = None, config: ConfigOption = (), as_json: JsonOption = False
+) -> ExitCode:
+    """List the servers that somebody is signed in to, as whom and until when.
+
+    No token is shown, and none is renewed.
+    """
+
+    async def body() -> ExitCode:
+        from toolweave.cli._render.views import table  # late, as above
+        from toolweave.cli._sign_in import configured_names, lasting, record_json
+        from toolweave.oauth import default_token_store
+
+        names = configured_names(_loaded(config))
+        rows: list[dict[str, Any]] = [
+            {"servers": names.get(record.key.resource, []), **record_json(record)}
+            for record in await default_token_store().records(principal=principal)
+        ]
+        if as_json:
+            answer_json({"sign_ins": rows})
+        elif not rows:
+            answer("nobody is signed in to any server")
+        else:
+            cells = [
+                (
+                    ", ".join(row["servers"]) or row["resource"],
+                    lasting(row),
+                    row["principal"],
+                    " ".join(row["scopes"]),
+                    row["issuer"],
+                )
+                for row in rows
+            ]
+            show(table(["server", "state", "principal", "scopes", "issuer"], cells))
+        return ExitCode.OK
+
+    return run(body)
+
+
+def logout(
+    server: Annotated[
+        str | None, Positional("SERVER", help="A server of the config, or the URL of one.", complete=complete_servers)
+    ] = None,
+    everything: Annotated[bool, Option("--all", help="Sign out of every server.")] = False,
+    principal: PrincipalOption = None,
+    config: ConfigOption = (),
+    trust: TrustOption = False,
+    as_json: JsonOption = False,
+) -> ExitCode:
+    """Sign out of a server: its tokens are revoked where the server's issuer takes that, and deleted here always."""
+
+    async def body() -> ExitCode:
+        if (server is None) != everything:
+            raise CommandError("name one server, or say --all")
+        done: list[SignedOut] = []
+        for settings, url, name in await _signed_in(server, principal, Target(config=config, trust=trust)):
+            from toolweave.cli._sign_in import store_of  # late, as above
+            from toolweave.oauth import sign_out
+
+            done += await sign_out(settings, url, server=name, store=store_of(settings))
+        if as_json:
+            answer_json({"signed_out": [_signed_out_json(one) for one in done]})
+        else:
+            answer("\n".join(map(_signed_out_text, done)) or "nobody was signed in")
+        return ExitCode.OK
+
+    return run(body)
+
+
+async def _signed_in(server: str | None, principal: str | None, target: Target) -> list[tuple[OAuth, str, str]]:
+    """Return the settings, the URL and the name of each server to sign out of."""
+    from toolweave.cli._sign_in import server_named, settings_of  # late, as above
+    from toolweave.oauth import OAuth, default_token_store
+
+    if server is not None:
+        config = await server_named(server, target)
+        settings = settings_of(config)
+        return [(settings if principal is None else settings.replace(principal=principal), config.url, config.name)]
+    records = await default_token_store().records(principal=principal)
+    kept = dict.fromkeys((record.key.resource, record.key.principal) for record in records)
+    return [(OAuth(principal=whose), resource, resource) for resource, whose in kept]
+
+
+def _loaded(config: ConfigOption) -> Any:  # a LoadedConfig, or None: names are of use, not needed
+    from toolweave.config import default_config, load_config, merge_loaded  # late, as above
+    from toolweave.errors import ConfigError
+
+    if config:
+        return merge_loaded([load_config(path) for path in config])
+    try:
+        return default_config()
+    except ConfigError:
+        return None
+
+
+def _signed_out_json(done: SignedOut) -> dict[str, Any]:
+    key = done.key
+    return {
+        "resource": key.resource,
+        "issuer": key.issuer,
+        "principal": key.principal,
+        "revoked": done.revoked,
+        "problem": done.problem or None,
+    }
+
+
+def _signed_out_text(done: SignedOut) -> str:
+    whose = f" as {done.key.principal}" if done.key.principal else ""
+    there = "revoked" if done.revoked else "not revoked" + (f": {done.problem}" if done.problem else "")
+    return f"signed out of {done.key.resource}{whose}; at {done.key.issuer} {there}"
+
+
+COMMAND = CommandGroup(
+    _HELP,
+    {
+        "login": Command(login, examples=_EXAMPLES["login"]),
+        "list": Command(list_sign_ins, examples=_EXAMPLES["list"]),
+        "logout": Command(logout, examples=_EXAMPLES["logout"]),
+    },
+)

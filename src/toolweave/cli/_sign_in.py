@@ -1,0 +1,183 @@
+"""Sign-ins for views: whose token is kept for a server, until when, and what to do. No token is in any of it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from toolweave.cli._exit_codes import CommandError
+from toolweave.cli._options import Target
+from toolweave.cli._questions import ask_line
+from toolweave.cli._screen import note, stderr_console
+from toolweave.cli._streams import is_terminal
+from toolweave.oauth import BrowserUserAgent, DevicePrompt, OAuth, default_token_store, resource_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from toolweave.config import LoadedConfig, ServerConfig
+    from toolweave.oauth import TokenRecord, TokenStore
+
+__all__ = [
+    "TerminalUserAgent",
+    "configured_names",
+    "lasting",
+    "record_json",
+    "server_named",
+    "settings_of",
+    "sign_in_json",
+    "store_of",
+]
+
+
+class TerminalUserAgent(BrowserUserAgent):
+    """A `UserAgent` for the person at this terminal.
+
+    Args:
+        browser: Whether a browser is opened; None where there seems to be one.
+    """
+
+    def __init__(self, *, browser: bool | None = None) -> None:
+        super().__init__(browser=browser, tell=note, read_line=_pasted if is_terminal(sys.stdin) else None)
+
+    async def show_device_code(self, prompt: DevicePrompt, *, server: str) -> None:
+        """Show a code and the page to type it into; on a terminal the code stands in a frame."""
+        await super().show_device_code(prompt, server=server)
+        console = stderr_console()
+        if console is not None:
+            from rich.panel import Panel  # slow to import, and only a terminal has frames
+            from rich.text import Text
+
+            from toolweave.cli._render.text import clip, safe_text
+
+            console.print(Panel.fit(Text(clip(safe_text(prompt.user_code), 40), style="bold"), padding=(0, 3)))
+
+
+async def _pasted() -> str | None:
+    return await ask_line("")
+
+
+async def server_named(name: str, target: Target) -> ServerConfig:
+    """Return the server of the config with this name, or the one at this URL.
+
+    Raises:
+        CommandError: It is not reached over HTTP, or its file is not trusted.
+        ConfigError: There is no such server, or its entry is wrong.
+    """
+    from toolweave.cli._targets import select  # late: --help imports this module's users
+
+    at = Target(url=name) if "://" in name else Target(config=target.config, server=(name,), trust=target.trust)
+    selection = await select(at)
+    for error in selection.errors.values():
+        raise error
+    (config,) = selection.servers.values()
+    if not config.url:
+        raise CommandError(f"server {config.name!r} is a program; signing in is for servers that have a URL")
+    return config
+
+
+def settings_of(config: ServerConfig) -> OAuth:
+    """Return the settings of a server's sign-in, by default those in which all is discovered.
+
+    Raises:
+        CommandError: Its config authorizes it in another way.
+    """
+    if config.auth is None:
+        return OAuth()
+    if config.auth.oauth is None:
+        raise CommandError(
+            f"the config of server {config.name!r} gives its credentials by `auth` of type {config.auth.type!r}",
+            hint='with `"auth": "oauth"` instead, it is signed in to',
+        )
+    return config.auth.oauth
+
+
+def store_of(settings: OAuth) -> TokenStore:
+    """Return the store of a server's tokens."""
+    return settings.store or default_token_store()
+
+
+async def sign_in_json(config: ServerConfig) -> dict[str, Any] | None:
+    """Return the sign-in to a server as JSON; None where its config does not ask for one.
+
+    A store that cannot be read is a `problem` of that server.
+    """
+    from toolweave.errors import StoreError  # late, as above
+
+    if config.auth is None or config.auth.oauth is None:
+        return None
+    settings = config.auth.oauth
+    try:
+        found = await store_of(settings).records(resource=resource_of(config.url), principal=settings.principal)
+    except StoreError as exc:
+        return {"state": "unknown", "problem": str(exc), "expires_at": None, "issuer": None, "principal": None}
+    if not found:
+        return {"state": "none", "problem": None, "expires_at": None, "issuer": None, "principal": None}
+    row = record_json(found[0])
+    return {name: row[name] for name in ("state", "expires_at", "issuer", "principal")} | {"problem": None}
+
+
+def record_json(record: TokenRecord) -> dict[str, Any]:
+    """Return a record as JSON, without its token."""
+    return {
+        "resource": record.key.resource,
+        "issuer": record.key.issuer,
+        "client": record.key.client,
+        "principal": record.key.principal,
+        "scopes": list(record.scopes),
+        "state": _state(record),
+        "expires_at": record.expires_at,
+        "renewable": record.refresh_token is not None,
+    }
+
+
+def _state(record: TokenRecord) -> str:
+    if not record.access_token:
+        return "registered"
+    if record.expires_at is None or record.expires_at > time.time():
+        return "signed in"
+    return "renewable" if record.refresh_token is not None else "expired"
+
+
+def lasting(row: dict[str, Any]) -> str:
+    """Return the state of a sign-in in words, with its end."""
+    match row["state"]:
+        case "signed in":
+            return f"signed in{_until(row['expires_at'])}"
+        case "renewable":
+            return "signed in; its token is renewed at the next use"
+        case "expired":
+            return f"expired{_since(row['expires_at'])}"
+        case "registered":
+            return "registered, not signed in"
+        case "unknown":
+            return f"not known: {row['problem']}"
+        case _:
+            return "not signed in"
+
+
+def _until(seconds: float | None) -> str:
+    return "" if seconds is None else f" until {_moment(seconds)}"
+
+
+def _since(seconds: float | None) -> str:
+    return "" if seconds is None else f" since {_moment(seconds)}"
+
+
+def _moment(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (OverflowError, ValueError, OSError):  # a server may name any number
+        return "a time that no calendar has"
+
+
+def configured_names(loaded: LoadedConfig | None) -> dict[str, list[str]]:
+    """Return the names of the configured servers by the resource that their tokens are for."""
+    found: dict[str, list[str]] = {}
+    servers: Iterable[ServerConfig] = () if loaded is None else loaded.servers.values()
+    for config in servers:
+        if config.url:
+            found.setdefault(resource_of(config.url), []).append(config.name)
+    return found
