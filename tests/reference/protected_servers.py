@@ -1,0 +1,104 @@
+"""MCP servers that want a token of an authorization server: ours, the SDK's and FastMCP's, each run as a script.
+
+`python protected_servers.py ours|sdk|fastmcp ISSUER --port PORT`; the tool `whoami` of each answers with the token's
+subject.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+SCOPES = ["mcp:basic"]
+
+
+def ours(port: int, issuer: str, url: str) -> None:
+    """Serve with `JwtAuth`."""
+    from toolweave import CallContext, create_mcp_server
+    from toolweave.serve import JwtAuth
+
+    def whoami(ctx: CallContext) -> str:
+        """Say who calls."""
+        return json.loads(ctx.principal or "[null, null, null]")[2]
+
+    auth = JwtAuth(
+        issuer=issuer,
+        audience=url,
+        jwks_url=f"{issuer}/jwks",
+        leeway_seconds=0,
+        required_scopes=SCOPES,
+        resource=url,
+        authorization_servers=[issuer],
+    )
+    create_mcp_server(name="ours", version="1", tools=[whoami]).run("http", port=port, auth=auth)
+
+
+def sdk(port: int, issuer: str, url: str) -> None:
+    """Serve with the official SDK, which leaves the verification to its user."""
+    import jwt
+    from mcp.server.auth.middleware.auth_context import get_access_token
+    from mcp.server.auth.provider import AccessToken
+    from mcp.server.auth.settings import AuthSettings
+    from mcp.server.mcpserver import MCPServer
+
+    keys = jwt.PyJWKClient(f"{issuer}/jwks")
+
+    class Verifier:
+        async def verify_token(self, token: str) -> AccessToken | None:
+            try:
+                key = keys.get_signing_key_from_jwt(token).key
+                claims: dict[str, Any] = jwt.decode(token, key, algorithms=["RS256"], audience=url, issuer=issuer)
+            except jwt.InvalidTokenError:
+                return None
+            scopes = str(claims.get("scope", "")).split()
+            return AccessToken(
+                token=token, client_id=claims["client_id"], scopes=scopes, subject=claims["sub"], resource=url
+            )
+
+    settings = AuthSettings.model_validate(
+        {
+            "issuer_url": issuer,
+            "resource_server_url": url,
+            "required_scopes": SCOPES,
+            "validate_token_resource": True,
+        }
+    )
+    server = MCPServer("sdk", token_verifier=Verifier(), auth=settings, log_level="ERROR")
+
+    @server.tool()
+    def whoami() -> str:  # pyright: ignore[reportUnusedFunction]
+        """Say who calls."""
+        token = get_access_token()
+        return (token and token.subject) or ""
+
+    server.run("streamable-http", host="127.0.0.1", port=port)
+
+
+def fastmcp(port: int, issuer: str, url: str) -> None:
+    """Serve with FastMCP, which has an environment of its own."""
+    from importlib import import_module
+
+    auth: Any = import_module("fastmcp.server.auth")
+    verifier = import_module("fastmcp.server.auth.providers.jwt").JWTVerifier(
+        jwks_uri=f"{issuer}/jwks", issuer=issuer, audience=url, required_scopes=SCOPES
+    )
+    current: Any = import_module("fastmcp.server.dependencies").get_access_token
+    server: Any = import_module("fastmcp").FastMCP(
+        "fastmcp",
+        auth=auth.RemoteAuthProvider(
+            token_verifier=verifier, authorization_servers=[issuer], base_url=url.removesuffix("/mcp")
+        ),
+    )
+
+    @server.tool
+    def whoami() -> str:  # pyright: ignore[reportUnusedFunction]
+        """Say who calls."""
+        return current().claims["sub"]
+
+    server.run(transport="http", host="127.0.0.1", port=port, show_banner=False, log_level="ERROR")
+
+
+if __name__ == "__main__":
+    kind, issuer, _, port = sys.argv[1:]
+    {"ours": ours, "sdk": sdk, "fastmcp": fastmcp}[kind](int(port), issuer, f"http://localhost:{port}/mcp")
