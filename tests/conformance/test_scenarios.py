@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.conformance, pytest.mark.slow]
 CLIENT = scenarios("client") if INSTALLED.exists() else []
 SERVER = scenarios("server") if INSTALLED.exists() else []
 LEGS = sorted({(each.suite, each.revision) for each in SERVER if each.revision != suite.EXTENSION})
-REQUIRED = 13
+REQUIRED = 85
 """How many required pairs of scenario and revision there are at least; a suite that lists fewer was not read."""
 NEWEST = versions()[-1]
 
@@ -113,6 +113,12 @@ def test_no_revision_of_any_version_of_the_suite_is_left_out() -> None:
         ("0.2.0-alpha.12", "2026-07-28"),
     ]
     assert len({each.name for each in SERVER}) == 65
+
+
+def test_only_the_scenario_that_is_wrong_itself_fails() -> None:
+    assert [str(each) for each in CLIENT if required(each) == "fail"] == [
+        "0.1.16-2025-03-26-auth/2025-03-26-oauth-metadata-backcompat"
+    ]
 
 
 def test_only_what_is_no_part_of_the_protocol_is_skipped() -> None:
