@@ -30,6 +30,8 @@ ROOMS = [
             "compose",
             "models",
             "sync",
+            "serve",
+            "oauth",
         )
     ),
 ]
