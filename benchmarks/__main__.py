@@ -25,6 +25,7 @@ from benchmarks.measure import Figure, machine
 from benchmarks.peers import install
 from benchmarks.post import post
 from benchmarks.report import as_json, as_markdown, show
+from benchmarks.scan import scan
 from benchmarks.serving import serving
 from benchmarks.settings import Settings
 from benchmarks.targets import judge
@@ -41,6 +42,7 @@ BENCHMARKS: dict[str, Callable[[Settings], list[Figure]]] = {
     "gateway": gateway,
     "growth": growth,
     "catalog": catalog,
+    "scan": scan,
     "agents": agents,
     "durable": durable,
 }

@@ -95,6 +95,18 @@ TARGETS = (
         value=cpu,
     ),
     Target(
+        text="10,000 tools scanned, CPU of listing them",
+        limit=1,
+        applies=ours("scan", "10,000 tools listed"),
+        value=cpu,
+    ),
+    Target(
+        text="a result scanned, CPU of its call",
+        limit=0.02,
+        applies=ours("scan", "one call, 100 B"),
+        value=cpu,
+    ),
+    Target(
         text="10,000 tools held, memory of raw",
         limit=1.5,
         applies=ours("memory", "10,000 tools held"),

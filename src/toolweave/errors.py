@@ -1,4 +1,4 @@
-"""The whole error tree. Imports nothing of Toolweave.
+"""The whole error tree. Imports nothing of Toolweave but what makes a text fit to be shown.
 
 ::
 
@@ -31,6 +31,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, cast
 
+from toolweave._text import printable, shortened
+
 __all__ = [
     "AuthRequiredError",
     "ConfigError",
@@ -55,38 +57,6 @@ __all__ = [
     "printable",
     "shortened",
 ]
-
-
-_MAX_PRINTED = 10_000
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
-
-
-def shortened(text: str, limit: int) -> str:
-    """Cut a text to `limit` characters and append its full length; a shorter text is returned unchanged.
-
-    Every message that quotes foreign text cuts it with this function.
-    """
-    if len(text) <= limit:
-        return text
-    return f"{text[:limit]}... ({len(text):,} characters in all)"
-
-
-def printable(text: str) -> str:
-    """Make foreign text safe for a log or a terminal: cut to 10,000 characters, control characters escaped.
-
-    The Unicode line separators are escaped too, and every line after the first is indented, so that
-    a server's text cannot pass for a log record of its own.
-    """
-    text = _CONTROL.sub(_escaped, shortened(text, _MAX_PRINTED))
-    return text if "\n" not in text else "\n".join(_indented(text.split("\n")))
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode("ascii")
-
-
-def _indented(lines: list[str]) -> list[str]:
-    return [lines[0], *(line if line.startswith("  ") or not line else f"  {line}" for line in lines[1:])]
 
 
 class ErrorKind(StrEnum):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from toolweave import ProtocolError, ServerConfig, ToolsChanged
 from toolweave.connect import ListChanged
 from toolweave.connect._catalog import Catalog
-from toolweave.connect._feed.list_cache import LiveList, backoff_seconds, pinned
+from toolweave.connect._feed.list_cache import LiveList, backoff_seconds, in_old_order
 from toolweave.connect._feed.list_reader import MAX_ENTRIES, ParsedList, list_all, read_entries
 
 Json = dict[str, Any]
@@ -80,12 +80,12 @@ def test_the_changes_of_any_listings_applied_to_nothing_give_the_last_snapshot(
 @pytest.mark.requirement("C9")
 def test_what_stays_keeps_its_place_whatever_the_server_does(old: list[str], new: list[str], gone: set[str]) -> None:
     left = [name for name in new if name not in gone]
-    result = pinned(old, left, str)
+    result = in_old_order(old, left, str)
     assert sorted(result) == sorted(left)
     assert [name for name in result if name in old] == [name for name in old if name in left]
     if [name for name in left if name in old] == [name for name in old if name in left]:
         assert list(result) == left
-    assert pinned(result, left, str) == result
+    assert in_old_order(result, left, str) == result
 
 
 @given(st.lists(NAMES | st.integers(), max_size=30), st.lists(st.integers(0, 5), max_size=12), st.booleans())

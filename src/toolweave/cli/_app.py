@@ -73,7 +73,10 @@ def _run(command: Command | CommandGroup, path: str, words: Sequence[str]) -> in
     from toolweave.cli._parse import parse
 
     while isinstance(command, CommandGroup):
-        name, *words = words or [""]
+        name, *rest = words or [""]
+        if command.default is not None and name not in command.commands and name not in HELP_NAMES:
+            name, rest = command.default, list(words)
+        words = rest
         if not name or name in HELP_NAMES:
             return _print(group_help(path, command.help, command.summaries), code=0 if name else _WRONG_USAGE)
         if name not in command.commands:

@@ -182,11 +182,13 @@ class CommandGroup:
     Args:
         help: What they are for, in one sentence.
         commands: The commands by name.
+        default: The command that is meant when none is named; None if one has to be.
     """
 
-    def __init__(self, help: str, commands: Mapping[str, Command]) -> None:  # noqa: A002 - as above
+    def __init__(self, help: str, commands: Mapping[str, Command], *, default: str | None = None) -> None:  # noqa: A002 - as above
         self.help = help
         self.commands = commands
+        self.default = default
 
     @property
     def summaries(self) -> dict[str, str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from toolweave.config._auth import Auth, AuthType
 from toolweave.config._coerce import parse_command, parse_server, server_config
+from toolweave.config._confinement import ResourceLimits, Sandbox
 from toolweave.config._dialect_rules import Dialect
 from toolweave.config._discover import ConfigFile, default_config, discover_config_files, editor_config_files
 from toolweave.config._entry_types import (
@@ -47,6 +48,8 @@ __all__ = [
     "OAuth",
     "OAuthGrant",
     "OAuthSecret",
+    "ResourceLimits",
+    "Sandbox",
     "Secret",
     "ServerConfig",
     "Source",

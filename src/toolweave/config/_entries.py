@@ -79,7 +79,8 @@ SSE_DEPRECATED = "transport 'sse' is deprecated by the protocol; 'http' falls ba
 _FIELDS = (
     *("name", "transport", "command", "args", "env", "cwd", "url", "headers", "auth", "disabled", "timeout"),
     *("include", "exclude", "tool_prefix", "restart", "legacy_sse", "protocol", "validate_input", "validate_output"),
-    *("max_concurrency", "max_connections", "max_message_bytes", "on_conflict", "engine", "options", "server"),
+    *("max_concurrency", "max_connections", "max_message_bytes", "on_conflict", "engine", "scan", "pins", "lockfile"),
+    *("limits", "sandbox", "options", "server"),
 )
 _SYNONYMS = {
     "server_name": "name",
@@ -134,7 +135,7 @@ _IGNORED = frozenset(
     {
         *("always_allow", "auto_approve", "trust", "description", "icon", "icons", "gallery", "version", "title"),
         *("note", "notes", "comment", "source", "dev", "required", "tags", "metadata", "default_tools_approval_mode"),
-        *("supports_parallel_tool_calls", "sandbox_enabled", "sandbox", "$schema", "bundled", "display_name"),
+        *("supports_parallel_tool_calls", "sandbox_enabled", "$schema", "bundled", "display_name"),
         *("favicon_url", "watch_paths", "remote_configured"),
     }
 )
@@ -254,7 +255,7 @@ def _layer(flat: _FlatEntry, layer: Mapping[Any, Any], *, within: str = "") -> N
         inner = _inner_layer(word, value, within)
         if inner is not None:
             _layer(flat, inner, within=word)
-        elif word == "include" and isinstance(value, Mapping):  # Codex: approval per tool
+        elif _is_of_editor(word, value):
             continue
         elif word in _SIGN_IN or _is_sign_in(word, value):
             _keep_sign_in(flat, word, str(key), value)
@@ -292,6 +293,13 @@ def _is_sign_in(word: str, value: Any) -> bool:
         return False
     named = {canonical_key(key) for key in cast("Mapping[Any, Any]", value)}
     return "client_id" in named and not named & {"token", "provider", "transport"}  # `type` is a synonym of the last
+
+
+def _is_of_editor(word: str, value: Any) -> bool:
+    """Return whether a setting means something else to an editor: Codex's approval per tool, VS Code's sandbox."""
+    if word == "sandbox":
+        return not (isinstance(value, str) or (isinstance(value, Mapping) and "type" in value))
+    return word == "include" and isinstance(value, Mapping)
 
 
 def _keep_sign_in(flat: _FlatEntry, word: str, key: str, value: Any) -> None:
@@ -567,4 +575,6 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "max_concurrency": _number,
     "max_connections": _number,
     "max_message_bytes": _number,
+    "scan": _flag,
+    "pins": lambda value, key: "off" if value is False else value,  # `off` is a boolean in YAML
 }

@@ -25,7 +25,7 @@ from toolweave.config._model import ServerConfig, Source
 from toolweave.config._validation import kind_of
 from toolweave.errors import ConfigError
 
-__all__ = ["content_digest", "load_config", "load_file"]
+__all__ = ["content_digest", "load_config", "load_file", "project_of"]
 
 
 def disabled_elsewhere(path: Path, project: Path, home: Path) -> dict[str, str]:
@@ -114,7 +114,7 @@ def load_file(path: Path, scope: Scope, *, workspace: Path | None = None, option
         ConfigError: As `load_config`.
     """
     document = read_document(path)
-    folder = workspace or _project_of(path)
+    folder = workspace or project_of(path)
     scope = replace(scope, workspace=str(folder), directory=str(path.absolute().parent))
     switched_off = disabled_elsewhere(path, folder, Path(scope.home))
     return load_document(document, scope, dialect=dialect_of(path), optional=optional, switched_off=switched_off)
@@ -294,7 +294,7 @@ def _digest(found: FoundServers) -> str:
     return hashlib.sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _project_of(path: Path) -> Path:
+def project_of(path: Path) -> Path:
     """Return the directory for `${workspaceFolder}` in a file: the project's, or the current one for a user's file."""
     folder = path.absolute().parent
     if folder.name not in _DOT_FOLDERS:

@@ -87,7 +87,8 @@ def find_servers(
         if not _is_section(section, path, top):
             continue
         found.recognised = True
-        found.items += (_spoken(item, dialect) for item in _items(section, path, dialect))
+        pins = holder.get("pins")
+        found.items += (_pinned(_spoken(item, dialect), pins) for item in _items(section, path, dialect))
         found.inputs.update(_inputs(holder.get("inputs")))
     if not found.recognised:
         found.items = list(_bare(top, dialect, from_code))
@@ -112,6 +113,14 @@ def _spoken(item: FoundEntry, dialect: Dialect) -> FoundEntry:
     if dialect == "generic" and _mapping(item.value).get("type") in ("local", "remote"):
         return replace(item, dialect="opencode")
     return item
+
+
+def _pinned(item: FoundEntry, pins: Any) -> FoundEntry:
+    """Return an entry with the `pins` that stand beside its section, if it has none of its own."""
+    value: Any = item.value
+    if pins is None or not isinstance(value, Mapping):
+        return item
+    return replace(item, value={"pins": pins, **cast("Mapping[str, Any]", value)})
 
 
 def _is_opencode(entry: Mapping[Any, Any]) -> bool:

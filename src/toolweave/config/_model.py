@@ -15,6 +15,7 @@ from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 from toolweave.config._auth import Auth
+from toolweave.config._confinement import ResourceLimits, Sandbox
 from toolweave.config._naming import installs_first
 from toolweave.config._secret import (
     MASK,
@@ -125,6 +126,12 @@ class ServerConfig:
         max_message_bytes: The largest message that is accepted from the server; None is 128 MiB.
         on_conflict: The handling of a tool name that is taken.
         engine: `auto` speaks the protocol itself where it can, `sdk` uses the official SDK everywhere.
+        scan: Look for hidden text and the like in what the server says; see `toolweave.trust`.
+        pins: Enforcement of the pins in the lock file: `warn` reports what is new or changed, `block` withholds it too,
+            until it is allowed. None is `warn` for a server that the lock file beside its config file has, else `off`.
+        lockfile: The lock file; None is `toolweave.lock` in the project of the config file, or in the current folder.
+        limits: Limits of the resources of a stdio server.
+        sandbox: A sandbox for a stdio server.
         options: Other keys of the entry or its `connection`, for custom transports.
         server: An in-process server object or a transport of the SDK. Only from code.
         source: The file and line of the entry.
@@ -155,6 +162,11 @@ class ServerConfig:
     max_message_bytes: int | None = None
     on_conflict: Literal["rename", "skip", "error"] = "rename"
     engine: Literal["auto", "sdk"] = "auto"
+    scan: bool = True
+    pins: Literal["off", "warn", "block"] | None = None
+    lockfile: str | None = None
+    limits: ResourceLimits | None = None
+    sandbox: Sandbox | None = None
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     server: Any = None  # whatever an in-process server is
     source: Source | None = field(default=None, compare=False)
@@ -257,7 +269,7 @@ class ServerConfig:
                 continue
             if isinstance(value, Timeouts):
                 value = value.to_dict()
-            elif isinstance(value, Auth):
+            elif isinstance(value, (Auth, ResourceLimits, Sandbox)):
                 value = value.to_mapping()
             elif isinstance(value, Mapping):
                 value = dict(cast("Mapping[str, Any]", value))
@@ -475,6 +487,10 @@ def _limit(value: Any, field: str) -> int | None:
     return value
 
 
+def _pins(value: Any, field: str) -> str | None:
+    return None if value is None else check_choice(value, field, ("off", "warn", "block"))
+
+
 def _options(value: Any, field: str) -> Mapping[str, Any]:
     return MappingProxyType({str(key): item for key, item in check_object(value, field).items()})
 
@@ -503,6 +519,11 @@ _RULES: dict[str, Callable[[Any, str], Any]] = {
     "max_message_bytes": _limit,
     "on_conflict": _choice("rename", "skip", "error"),
     "engine": _choice("auto", "sdk"),
+    "scan": check_flag,
+    "pins": _pins,
+    "lockfile": _path,
+    "limits": lambda value, field: ResourceLimits.of(value),
+    "sandbox": lambda value, field: Sandbox.of(value),
     "options": _options,
     "sensitive": lambda value, field: tuple(wrap(item) for item in value),
 }

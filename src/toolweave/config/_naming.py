@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath, PureWindowsPath
 from urllib.parse import urlsplit
 
-__all__ = ["installs_first", "name_from_command", "name_from_url", "program_name"]
+__all__ = ["installs_first", "name_from_command", "name_from_url", "package_of", "program_name"]
 
 _RUNNERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "npx": ((),),
@@ -69,6 +69,7 @@ _TAKES_VALUE = frozenset(
 
 _TAKES_VALUE_TOO = {"uvx": ("-c",), "node": ("-r", "--require", "--import", "--loader")}
 _VERSION = re.compile(r"(?<=.)(@[^/@]*|[=<>~!]=?.*|\[[^\]]*\].*)$")
+_ASKED = re.compile(r"(@?[^@=<>~!\[]+)(?:\[[^\]]*\])?(?:@|={1,3})([^@=]+)")
 _SUFFIX = re.compile(r"\.(py|pyz|js|mjs|cjs|ts|mts|jar|rb|sh|exe|cmd|bat)$", re.IGNORECASE)
 
 
@@ -106,6 +107,26 @@ def name_from_command(command: str, args: Sequence[str]) -> str:
     if program in _CONTAINERS:
         base = base.partition(":")[0]
     return _SUFFIX.sub("", _VERSION.sub("", base)) or "server"
+
+
+def package_of(command: str, args: Sequence[str]) -> tuple[str, str]:
+    """Return the package, script or image that a command runs and the version it asks for; `""` for what is not named.
+
+    `npx -y @scope/a@1.2.0` is (`@scope/a`, `1.2.0`), `uvx mcp-server-time==1.2` is (`mcp-server-time`, `1.2`). Of a
+    path it is the file alone, so that the same project elsewhere has the same name.
+    """
+    program = program_name(command)
+    subject = _subject(program, list(args))
+    if subject is None:
+        return "", ""
+    if program in _CONTAINERS:
+        image, colon, tag = subject.rpartition(":")
+        return (image, tag) if colon and "/" not in tag else (subject, "")
+    found = _ASKED.fullmatch(subject)
+    if found is not None:
+        return found[1], found[2]
+    is_path = "\\" in subject or subject.startswith((".", "/", "~")) or _SUFFIX.search(subject)
+    return (PureWindowsPath(subject).name if is_path else subject), ""
 
 
 def _fetches(word: str) -> bool:

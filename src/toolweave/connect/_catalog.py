@@ -13,13 +13,16 @@ from typing import Any
 from toolweave.config import ServerConfig
 from toolweave.connect._feed.list_cache import ListChanged, LiveList
 from toolweave.connect._feed.list_reader import ParsedList, Refusal, Request, read_tools
-from toolweave.errors import SchemaError
+from toolweave.errors import ErrorKind, SchemaError, ToolError, printable
 from toolweave.schema._pydantic_models import loader_for_schema
 from toolweave.schema._type_loader import TypeLoader
 from toolweave.schema._validate import Validator
 from toolweave.tools._names import selected
+from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import ToolsChanged, ToolSnapshot
+from toolweave.trust._enforcement import ServerGuard
+from toolweave.trust._scan import is_plain_result, scan_result
 
 __all__ = ["CallTarget", "Catalog"]
 
@@ -53,6 +56,7 @@ class Catalog:
     Attributes:
         snapshot: The current tools; version 0 before the first listing.
         live: The list behind it.
+        guard: The judge of what is in it.
     """
 
     def __init__(self, config: ServerConfig, tell: Callable[[ToolsChanged], None]) -> None:
@@ -60,6 +64,7 @@ class Catalog:
         self.live: LiveList[ToolSpec] = LiveList(
             config.name, "tools", identity=lambda spec: spec.name, judge=self._judge, tell=self._swap
         )
+        self.guard = ServerGuard(config)
         self._config = config
         self._tell = tell
         self._by_original: dict[str, ToolSpec] = {}
@@ -74,8 +79,8 @@ class Catalog:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """The entries left out of the last listing, with the reasons."""
-        return self.live.problems
+        """What was left out of the last listing, withheld, or is suspicious in it or in a result, with the reasons."""
+        return (*self.live.problems, *self.guard.result_problems)
 
     @property
     def pages(self) -> int:
@@ -87,12 +92,17 @@ class Catalog:
         return self.snapshot.find(name) or self._by_original.get(name)
 
     def call_target(self, name: str) -> CallTarget:
-        """Return the facts about the tool that `find` returns for a name; only the name for an unlisted tool."""
+        """Return the facts about the tool that `find` returns for a name; only the name for an unlisted tool.
+
+        Raises:
+            ToolError: The tool is withheld.
+        """
         known = self._call_targets.get(name)
         if known is not None:
             return known
         spec = self.find(name)
         if spec is None:
+            self._check_unlisted(name)
             return CallTarget(name)
         check = self.validator(spec, "input") if self._config.validate_input else None
         made = CallTarget(spec.original_name, spec, spec.input_schema, check, "execution" in spec.raw)
@@ -145,14 +155,31 @@ class Catalog:
         read = read_tools(
             entries, server=config.name, prefix=config.tool_prefix or "", refusal=refusal, known=self._by_original
         )
-        if not config.include and not config.exclude:
-            return read
-        kept = tuple(
-            spec
-            for spec in read.items
-            if selected(spec.original_name, include=config.include, exclude=config.exclude, server=config.name)
-        )
-        return ParsedList(items=kept, problems=read.problems)
+        kept = read.items
+        if config.include or config.exclude:
+            kept = tuple(
+                spec
+                for spec in kept
+                if selected(spec.original_name, include=config.include, exclude=config.exclude, server=config.name)
+            )
+        offered, problems = self.guard.judge(kept)
+        return ParsedList(items=offered, problems=(*read.problems, *problems))
+
+    def note_result(self, spec: ToolSpec | None, name: str, result: ToolResult) -> None:
+        """Look for hidden characters in a result; quick for one without."""
+        if not self._config.scan or is_plain_result(result):
+            return
+        tool = name if spec is None else spec.original_name
+        for finding in self.guard.note_result(scan_result(result, tool=tool, server=self._config.name)):
+            _log.warning("server %r: %s", self._config.name, printable(str(finding)))
+            self.live.on_problem(str(finding))
+
+    def _check_unlisted(self, name: str) -> None:
+        reason = self.guard.refusal(name)
+        if reason is None and self.guard.blocks:
+            reason = f"tool {name!r} of server {self._config.name!r} is not pinned, so it is not called"
+        if reason is not None:
+            raise ToolError(reason, kind=ErrorKind.DENIED)
 
     def _swap(self, change: ListChanged) -> None:
         self.snapshot = ToolSnapshot(self.live.items, version=change.version)

@@ -42,9 +42,13 @@ from toolweave.tools._names import unknown_tool
 from toolweave.tools._result import ToolResult
 from toolweave.tools._toolset import ToolList, ToolsChanged, ToolSnapshot, Unsubscribe
 from toolweave.tools._wrappers import BaseToolset
+from toolweave.trust._drift import PinChange
+from toolweave.trust._scan import Finding
 
 __all__ = ["McpConnection", "connect_mcp"]
 
+
+_SHOWN_PROBLEMS = 20
 
 ListenerT = TypeVar("ListenerT", bound=Callable[[Any], Any])
 
@@ -70,6 +74,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
         self._catalog = Catalog(config, self._tools_changed)
         self._told: Exception | None = None
         self._follower = ListRefresher(config, self._events)
+        self._catalog.live.on_problem = partial(self._events.emit, "problem")
         self._follower.follow(self._catalog.live, self._refresh, always=True)
         self._follow_offers()
         self._peer = ClientHandlers(self._notified, callbacks, config.name)
@@ -148,8 +153,28 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """The entries left out of the last tool list, with the reasons."""
+        """What is wrong with the tools, with the reasons: left out, withheld, or suspicious, also in a result."""
         return self._catalog.problems
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the scan of definitions and results found; see `toolweave.trust`."""
+        return self._catalog.guard.findings
+
+    @property
+    def pin_changes(self) -> tuple[PinChange, ...]:
+        """What differs from the pins in the last tool list; see `pins` in `ServerConfig`."""
+        return tuple(self._catalog.guard.verdict.changes)
+
+    @property
+    def pin_problems(self) -> tuple[str, ...]:
+        """The same for people, each with a diff; all of these are in `problems`."""
+        return tuple(self._catalog.guard.verdict.problems)
+
+    @property
+    def withheld(self) -> Mapping[str, str]:
+        """The tools that may not be used until they are allowed, by the server's names, each with the reason."""
+        return self._catalog.guard.verdict.withheld
 
     # life
 
@@ -190,6 +215,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
         Events: `"state"` (`StateChanged`), `"tools_changed"` (`ToolsChanged`),
         `"prompts_changed"` and `"resources_changed"` (`ListChanged`), `"resource_updated"` (`ResourceUpdated`),
         `"closed"` (`StateChanged`), `"error"` (the exception), `"notification"` (method and params as a tuple),
+        `"problem"` (a text that is new in `problems`),
         `"silence"` (`Silent`: a request waits, and nothing was heard for 5 s or more; again every 5 s).
         A list whose changes are listened to is kept up to date; its first reading adds all of it.
         """
@@ -252,7 +278,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
             ConnectionLostError: The connection broke; `sent` says whether the call may have run.
             RequestTimeoutError: No sign of life within `timeout`.
             ConnectionClosedError: The connection is closed.
-            ToolError: The server cancelled the task that the call became.
+            ToolError: The server cancelled the task that the call became, or the tool is withheld by its pins.
         """
         ctx = CallContext(timeout=timeout, on_progress=on_progress, meta=meta or {})
         return await self._supervisor.run_on_own_loop(self._requester.call(name, arguments or {}, ctx))
@@ -261,6 +287,9 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
         """Run one tool; see `Toolset.call`: faults come back as error results."""
         snapshot = self._catalog.snapshot
         if call.name not in snapshot.by_name and snapshot.version and self._catalog.find(call.name) is None:
+            refused = self._catalog.guard.refusal(call.name)
+            if refused is not None:
+                return ToolResult.failure(refused, kind=ErrorKind.DENIED)
             return ToolResult.failure(unknown_tool(call.name, snapshot.by_name), kind=ErrorKind.NOT_FOUND)
         try:
             return await self._supervisor.run_on_own_loop(self._requester.call(call.name, call.arguments, ctx))
@@ -294,6 +323,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
     async def _settle(self, line: OpenSession) -> None:
         """List the tools of a new session before requests use it; a failure degrades, it does not disconnect."""
         self._requester.last_line = line
+        self._catalog.guard.identify(line.session.agreement.server_info)
         self._follower.begin()
         await self._set_initial_log_level(line)
         with self.report.step("list tools") as step:
@@ -307,7 +337,9 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
                 return
             tools, pages = len(self._catalog.snapshot), self._catalog.pages
             counted = f"{tools} tool{'s' * (tools != 1)} on {pages} page{'s' * (pages != 1)}"
-            step.detail = "; ".join((counted, *self._catalog.problems))
+            more = len(self._catalog.problems) - _SHOWN_PROBLEMS
+            shown = [problem.partition("\n")[0] for problem in self._catalog.problems[:_SHOWN_PROBLEMS]]
+            step.detail = "; ".join((counted, *shown, *([f"{more} more problems"] if more > 0 else [])))
 
     async def _run_background(self, line: OpenSession) -> None:
         """Run the background tasks of a session until it ends."""

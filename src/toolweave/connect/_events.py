@@ -19,6 +19,7 @@ EventName = Literal[
     "closed",
     "error",
     "notification",
+    "problem",
     "silence",
 ]
 """The events of a connection."""

@@ -255,6 +255,7 @@ class Requester:
         else:
             result = tool_result(raw, server=self._config.name)
         spec = call_target.spec
+        self._catalog.note_result(spec, name, result)
         if spec is None or spec.output_schema is None:
             return result
         return self._check_result(spec, typed(result, self._catalog.load(spec)))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import anyio.to_thread
@@ -189,10 +190,13 @@ async def _stdio(
         step.detail = program = find_program(config.command, env=env, cwd=config.cwd, server=config.name)
     async with AsyncExitStack() as stack:
         with report.step("start the process") as step:
+            argv: tuple[str, ...] = (program, *config.args)
+            if config.limits is not None or config.sandbox is not None:
+                argv = await anyio.to_thread.run_sync(partial(_confined, config, argv, env))
             try:
                 process = await stack.enter_async_context(
                     spawn(
-                        (program, *config.args),
+                        argv,
                         env=env,
                         cwd=config.cwd,
                         stop_seconds=min(_HASTY_STOP_SECONDS, config.timeout.close),
@@ -211,6 +215,12 @@ async def _stdio(
 
         wire = await stack.enter_async_context(open_wire(process, peer, server=config.name, loss=lost))
         yield wire, process
+
+
+def _confined(config: ServerConfig, argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
+    from toolweave.connect._stdio.confinement import confined  # for few servers
+
+    return confined(argv, limits=config.limits, sandbox=config.sandbox, env=env, cwd=config.cwd, server=config.name)
 
 
 @asynccontextmanager

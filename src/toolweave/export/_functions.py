@@ -15,6 +15,7 @@ from toolweave.tools._names import NameMap
 from toolweave.tools._sources import ToolSource, as_toolset
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Toolset
+from toolweave.tools._visible import shown_spec
 
 __all__ = ["plain_functions"]
 
@@ -157,6 +158,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _docstring(spec: ToolSpec) -> str:
+    spec = shown_spec(spec)
     described = [
         (name, text.strip())
         for name, schema in _mapping(spec.input_schema.get("properties")).items()

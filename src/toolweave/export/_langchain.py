@@ -17,6 +17,7 @@ from toolweave.tools._result import ToolResult
 from toolweave.tools._sources import ToolSource
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Toolset
+from toolweave.tools._visible import shown_result, shown_spec
 from toolweave.tools._wire_tools import WireTool
 
 if TYPE_CHECKING:
@@ -55,8 +56,7 @@ def langchain_tools(source: ToolSource, *, handle_tool_error: bool = True) -> li
             exposed=spec.name,
             bridge=bridge,
         )
-        for spec in snapshot
-        if spec.name not in wire.quarantined
+        for spec in (shown_spec(spec) for spec in snapshot if spec.name not in wire.quarantined)
     ]
 
 
@@ -99,6 +99,7 @@ async def _run(toolset: Toolset, name: str, arguments: Mapping[str, Any]) -> tup
         from langchain_core.tools import ToolException
 
         raise ToolException(chat_text(result)) from ToolExecutionError(result.require_error(), result=result, tool=name)
+    result = shown_result(result)
     parts = [_part(one) for one in shown(result.content)]
     content = chat_text(result) if all(part["type"] == "text" for part in parts) else parts
     return content, _artifact(result)

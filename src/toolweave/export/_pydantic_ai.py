@@ -13,6 +13,7 @@ from toolweave.tools._openai_content import chat_text
 from toolweave.tools._result import ToolResult
 from toolweave.tools._sources import ToolSource
 from toolweave.tools._spec import ToolSpec
+from toolweave.tools._visible import shown_result, shown_spec
 from toolweave.tools._wire_tools import WireTool
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class _ArgumentsValidator:
 def _definition(name: str, spec: ToolSpec) -> Any:
     from pydantic_ai.tools import ToolDefinition
 
+    spec = shown_spec(spec)
     return ToolDefinition(
         name=name,
         description=spec.description or None,
@@ -124,6 +126,7 @@ def _returned(result: ToolResult) -> Any:
     from pydantic_ai.exceptions import ToolFailed
     from pydantic_ai.messages import BinaryContent, ToolReturn
 
+    result = shown_result(result)
     if result.is_error:
         raise ToolFailed(result.text if result.text.strip() else result.require_error().message)
 

@@ -27,14 +27,16 @@ from toolweave.errors import (
 )
 from toolweave.hub._hooks import HubEvents
 from toolweave.hub._naming import NameConflict, NamedServer, name_others, name_server
+from toolweave.hub._shadows import HubShadows
 from toolweave.hub._start_limiter import StartLimiter, Wait, check_wait
 from toolweave.tools._call import CallContext, ToolCall
-from toolweave.tools._names import AssignedNames, aliases, unknown_tool
+from toolweave.tools._names import AssignedNames, aliases, expose, unknown_tool
 from toolweave.tools._owner_loop import OwnerLoop
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Listeners, ToolsChanged, ToolSnapshot, Unsubscribe
 from toolweave.tools._wrappers import BaseToolset
+from toolweave.trust._scan import Finding
 
 __all__ = ["Hub", "connect_mcp_servers"]
 
@@ -143,6 +145,7 @@ class Hub(HubEvents, Openable, BaseToolset):
         self._version = 0
         self._routes: dict[str, tuple[str, str]] = {}
         self._told: dict[str, set[str]] = {}
+        self._shadows = HubShadows()
         self._starting = False
         self._listeners = Listeners()
         self._moved = anyio.Event()
@@ -164,12 +167,23 @@ class Hub(HubEvents, Openable, BaseToolset):
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings for people: those of the config, and name conflicts for as long as they last."""
+        """Warnings for people, for as long as they last.
+
+        Those of the config, name conflicts, what differs from the pins, and definitions that are about another server.
+        """
         offered = self.snapshot()
         conflicts = [conflict for named in self._named.values() for conflict in named.conflicts]
         others = [conflict for found in self._other_conflicts.values() for conflict in found]
         names = [str(one) for one in conflicts if one.lasting or offered.find(one.name)]
-        return [*self._config_warnings, *names, *(str(one) for one in others if one.server in self._clients)]
+        pins = [f"server {name!r}: {text}" for name, client in self._clients.items() for text in client.pin_problems]
+        others_named = (str(one) for one in others if one.server in self._clients)
+        return [*self._config_warnings, *names, *others_named, *pins, *self._shadows.warnings]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the scan found in what the servers say, definitions that are about another server included."""
+        self.snapshot()
+        return (*(one for client in self._clients.values() for one in client.findings), *self._shadows.findings)
 
     @property
     def silences(self) -> Mapping[str, float]:
@@ -384,9 +398,14 @@ class Hub(HubEvents, Openable, BaseToolset):
             event.set()
 
         client.on("state", moved)
+        client.on("problem", lambda text: self._problem(client, text))
         client.subscribe(lambda _change: self._rename(name))
         self._hook(client)
         return client
+
+    def _problem(self, client: McpConnection, text: str) -> None:
+        if text in client.pin_problems:
+            self._warned(client.name, f"server {client.name!r}: {text}")
 
     async def _until_usable(self, client: McpConnection) -> None:
         """Wait until a connection is usable or has ended; a new one is closed when its last waiter is cancelled."""
@@ -482,6 +501,9 @@ class Hub(HubEvents, Openable, BaseToolset):
                 old |= before.specs
                 new |= after.specs
                 self._snapshot = None
+        if old or new:
+            for server, texts in self._shadows.update({name: self._scanned(name) for name in servers}).items():
+                self._warn(f"shadows of {server}", server, texts)
         if self._snapshot is None and (old or new):
             self._version += 1
             self._listeners.emit(ToolsChanged.of(old, new, version=self._version))
@@ -509,8 +531,12 @@ class Hub(HubEvents, Openable, BaseToolset):
         self._warn(server, server, after.conflicts)
         return before, after
 
-    def _warn(self, about: str, server: str, conflicts: Iterable[NameConflict]) -> None:
-        """Log each name conflict once, and again when it recurs after it was gone."""
+    def _scanned(self, server: str) -> Iterable[ToolSpec]:
+        client, named = self._clients.get(server), self._named.get(server)
+        return named.specs.values() if client is not None and named is not None and client.config.scan else ()
+
+    def _warn(self, about: str, server: str, conflicts: Iterable[NameConflict | str]) -> None:
+        """Log each warning about one thing once, and again when it recurs after it was gone."""
         texts = {str(conflict) for conflict in conflicts}
         told = self._told.get(about, set())
         for text in sorted(texts - told):
@@ -521,6 +547,11 @@ class Hub(HubEvents, Openable, BaseToolset):
     def _missing_tool_error(self, name: str) -> ToolError:
         if self._closed:
             return ToolError("MCP error: the hub is closed; connect again", kind=ErrorKind.CLOSED)
+        for client in self._clients.values():
+            for own, reason in client.withheld.items():
+                exposed = expose(client.name, own, client.config.tool_prefix)
+                if name in (exposed, *aliases(client.name, own)):
+                    return ToolError(reason, kind=ErrorKind.DENIED)
         return missing_tool(
             name,
             known=self.snapshot().by_name,

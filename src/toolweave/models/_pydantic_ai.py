@@ -44,6 +44,7 @@ from toolweave.protocol.content import AudioContent, ContentBlock, EmbeddedResou
 from toolweave.tools._arguments import json_text, read_arguments, wire_id
 from toolweave.tools._media import sniff
 from toolweave.tools._names import NameMap
+from toolweave.tools._visible import shown_result
 from toolweave.tools._wire_tools import ToolWriter, WireTool, WireTools
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def _response_parts(parts: Iterable[AssistantPart], names: NameMap) -> list[wire
 def _tool_return(outcome: ToolOutcome, names: NameMap) -> wire.ToolReturnPart:
     from pydantic_ai import messages as wire
 
-    result = outcome.result
+    result = shown_result(outcome.result)
     contents = _contents(result.content) if result.content and not result.is_error else [result.text]
     texts = [one for one in contents if isinstance(one, str)]
     return wire.ToolReturnPart(

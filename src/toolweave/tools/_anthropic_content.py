@@ -13,6 +13,7 @@ from toolweave.protocol.content import ContentBlock, EmbeddedResource, ImageCont
 from toolweave.tools._media import sniff
 from toolweave.tools._media_parts import clean
 from toolweave.tools._result import ToolResult
+from toolweave.tools._visible import shown_result
 
 __all__ = ["anthropic_content", "anthropic_parts", "anthropic_text"]
 
@@ -30,6 +31,7 @@ def anthropic_content(result: ToolResult) -> list[Json]:
 
     The caller sets `is_error`; the API then accepts text only, and requires some.
     """
+    result = shown_result(result)
     if result.is_error:
         text = result.text
         return [anthropic_text(text if text.strip() else _SILENT_FAILURE)]

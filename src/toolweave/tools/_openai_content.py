@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from toolweave.protocol.content import ContentBlock
 from toolweave.tools._media_parts import PDF, SHOWN, SOUNDS, Media, clean, shown
 from toolweave.tools._result import ToolResult
+from toolweave.tools._visible import shown_result, shown_text
 
 __all__ = ["chat_images", "chat_parts", "chat_text", "responses_content", "responses_parts"]
 
@@ -27,6 +28,7 @@ def responses_content(result: ToolResult) -> str | list[Json]:
 
     There is no flag for errors, so the text of an error result says that it is one.
     """
+    result = shown_result(result)
     parts = responses_parts(result.content)
     if all(part["type"] == "input_text" for part in parts):
         return chat_text(result)
@@ -37,10 +39,11 @@ def responses_content(result: ToolResult) -> str | list[Json]:
 
 def chat_text(result: ToolResult) -> str:
     """Return a result as the `content` of a tool message of the Chat API, which accepts text only; never blank."""
+    result = shown_result(result)
     text = clean(result.text)
     if not result.is_error:
         return text if text.strip() else _NO_OUTPUT
-    text = text if text.strip() else clean(result.require_error().message).strip() or _SILENT_FAILURE
+    text = text if text.strip() else clean(shown_text(result.require_error().message)).strip() or _SILENT_FAILURE
     return text if _says_error(text) else f"Error: {text}"
 
 

@@ -1,4 +1,4 @@
-"""Tool definitions in a provider's form: legal names, lowered schemas, cached for unchanged tools.
+"""Tool definitions in a provider's form: legal names, lowered schemas, no hidden text; cached for unchanged tools.
 
 A tool that a provider has no way to take is left out with its reason; it costs no other tool its turn.
 Knows no provider: each gives its dialect and the form of its definitions.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import msgspec
@@ -20,6 +20,7 @@ from toolweave.schema._strict import drop_fillers
 from toolweave.tools._arguments import encode
 from toolweave.tools._names import NameMap
 from toolweave.tools._spec import ToolSpec
+from toolweave.tools._visible import shown_schema, shown_text
 
 __all__ = ["Form", "ToolWriter", "WireTool", "WireTools"]
 
@@ -80,6 +81,7 @@ class WireTools:
 @dataclass(frozen=True, slots=True)
 class _Prepared:
     spec: ToolSpec
+    description: str
     lowered: LoweredSchema | None
     reason: str = ""
     strict: bool = False
@@ -153,16 +155,16 @@ class ToolWriter:
     def _lowered(self, spec: ToolSpec) -> _Prepared:
         if self._strict is not None:
             try:
-                return _Prepared(spec, lower(spec.input_schema, self._strict), strict=True)
+                return _prepare(spec, lower(spec.input_schema, self._strict), strict=True)
             except SchemaError:  # what strict mode has no words for is offered without it
                 pass
         try:
-            return _Prepared(spec, lower(spec.input_schema, self._dialect))
+            return _prepare(spec, lower(spec.input_schema, self._dialect))
         except SchemaError as exc:
-            return _Prepared(spec, None, str(exc))
+            return _Prepared(spec, "", None, str(exc))
 
     def _definition(self, wire: str, one: _Prepared, lowered: LoweredSchema) -> Mapping[str, Any]:
-        description, schema = one.spec.description, lowered.schema
+        description, schema = one.description, lowered.schema
         most = self.max_description
         if most is not None and len(description) > most:
             cut = most - len(_GOES_ON)
@@ -170,6 +172,12 @@ class ToolWriter:
             rest = f"{description[cut:]}\n{own}" if own else description[cut:]
             description, schema = description[:cut] + _GOES_ON, {**schema, "description": rest}
         return self._form(WireTool(name=wire, description=description, schema=schema, strict=one.strict))
+
+
+def _prepare(spec: ToolSpec, lowered: LoweredSchema, *, strict: bool = False) -> _Prepared:
+    schema = shown_schema(lowered.schema)
+    lowered = lowered if schema is lowered.schema else replace(lowered, schema=schema)
+    return _Prepared(spec, shown_text(spec.description), lowered, strict=strict)
 
 
 _GOES_ON = "... (goes on in the description of the parameters)"

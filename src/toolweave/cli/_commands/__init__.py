@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "demo": "Show everything once, offline.",
     "components": "See, update and remove what `toolweave add` copied.",
     "config": "See what the config files say.",
+    "pin": "Pin what servers say about their tools, and see what differs.",
     "runs": "List, show, begin and stop runs of agents.",
 }
 """Each command with the first line of its help, so that the list is shown without importing any."""

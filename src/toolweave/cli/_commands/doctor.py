@@ -40,7 +40,8 @@ def doctor(
     """Find out why a server does not answer, or what it does wrong.
 
     For each server: where it is configured, each step that was tried and how long it took, until when you are signed
-    in, what was left out of its tools and why, the last lines of its standard error, and what to do next.
+    in, what was left out of its tools, withheld or looks suspicious, and why, the last lines of its standard error, and
+    what to do next.
 
     With --conformance: 17 boxes, each passed, warned of, failed or not applicable, with the reason. Only tools that are
     marked read-only are called, with made-up arguments, and others with arguments that their schema refuses. Exit code
@@ -168,7 +169,7 @@ def _lines(finding: dict[str, Any]) -> list[str]:
     if finding["sign_in"]:
         lines.append(f"  sign-in   {lasting(finding['sign_in'])}")
     if finding["problems"]:
-        lines += ["  left out:", *(f"    {problem}" for problem in finding["problems"])]
+        lines += ["  problems:", *(f"    {problem}" for problem in finding["problems"])]
     if finding["error"]:
         first, *rest = finding["error"].split("\n")
         failed = [step["detail"].split("\n")[0] for step in finding["steps"] if step["outcome"] == "failed"]

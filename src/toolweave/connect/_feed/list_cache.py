@@ -20,7 +20,7 @@ from toolweave.errors import ProtocolError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND
 
-__all__ = ["ListChanged", "ListKind", "LiveList", "backoff_seconds", "pinned"]
+__all__ = ["ListChanged", "ListKind", "LiveList", "backoff_seconds", "in_old_order"]
 
 _log = logging.getLogger("toolweave.connect")
 _FIRST_WAIT_SECONDS = 1.0
@@ -65,7 +65,7 @@ class ListChanged:
         return bool(self.added or self.removed or self.changed)
 
 
-def pinned(old: Iterable[ItemT], new: Iterable[ItemT], identity: Callable[[ItemT], str]) -> tuple[ItemT, ...]:
+def in_old_order(old: Iterable[ItemT], new: Iterable[ItemT], identity: Callable[[ItemT], str]) -> tuple[ItemT, ...]:
     """Return `new` in a stable order, in which old items do not change places.
 
     That is the server's own order while that is stable; else the remaining items are in the old order,
@@ -109,11 +109,12 @@ class LiveList(Generic[ItemT]):
         method: The request that reads it.
         items: The current items, each with an identity of its own.
         version: 0 before the first reading; grows with every change.
-        problems: The entries left out of the last reading, with the reasons.
+        problems: The entries of the last reading that were left out or are suspicious, with the reasons.
         pages: The number of requests of the last reading.
         ttl_seconds: The seconds for which the server allows to cache the list, or None.
         failures: The number of failed readings in a row.
         on_read: Called at the end of every reading, good or bad.
+        on_problem: Called with each problem that is new.
     """
 
     def __init__(
@@ -134,6 +135,7 @@ class LiveList(Generic[ItemT]):
         self.kind: ListKind = kind
         self.method = _METHODS[kind]
         self.on_read: Callable[[], None] = lambda: None
+        self.on_problem: Callable[[str], None] = lambda problem: None
         self._server = server
         self._identity = identity
         self._judge = judge
@@ -238,7 +240,7 @@ class LiveList(Generic[ItemT]):
         self.pages, self.ttl_seconds = listing.pages, listing.ttl_seconds
         self._read_epoch, self._read_at, self.failures = epoch, anyio.current_time(), 0
         self._note((*listing.problems, *judged.problems))
-        self.items = pinned(before, judged.items, self._identity)
+        self.items = in_old_order(before, judged.items, self._identity)
         change = self._difference(before)
         if change or not known:
             self.version += 1
@@ -248,10 +250,11 @@ class LiveList(Generic[ItemT]):
 
     def _note(self, problems: tuple[str, ...]) -> None:
         told = set(self.problems)  # a list that is read every minute says it once
+        self.problems = problems
         for problem in problems:
             if problem not in told:
                 _log.warning("server %r: %s", self._server, printable(problem))
-        self.problems = problems
+                self.on_problem(problem)
 
     def _difference(self, before: tuple[ItemT, ...]) -> ListChanged:
         old = {self._identity(item): item for item in before}

@@ -1,0 +1,119 @@
+r"""Foreign text made fit to be shown: cut, and every character that is no visible text written out.
+
+The one list of such characters, for terminals, logs, errors, models and scans: control characters, marks of direction,
+tags, fillers and everything else without a glyph. Imports nothing of Toolweave.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+
+__all__ = ["hidden_characters", "is_plain", "printable", "replace_hidden", "shortened", "takes_joiner", "visible"]
+
+_MAX_PRINTED = 10_000
+_CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # but tab, line feed and carriage return
+_FORMATS = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"  # soft hyphen, joiners and fillers without a glyph
+    "\u200b-\u200f\u202a-\u202e\u2060-\u206f"  # zero-width, bidirectional marks, embeddings and isolates
+    "\u2028\u2029"  # line and paragraph separators
+    "\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb"  # fillers, unused variation selectors, byte order mark
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"  # shorthand, music, tags, more selectors
+)
+_SURROGATES = "\ud800-\udfff"
+_ASCII_HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_JOINERS = "\u200c\u200d"
+_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def shortened(text: str, limit: int) -> str:
+    """Cut a text to `limit` characters and append its full length; a shorter text is returned unchanged.
+
+    Every message that quotes foreign text cuts it with this function.
+    """
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}... ({len(text):,} characters in all)"
+
+
+def printable(text: str) -> str:
+    """Make foreign text safe for a log or a terminal: cut to 10,000 characters, what cannot be seen written out.
+
+    Every line after the first is indented, so that a server's text cannot pass for a log record of its own.
+    """
+    text = visible(shortened(text, _MAX_PRINTED))
+    return text if "\n" not in text else "\n".join(_indented(text.split("\n")))
+
+
+def visible(text: str, *, keep: str = "\t\n") -> str:
+    r"""Return `text` with every character that is no visible text written out, such as `\x1b` or `\u202e`.
+
+    The result can be encoded as UTF-8. A joiner (U+200C, U+200D) stays where it stands between two letters of a script
+    that writes with it, or between two parts of an emoji: there it is spelling.
+
+    Args:
+        text: Any text.
+        keep: The characters among tab, line feed and carriage return that stay.
+    """
+    return text if is_plain(text, keep=keep) else replace_hidden(text, _written_out, keep=keep)
+
+
+def is_plain(text: str, *, keep: str = "\t\n\r") -> bool:
+    """Whether a text surely has no hidden character; quick, and false for some whose joiners are spelling."""
+    if text.isascii() and keep == "\t\n\r":
+        return _ASCII_HIDDEN.search(text) is None
+    return _pattern(keep).search(text) is None
+
+
+def replace_hidden(text: str, replacement: Callable[[str], str], *, keep: str = "\t\n") -> str:
+    """Return `text` with every hidden character replaced; see `visible`."""
+    return _pattern(keep).sub(lambda found: found[0] if _is_spelling(found) else replacement(found[0]), text)
+
+
+def hidden_characters(text: str) -> Iterator[str]:
+    """Yield the characters that `visible` writes out, but for tabs and the ends of lines."""
+    if not is_plain(text):
+        yield from (found[0] for found in _pattern("\t\n\r").finditer(text) if not _is_spelling(found))
+
+
+def takes_joiner(char: str) -> bool:
+    """Whether a character is a letter, a mark or a pictograph that is written with joiners."""
+    import unicodedata  # hardly any text needs it
+
+    joined = _joined().fullmatch(char) and is_plain(char)
+    return bool(joined) and unicodedata.category(char)[0] in "LMS"
+
+
+@cache
+def _pattern(keep: str) -> re.Pattern[str]:
+    controls = "".join(char for char in "\t\n\r" if char not in keep)
+    return re.compile(f"[{_CONTROLS}{controls}{_FORMATS}{_SURROGATES}]")
+
+
+@cache
+def _joined() -> re.Pattern[str]:
+    """Return the letters of the scripts that write with joiners (Arabic, Indic, their kin), and the parts of emoji."""
+    return re.compile(
+        "[\u0590-\u10ff\u1780-\u18af\u1a00-\u1cff\ua800-\uabff\ufb50-\ufdff\ufe70-\ufefc\U00010a00-\U00011fff"
+        "\u2190-\u21ff\u2300-\u23ff\u2600-\u27bf\u2b00-\u2bff\ufe0f\U0001f000-\U0001faff]"
+    )
+
+
+def _is_spelling(found: re.Match[str]) -> bool:
+    """Whether a joiner is between two characters that it joins."""
+    text, place = found.string, found.start()
+    if text[place] not in _JOINERS or not 0 < place < len(text) - 1:
+        return False
+    return takes_joiner(text[place - 1]) and takes_joiner(text[place + 1])
+
+
+def _written_out(char: str) -> str:
+    code = ord(char)
+    if code > 0xFF:
+        return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+    return _NAMED.get(char) or f"\\x{code:02x}"
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [lines[0], *(line if line.startswith("  ") or not line else f"  {line}" for line in lines[1:])]

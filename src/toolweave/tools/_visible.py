@@ -1,0 +1,85 @@
+r"""Definitions and results as a model is given them: every character that cannot be seen is written out.
+
+A hidden character is a way to tell a model what the person beside it does not see. Nothing is dropped: it is text then,
+such as `\u202e`. Definitions and results themselves stay as they came.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from toolweave._text import is_plain, visible
+from toolweave.protocol.content import ContentBlock, EmbeddedResource, TextContent
+from toolweave.tools._arguments import encode
+from toolweave.tools._result import ToolResult
+from toolweave.tools._spec import ToolSpec
+
+__all__ = ["is_plain_json", "shown_result", "shown_schema", "shown_spec", "shown_text"]
+
+_ESCAPED = re.compile(rb"\\(?:u00|[bf])")
+"""A control character in JSON, or a pattern that has `\\b` for a word's end: that is only looked at again."""
+
+
+def is_plain_json(data: bytes) -> bool:
+    """Whether no text in encoded JSON surely has a hidden character; quick, and false where it has to be read."""
+    if b"\x7f" in data or _ESCAPED.search(data) is not None:
+        return False
+    return data.isascii() or is_plain(data.decode())
+
+
+def shown_text(text: str) -> str:
+    """Return a text as a model may be given it: of what cannot be seen, tabs and the ends of lines alone stay."""
+    return visible(text, keep="\t\n\r")
+
+
+def shown_schema(schema: Mapping[str, Any]) -> Any:  # Any: the same type as it came
+    """Return a JSON Schema as a model may be given it, names and values too; nearly always the schema itself.
+
+    Raises:
+        RecursionError: It is nested more deeply than any that a model is given.
+    """
+    try:
+        plain = is_plain_json(encode(schema))
+    except (TypeError, ValueError, OverflowError):  # a schema made in code may hold another kind of mapping
+        plain = False
+    return schema if plain else _shown_json(schema)
+
+
+def shown_spec(spec: ToolSpec) -> ToolSpec:
+    """Return a definition as a model may be given it; nearly always the definition itself."""
+    description, schema = shown_text(spec.description), shown_schema(spec.input_schema)
+    if description is spec.description and schema is spec.input_schema:
+        return spec
+    return spec.replace(description=description, input_schema=schema)
+
+
+def shown_result(result: ToolResult) -> ToolResult:
+    """Return a result as a model may be given it; nearly always the result itself."""
+    if result.content:
+        blocks = tuple(map(_shown_block, result.content))
+        same = all(map(operator.is_, blocks, result.content))
+        return result if same else result.replace_content(blocks)
+    text = result.text
+    return result if is_plain(text) else result.replace_content((TextContent(text=shown_text(text)),))
+
+
+def _shown_block(block: ContentBlock) -> ContentBlock:
+    if isinstance(block, TextContent):
+        return block if is_plain(block.text) else block.replace(text=shown_text(block.text))
+    if isinstance(block, EmbeddedResource) and not (is_plain(block.uri) and is_plain(block.text or "")):
+        return block.replace(uri=shown_text(block.uri), text=None if block.text is None else shown_text(block.text))
+    note = block.render()
+    return block if is_plain(note) else TextContent(text=shown_text(note))
+
+
+def _shown_json(value: Any) -> Any:
+    if isinstance(value, str):
+        return shown_text(value)
+    if isinstance(value, Mapping):
+        return {shown_text(key): _shown_json(item) for key, item in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [_shown_json(item) for item in cast("Sequence[Any]", value)]
+    return value

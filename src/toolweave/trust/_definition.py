@@ -1,0 +1,22 @@
+"""A tool's definition as MCP names its members, without those that nobody is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolweave.tools._spec import ToolSpec
+
+__all__ = ["definition_of"]
+
+
+def definition_of(spec: ToolSpec) -> dict[str, Any]:
+    """Return what a model or a person is told of a tool, and what is promised: name, texts, schemas, annotations."""
+    made: dict[str, Any] = {"name": spec.original_name, "description": spec.description}
+    if spec.title is not None:
+        made["title"] = spec.title
+    made["inputSchema"] = spec.input_schema
+    if spec.output_schema is not None:
+        made["outputSchema"] = spec.output_schema
+    if spec.annotations is not None:
+        made["annotations"] = spec.annotations
+    return made

@@ -1,0 +1,32 @@
+"""Names that look like others: letters of other scripts, full-width forms, digits in place of letters. Pure."""
+
+from __future__ import annotations
+
+__all__ = ["lookalike_of", "skeleton"]
+
+_LETTERS = str.maketrans(
+    # Cyrillic, Greek, Armenian and other letters with the shape of a Latin one
+    "аеорсухіјѕԁһԛԝѵӏгкмтвпАВЕКМНОРСТУХЅІЈ" + "αεικνορτυχγηΑΒΕΖΗΙΚΜΝΟΡΤΥΧ" + "օոսցհɡıℓ",
+    "aeopcyxijsdhqwvlrkmtbnABEKMHOPCTYXSIJ" + "aeiknoptuxynABEZHIKMNOPTYX" + "onughgil",
+)
+_DIGITS = str.maketrans("01", "ol")
+
+
+def skeleton(name: str) -> str:
+    """Return what a name looks like: lower case, in Latin letters where others have their shape, 0 as o and 1 as l."""
+    if not name.isascii():
+        import unicodedata  # hardly any name needs it
+
+        name = unicodedata.normalize("NFKC", name).translate(_LETTERS)
+    return name.lower().translate(_DIGITS)
+
+
+def lookalike_of(name: str) -> str | None:
+    """Return the plain name that a name with letters of other scripts looks like; None for every other name.
+
+    A name that is wholly in another script looks like none.
+    """
+    if name.isascii():
+        return None
+    shape = skeleton(name)
+    return shape if shape.isascii() and any(char.isalpha() for char in shape) else None

@@ -1,0 +1,233 @@
+"""`toolweave.lock`: the definitions that were trusted, by server and tool, with their hashes.
+
+A lock is read by people in a review and by `toolweave pin check` in CI, so it holds the definitions themselves: a diff
+of the file is a diff of what a model is told. Each is checked against its hash. Pure, but for the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from toolweave.config import ServerConfig, program_name
+from toolweave.config._naming import package_of
+from toolweave.config._secret import mask_url
+from toolweave.config._trust import write_privately
+from toolweave.errors import ConfigError
+from toolweave.protocol.value import Value
+from toolweave.tools._spec import ToolSpec
+from toolweave.trust._definition import definition_of
+
+__all__ = ["LOCK", "PinnedServer", "PinnedTool", "Pins", "ServerIdentity", "lock_path", "tool_hash"]
+
+LOCK = "toolweave.lock"
+_FORMAT = 1
+_MAX_BYTES = 256 * 1024 * 1024
+_RESTORE = "restore it from your version control, or write it anew with `toolweave pin`"
+
+
+class ServerIdentity(Value, frozen=True, kw_only=True):
+    """A server as it can be told from another one.
+
+    Attributes:
+        name: What it calls itself (`serverInfo.name`); `""` before the handshake.
+        version: The version it says it has; `""` when it says none.
+        origin: The program or package that is started, or scheme and host of its URL.
+        package: The package with the version that the command asks for, such as `mcp-server-time@1.2.0`; else `""`.
+    """
+
+    name: str = ""
+    version: str = ""
+    origin: str = ""
+    package: str = ""
+
+    @classmethod
+    def of(cls, config: ServerConfig, server_info: Mapping[str, Any] | None = None) -> ServerIdentity:
+        """Return the identity of a configured server, with what it says about itself in the handshake."""
+        said = server_info or {}
+        package, version = package_of(config.command, config.args) if config.command else ("", "")
+        return cls(
+            name=str(said.get("name") or ""),
+            version=str(said.get("version") or ""),
+            origin=_origin(config, package),
+            package=f"{package}@{version}" if version else "",
+        )
+
+
+class PinnedTool(Value, frozen=True, kw_only=True):
+    """A definition as it was trusted.
+
+    Attributes:
+        sha256: The hash of its canonical JSON, in hexadecimal.
+        definition: Its name, title, description, schemas and annotations.
+    """
+
+    sha256: str
+    definition: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, spec: ToolSpec) -> PinnedTool:
+        """Pin a definition."""
+        definition = definition_of(spec)
+        return cls(sha256=tool_hash(definition), definition=definition)
+
+
+class PinnedServer(Value, frozen=True, kw_only=True):
+    """A server as it was trusted, and its tools by their own names."""
+
+    identity: ServerIdentity = ServerIdentity()
+    tools: Mapping[str, PinnedTool] = msgspec.field(default_factory=dict[str, PinnedTool])
+
+    @classmethod
+    def of(cls, identity: ServerIdentity, specs: Iterable[ToolSpec]) -> PinnedServer:
+        """Pin a server with these definitions."""
+        return cls(identity=identity, tools={spec.original_name: PinnedTool.of(spec) for spec in specs})
+
+    def with_tools(self, specs: Iterable[ToolSpec], *, without: Sequence[str] = ()) -> PinnedServer:
+        """Return the server with some definitions pinned anew, and others no more."""
+        kept = {name: tool for name, tool in self.tools.items() if name not in without}
+        return self.replace(tools={**kept, **{spec.original_name: PinnedTool.of(spec) for spec in specs}})
+
+
+class Pins(Value, frozen=True, kw_only=True):
+    """All that was trusted: a lock file as a value."""
+
+    servers: Mapping[str, PinnedServer] = msgspec.field(default_factory=dict[str, PinnedServer])
+
+    @classmethod
+    def read(cls, path: Path) -> Pins:
+        """Read a lock file; no file is no pins.
+
+        Raises:
+            ConfigError: It cannot be read, it is no lock, or a definition does not have its hash.
+        """
+        try:
+            if path.stat().st_size > _MAX_BYTES:
+                raise ConfigError(f"it has more than {_MAX_BYTES} bytes; {_RESTORE}", path=str(path))
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return cls()
+        except OSError as error:
+            raise ConfigError(f"it cannot be read: {error.strerror or error}", path=str(path)) from None
+        return cls.parse(data, path=str(path))
+
+    @classmethod
+    def parse(cls, data: bytes, *, path: str = LOCK) -> Pins:
+        """Read the bytes of a lock file.
+
+        Raises:
+            ConfigError: As `read`.
+        """
+        try:
+            document: Any = json.loads(data)
+        except (ValueError, RecursionError):
+            raise ConfigError(f"it is no JSON; {_RESTORE}", path=path) from None
+        top = _object(document, "it", path)
+        if top.get("version") != _FORMAT:
+            message = f"its format {top.get('version')!r} is not known here; a newer toolweave may have written it"
+            raise ConfigError(message, path=path)
+        servers = _object(top.get("servers"), "'servers'", path)
+        return cls(servers={name: _server(name, entry, path) for name, entry in servers.items()})
+
+    def dump(self) -> bytes:
+        """Return the bytes of the lock file: sorted, so that a diff shows what changed and nothing else."""
+        servers = {name: _server_json(server) for name, server in self.servers.items()}
+        text = json.dumps({"version": _FORMAT, "servers": servers}, ensure_ascii=False, indent=1, sort_keys=True)
+        return _escaped(text).encode() + b"\n"
+
+    def write(self, path: Path) -> None:
+        """Write the lock file, as a whole or not at all.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        write_privately(path, self.dump(), mode=0o644)
+
+    def with_server(self, name: str, server: PinnedServer | None) -> Pins:
+        """Return the pins with this entry for a server; None removes it."""
+        servers = {key: value for key, value in self.servers.items() if key != name}
+        return Pins(servers=servers if server is None else {**servers, name: server})
+
+
+def tool_hash(definition: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a definition's canonical JSON, in hexadecimal.
+
+    Canonical as in RFC 8785: members sorted, no white space, whole numbers without a fraction.
+    """
+    text = json.dumps(_canonical(definition), ensure_ascii=False, separators=(",", ":"))
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def lock_path(config: ServerConfig) -> Path:
+    """Return the lock file of a server: as configured, else in the project of its config file or the current folder."""
+    from toolweave.config._load import project_of  # loading files costs, and a connection from code needs none of it
+
+    folder = Path.cwd() if config.source is None else project_of(Path(config.source.path))
+    return folder / (Path(config.lockfile).expanduser() if config.lockfile else LOCK)
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        members = cast("Mapping[str, Any]", value)
+        return {key: _canonical(members[key]) for key in sorted(members, key=_utf16)}
+    if isinstance(value, (list, tuple)):
+        return [_canonical(item) for item in cast("Sequence[Any]", value)]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _utf16(key: str) -> bytes:
+    return key.encode("utf-16-be", "surrogatepass")
+
+
+def _origin(config: ServerConfig, package: str) -> str:
+    if config.url:
+        scheme, _, rest = mask_url(config.url).partition("://")
+        return f"{scheme}://{rest.partition('/')[0].partition('?')[0]}"
+    if config.command:
+        return f"{program_name(config.command)} {package}".strip()
+    return config.transport
+
+
+def _escaped(text: str) -> str:
+    """Return JSON in which what cannot be seen is an escape, so that a review of the file shows it."""
+    from toolweave._text import replace_hidden  # writing alone needs it
+
+    return replace_hidden(text, lambda char: json.dumps(char)[1:-1] if char != "\x7f" else "\\u007f")
+
+
+def _server_json(server: PinnedServer) -> dict[str, Any]:
+    said = server.identity
+    identity = {name: value for name in said.__struct_fields__ if (value := getattr(said, name))}
+    tools = {name: {"sha256": tool.sha256, "definition": tool.definition} for name, tool in server.tools.items()}
+    return {"identity": identity, "tools": tools}
+
+
+def _server(name: str, value: Any, path: str) -> PinnedServer:
+    entry = _object(value, f"server {name!r}", path)
+    said = _object(entry.get("identity", {}), f"'identity' of server {name!r}", path)
+    tools = _object(entry.get("tools", {}), f"'tools' of server {name!r}", path)
+    known = {key: str(said.get(key, "")) for key in ServerIdentity.__struct_fields__}
+    return PinnedServer(
+        identity=ServerIdentity(**known), tools={key: _tool(name, key, tool, path) for key, tool in tools.items()}
+    )
+
+
+def _tool(server: str, name: str, value: Any, path: str) -> PinnedTool:
+    what = f"tool {name!r} of server {server!r}"
+    entry = _object(value, what, path)
+    definition = _object(entry.get("definition"), f"'definition' of {what}", path)
+    digits = entry.get("sha256")
+    if digits != tool_hash(definition) or definition.get("name") != name:
+        raise ConfigError(f"{what} does not have its hash; {_RESTORE}", path=path)
+    return PinnedTool(sha256=str(digits), definition=definition)
+
+
+def _object(value: Any, what: str, path: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{what} is no object; {_RESTORE}", path=path)
+    return cast("dict[str, Any]", value)

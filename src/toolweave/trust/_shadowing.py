@@ -1,0 +1,70 @@
+"""Definitions of one server that are about another's tools: an index that follows servers as they come and go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from toolweave.tools._spec import ToolSpec
+from toolweave.trust._lookalikes import skeleton
+
+__all__ = ["ShadowIndex"]
+
+_SHORTEST = 6
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_-][A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+")
+"""Words that are names rather than English: `read_file`, `read-file`, `readFile`."""
+
+Relation: TypeAlias = tuple[str, str, str, str]
+"""Server and tool that say it, tool and server that it is about."""
+
+
+class ShadowIndex:
+    """The names of all servers' tools, and the words in their descriptions that may be such names."""
+
+    __slots__ = ("_by_server", "_names", "_shapes", "_words")
+
+    def __init__(self) -> None:
+        self._by_server: dict[str, list[tuple[dict[str, set[tuple[str, str]]], str, str]]] = {}
+        self._names: dict[str, set[tuple[str, str]]] = {}
+        self._shapes: dict[str, set[tuple[str, str]]] = {}
+        self._words: dict[str, set[tuple[str, str]]] = {}
+
+    def update(self, server: str, specs: Iterable[ToolSpec]) -> None:
+        """Replace what is known of a server; no definitions remove it."""
+        for index, key, tool in self._by_server.pop(server, ()):
+            holders = index.get(key)
+            if holders is not None:
+                holders.discard((server, tool))
+                if not holders:
+                    del index[key]
+        added = [(index, key, spec.original_name) for spec in specs for index, key in self._entries(spec)]
+        for index, key, tool in added:
+            index.setdefault(key, set()).add((server, tool))
+        if added:
+            self._by_server[server] = added
+
+    def mentions(self) -> Iterator[Relation]:
+        """Yield each description that speaks of a tool which another server has, and its own has not."""
+        for word in sorted(self._words.keys() & self._names.keys()):
+            owners = sorted(self._names[word])
+            own = {server for server, _ in owners}
+            owner, name = owners[0]
+            yield from ((server, tool, name, owner) for server, tool in sorted(self._words[word]) if server not in own)
+
+    def lookalikes(self) -> Iterator[Relation]:
+        """Yield each name that looks like one of another server without being the same."""
+        for holders in self._shapes.values():
+            if len(holders) > 1:
+                (owner, name), *others = sorted(holders, key=lambda one: (not one[1].isascii(), one))
+                for server, tool in others:
+                    if server != owner and tool.lower() != name.lower():
+                        yield server, tool, name, owner
+
+    def _entries(self, spec: ToolSpec) -> Iterator[tuple[dict[str, set[tuple[str, str]]], str]]:
+        name = spec.original_name
+        yield self._shapes, skeleton(name)
+        if len(name) >= _SHORTEST and _WORD.fullmatch(name):
+            yield self._names, name
+        for word in {word for word in _WORD.findall(spec.description) if len(word) >= _SHORTEST}:
+            yield self._words, word

@@ -1,0 +1,108 @@
+"""The pins around any toolset: a hub, the tools of an agent, what a server offers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from toolweave.errors import ErrorKind
+from toolweave.tools._call import CallContext, ToolCall
+from toolweave.tools._result import ToolResult
+from toolweave.tools._spec import ToolSpec
+from toolweave.tools._toolset import Toolset, ToolSnapshot
+from toolweave.tools._wrappers import WrapperToolset
+from toolweave.trust._drift import PinChange
+from toolweave.trust._enforcement import LockFileReader, PinMode, PinVerdict, enforce
+from toolweave.trust._pins import LOCK, Pins
+
+__all__ = ["PinnedToolset", "pinned"]
+
+
+class PinnedToolset(WrapperToolset):
+    """A toolset whose tools are compared with their pins; see `pinned`."""
+
+    __slots__ = ("_local", "_mode", "_offered", "_pins", "_seen", "_verdicts", "_withheld")
+
+    def __init__(self, toolset: Toolset, pins: Pins | LockFileReader, mode: PinMode, local: str) -> None:
+        super().__init__(toolset)
+        self._pins = pins
+        self._mode: PinMode = mode
+        self._local = local
+        self._seen: tuple[ToolSnapshot, Pins] | None = None
+        self._offered = ToolSnapshot()
+        self._verdicts: Sequence[PinVerdict] = ()
+        self._withheld: dict[str, str] = {}
+
+    @property
+    def changes(self) -> tuple[PinChange, ...]:
+        """What differs from the pins now."""
+        self.snapshot()
+        return tuple(change for verdict in self._verdicts for change in verdict.changes)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The same for people, each with a diff."""
+        self.snapshot()
+        return tuple(f"server {name!r}: {text}" for name, text in self._told())
+
+    def snapshot(self) -> ToolSnapshot:
+        """Return the tools that may be used now; see `Toolset.snapshot`."""
+        inner, pins = self._toolsets[0].snapshot(), self._read()
+        if self._seen is None or self._seen[0] is not inner or self._seen[1] is not pins:
+            self._judge(inner, pins)
+            self._seen = (inner, pins)
+        return self._offered
+
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        """Run one tool; one that is withheld is refused. See `Toolset.call`."""
+        self.snapshot()
+        spec = self._toolsets[0].snapshot().find(call.name)
+        refused = None if spec is None else self._withheld.get(spec.name)
+        if refused is not None:
+            return ToolResult.failure(refused, kind=ErrorKind.DENIED)
+        return await self._toolsets[0].call(call, ctx)
+
+    def _read(self) -> Pins:
+        return self._pins if isinstance(self._pins, Pins) else self._pins.read()
+
+    def _judge(self, inner: ToolSnapshot, pins: Pins) -> None:
+        by_server: dict[str, list[ToolSpec]] = {}
+        for spec in inner:
+            by_server.setdefault(spec.server or self._local, []).append(spec)
+        self._verdicts = [enforce(pins, self._mode, server, specs) for server, specs in by_server.items()]
+        refusals = dict(zip(by_server, (verdict.withheld for verdict in self._verdicts), strict=True))
+        self._withheld = {
+            spec.name: reason
+            for server, specs in by_server.items()
+            for spec in specs
+            if (reason := refusals[server].get(spec.original_name)) is not None
+        }
+        offered = (spec for spec in inner if spec.name not in self._withheld)
+        self._offered = ToolSnapshot(offered, version=max(inner.version, self._offered.version + 1))
+
+    def _told(self) -> list[tuple[str, str]]:
+        found: list[tuple[str, str]] = []
+        for verdict in self._verdicts:
+            server = verdict.changes[0].server if verdict.changes else ""
+            found += [(server, text) for text in verdict.problems]
+        return found
+
+
+def pinned(
+    toolset: Toolset, pins: Pins | Path | str = LOCK, *, mode: PinMode = "block", local: str = "local"
+) -> PinnedToolset:
+    """Return the toolset with what is new or changed since it was pinned withheld until it is allowed.
+
+    A tool that is withheld is not listed, and a call of it is a `denied` error result that says what to do. Put this
+    around the toolset before its definitions are changed by others (`enhanced`); other names make no difference.
+
+    Args:
+        toolset: The toolset.
+        pins: What was trusted: a lock file, which is read again when it changed, or a value.
+        mode: `"block"` withholds, `"warn"` only reports in `problems`, `"off"` does nothing.
+        local: The name under which tools without a server are pinned.
+
+    Raises:
+        ConfigError: By `snapshot` and `call`, if the lock file cannot be read.
+    """
+    return PinnedToolset(toolset, pins if isinstance(pins, Pins) else LockFileReader(Path(pins)), mode, local)
