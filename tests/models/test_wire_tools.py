@@ -132,7 +132,7 @@ def test_the_encoded_definitions_are_the_definitions() -> None:
     wire = ToolWriter("openai", chat_form).of([*tools(2), ToolSpec(name="odd", description="half \ud83d")])
 
     assert [json.loads(bytes(one)) for one in wire.encoded][:2] == list(wire.definitions)[:2]
-    assert json.loads(bytes(wire.encoded[2]))["function"]["description"] == "half \ufffd"
+    assert json.loads(bytes(wire.encoded[2]))["function"]["description"] == r"half \ud83d"
 
 
 def test_two_tools_of_one_name_are_refused() -> None:

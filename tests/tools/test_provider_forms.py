@@ -73,7 +73,7 @@ def test_what_an_api_would_refuse_is_a_visible_note(block: ContentBlock, note: s
 def test_blank_text_and_halves_of_surrogate_pairs_never_reach_a_request() -> None:
     assert responses_parts([TextContent(text=" \n"), TextContent(text="")]) == []
     assert responses_parts([TextContent(text="a\ud800b")]) == [{"type": "input_text", "text": "a\ufffdb"}]
-    assert chat_text(ToolResult.of("name-\udcff")) == "name-\ufffd"
+    assert chat_text(ToolResult.of("name-\udcff")) == r"name-\udcff"
 
 
 @pytest.mark.requirement("D18", "R55")

@@ -79,7 +79,7 @@ class Catalog:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What was left out of the last listing, withheld, or is suspicious in it or in a result, with the reasons."""
+        """The entries left out of the last listing or withheld, and suspicious ones and results, with the reasons."""
         return (*self.live.problems, *self.guard.result_problems)
 
     @property

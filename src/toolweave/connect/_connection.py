@@ -153,17 +153,17 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is wrong with the tools, with the reasons: left out, withheld, or suspicious, also in a result."""
+        """The tools that are left out, withheld or suspicious, and suspicious results, with the reasons."""
         return self._catalog.problems
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the scan of definitions and results found; see `toolweave.trust`."""
+        """The findings of the scan of definitions and results; see `toolweave.trust`."""
         return self._catalog.guard.findings
 
     @property
     def pin_changes(self) -> tuple[PinChange, ...]:
-        """What differs from the pins in the last tool list; see `pins` in `ServerConfig`."""
+        """The differences of the last tool list from the pins; see `pins` in `ServerConfig`."""
         return tuple(self._catalog.guard.verdict.changes)
 
     @property

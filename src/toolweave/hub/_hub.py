@@ -181,7 +181,7 @@ class Hub(HubEvents, Openable, BaseToolset):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the scan found in what the servers say, definitions that are about another server included."""
+        """The findings in what the servers say, definitions that are about another server included."""
         self.snapshot()
         return (*(one for client in self._clients.values() for one in client.findings), *self._shadows.findings)
 

@@ -1,4 +1,4 @@
-"""What differs from the pins: tools that are new, gone, changed or renamed, and a server that is another one. Pure."""
+"""Differences from the pins: tools that are new, gone, changed or renamed, and a server that is another one. Pure."""
 
 from __future__ import annotations
 

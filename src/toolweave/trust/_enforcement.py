@@ -99,7 +99,7 @@ def enforce(
 
 
 class ServerGuard:
-    """What may be offered of one server: its definitions are scanned, and compared with the pins.
+    """The judge of what one server says: its definitions are scanned, and compared with the pins.
 
     Attributes:
         identity: What is known of the server; set after each handshake.
@@ -116,12 +116,12 @@ class ServerGuard:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the scan found in the definitions and results so far."""
+        """The findings in the definitions and results so far."""
         return (*(one for _, found in self._scanned.values() for one in found), *self._in_results.values())
 
     @property
     def result_problems(self) -> tuple[str, ...]:
-        """What the scan found in results, for people."""
+        """The findings in results, for people."""
         return tuple(map(str, self._in_results.values()))
 
     def identify(self, server_info: Mapping[str, Any]) -> None:

@@ -35,7 +35,7 @@ class PinnedToolset(WrapperToolset):
 
     @property
     def changes(self) -> tuple[PinChange, ...]:
-        """What differs from the pins now."""
+        """The differences from the pins now."""
         self.snapshot()
         return tuple(change for verdict in self._verdicts for change in verdict.changes)
 
