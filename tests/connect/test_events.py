@@ -133,7 +133,7 @@ async def test_a_listener_that_raises_is_logged_and_costs_nobody_else_the_event(
 async def test_an_event_that_does_not_exist_is_refused_with_those_that_do() -> None:
     connection = await connect_mcp(echo_command(), lazy=True)
     with pytest.raises(
-        ValueError, match=r"no event 'finished'; there are state, tools_changed, .*, notification, silence"
+        ValueError, match=r"no event 'finished'; there are state, tools_changed, .*, notification, problem, silence"
     ):
         connection.on("finished", print)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await connection.close()

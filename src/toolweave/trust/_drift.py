@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, cast
@@ -136,6 +135,8 @@ def _member(definition: Mapping[str, Any] | None, name: str) -> Any:
 
 def _compared(before: Any, after: Any) -> Iterator[str]:
     if isinstance(before, str) or isinstance(after, str):
+        import difflib  # only where texts differ
+
         old, new = (_lines(value) for value in (before, after))
         yield from (visible(line) for line in difflib.ndiff(old, new) if not line.startswith("? "))
         return
@@ -143,9 +144,9 @@ def _compared(before: Any, after: Any) -> Iterator[str]:
     for path in [*old, *(path for path in new if path not in old)]:
         if old.get(path) != new.get(path):
             if path in old:
-                yield f"- {path}: {old[path]}"
+                yield f"- {path}{old[path]}"
             if path in new:
-                yield f"+ {path}: {new[path]}"
+                yield f"+ {path}{new[path]}"
 
 
 def _lines(value: Any) -> list[str]:
@@ -153,7 +154,7 @@ def _lines(value: Any) -> list[str]:
 
 
 def _leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str, str]]:
-    """Yield the values in a JSON value that hold no others, each with its path."""
+    """Yield the values in a JSON value that hold no others, each behind its path."""
     if isinstance(value, Mapping) and value:
         for key, item in cast("Mapping[str, Any]", value).items():
             yield from _leaves(item, (*path, key))
@@ -161,7 +162,8 @@ def _leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str,
         for index, item in enumerate(cast("list[Any]", value)):
             yield from _leaves(item, (*path, index))
     elif value is not _MISSING:
-        yield visible(path_text(path), keep=""), visible(json.dumps(value, ensure_ascii=False), keep="")
+        place = f"{visible(path_text(path), keep='')}: " if path else ""
+        yield place, visible(json.dumps(value, ensure_ascii=False), keep="")
 
 
 def _short(name: str) -> str:

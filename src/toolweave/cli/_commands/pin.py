@@ -72,7 +72,8 @@ def write_pins(
         from toolweave.cli._servers import open_fleet  # imports are late: --help imports this module
 
         async with open_fleet(await _selected(target, names)) as fleet:
-            locks, left = _LockFiles(lock), dict[str, list[PinChange]]()
+            locks = _LockFiles(lock)
+            left: dict[str, list[PinChange]] = {}
             for name in fleet.answered:
                 changes = locks.changes(fleet, name)
                 if locks.has(fleet, name) and changes and not update:
@@ -83,7 +84,6 @@ def write_pins(
             if as_json:
                 answer_json({"locks": [str(path) for path in locks.paths], "left": _json(left), **_failures(fleet)})
             else:
-                _show_findings(fleet)
                 _show_changes(left)
                 for name in fleet.answered:
                     if name not in left:
@@ -245,13 +245,6 @@ def _show_changes(found: Mapping[str, Sequence[PinChange]]) -> None:
             answer(f"  {safe_text(change.text)}")
             for line in change.diff():
                 answer(f"    {safe_text(line)}")
-
-
-def _show_findings(fleet: OpenServers) -> None:
-    from toolweave.cli._render.text import safe_text  # late, as above
-
-    for finding in fleet.hub.findings:
-        note(safe_text(f"warning: server {finding.server!r}: {finding}"))
 
 
 def _json(found: Mapping[str, Sequence[PinChange]]) -> dict[str, Any]:
