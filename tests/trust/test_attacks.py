@@ -244,7 +244,7 @@ async def test_a_model_is_given_hidden_text_as_escapes() -> None:
 
     async with connect_mcp(server) as connection:
         exported = AnthropicTools(connection)
-        calls = {"content": [{"type": "tool_use", "id": "1", "name": "add", "input": {}}]}
+        calls: Any = {"content": [{"type": "tool_use", "id": "1", "name": "add", "input": {}}]}
         given = [exported.definitions(), await exported.dispatch(calls)]
         text = json.dumps(given, ensure_ascii=False)
 

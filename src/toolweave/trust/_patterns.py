@@ -190,7 +190,7 @@ def may_link(words: Collection[bytes], data: bytes) -> bool:
     """Whether `odd_urls_in` may find something in a definition with these words, given as JSON too."""
     if _LINKS.isdisjoint(words):
         return False
-    if _LINKS.intersection(words) == {b"http"}:  # nearly every schema names its dialect
+    if _LINKS.intersection(words) == frozenset((b"http",)):  # nearly every schema names its dialect
         return data.count(b"http://") > data.count(_DIALECT)
     return True
 
