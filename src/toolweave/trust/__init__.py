@@ -5,8 +5,9 @@ Knows definitions and results; no connection, no terminal, nobody to ask.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from toolweave.trust._drift import PinChange, drift
@@ -35,28 +36,13 @@ __all__ = [
     "tool_hash",
 ]
 
-_HOMES = {
-    "Finding": "_scan",
-    "FindingKind": "_scan",
-    "PinChange": "_drift",
-    "PinMode": "_enforcement",
-    "PinVerdict": "_enforcement",
-    "PinnedServer": "_pins",
-    "PinnedTool": "_pins",
-    "PinnedToolset": "_toolset",
-    "Pins": "_pins",
-    "ServerIdentity": "_pins",
-    "drift": "_drift",
-    "lock_path": "_pins",
-    "pinned": "_toolset",
-    "scan_result": "_scan",
-    "scan_tool": "_scan",
-    "scan_tools": "_scan",
-    "tool_hash": "_pins",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "_drift": ("PinChange", "drift"),
+        "_enforcement": ("PinMode", "PinVerdict"),
+        "_pins": ("PinnedServer", "PinnedTool", "Pins", "ServerIdentity", "lock_path", "tool_hash"),
+        "_scan": ("Finding", "FindingKind", "scan_result", "scan_tool", "scan_tools"),
+        "_toolset": ("PinnedToolset", "pinned"),
+    },
+)
