@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from toolweave.serve._auth.token_auth import BearerAuth
     from toolweave.serve._http.app import HttpLimits, HttpOptions
     from toolweave.serve._http.events import EventStore, MemoryEventStore
+    from toolweave.serve._oauth_server.clients import ClientRules, OAuthClient
+    from toolweave.serve._oauth_server.server import OAuthServer
+    from toolweave.serve._oauth_server.upstream import Upstream
     from toolweave.serve._offers.completions import Completed
     from toolweave.serve._offers.conversion import PromptTurn
     from toolweave.serve._offers.files import directory
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AgentLike",
     "BearerAuth",
+    "ClientRules",
     "Completed",
     "Dpop",
     "EventStore",
@@ -41,6 +45,8 @@ __all__ = [
     "JwtAuth",
     "McpServer",
     "MemoryEventStore",
+    "OAuthClient",
+    "OAuthServer",
     "PromptSource",
     "PromptTurn",
     "PromptsChanged",
@@ -48,6 +54,7 @@ __all__ = [
     "ResourcesChanged",
     "ScopeRules",
     "TaskRule",
+    "Upstream",
     "create_mcp_server",
     "directory",
     "prompt",
@@ -70,6 +77,12 @@ __getattr__, __dir__ = lazy_exports(
             "EventStore",
             "MemoryEventStore",
         ),
+        "_oauth_server.clients": (
+            "ClientRules",
+            "OAuthClient",
+        ),
+        "_oauth_server.server": ("OAuthServer",),
+        "_oauth_server.upstream": ("Upstream",),
         "_offers.completions": ("Completed",),
         "_offers.conversion": ("PromptTurn",),
         "_offers.files": ("directory",),

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from functools import partial
 from hashlib import sha256
 from typing import Any, Literal, Unpack
-from urllib.parse import quote_plus, urlencode
+from urllib.parse import quote_plus
 
 import anyio
 
@@ -88,6 +88,7 @@ class _Introspection:
     def __init__(self, issuer: str, url: str | None, client_id: str, secret: Secret, method: str) -> None:
         check_issuer_url(issuer if url is None else url, "issuer" if url is None else "introspection_url")
         self.issuer = issuer
+        self._named = issuer if url is None else url
         self._url = url
         self._fields: dict[str, str] = {"token_type_hint": "access_token"}
         self._headers: dict[str, str] = {}
@@ -105,8 +106,8 @@ class _Introspection:
         """
         if self._url is None:
             self._url = await self._published_at()
-        form = urlencode({"token": token, **self._fields}).encode()
-        status, answer = await ask_issuer(self._url, form=form, headers=self._headers)
+        form = {"token": token, **self._fields}
+        status, answer = await ask_issuer(self._url, form=form, headers=self._headers, named=self._named)
         if status in (400, 401, 403):
             raise NoDocument(f"it refuses to answer this server's client with status {status}; check its credentials")
         if status != 200:

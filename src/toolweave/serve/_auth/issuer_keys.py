@@ -15,7 +15,9 @@ from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
 from toolweave.errors import ConfigError
-from toolweave.serve._auth.documents import NoDocument, ask_issuer, check_issuer_url, origin_of
+from toolweave.oauth._fetch import origin_of
+from toolweave.oauth._metadata import authorization_server_urls
+from toolweave.serve._auth.documents import NoDocument, ask_issuer, check_issuer_url
 from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.serve._auth.shared_work import SharedWork
 
@@ -72,7 +74,7 @@ class PublishedKeys:
         self._issuer = issuer
         self._url = url
         self._algorithms = frozenset(algorithms)
-        self._origin: tuple[str, str, int | None] | None = None
+        self._origin: str | None = None
         self._keys: dict[str | None, Any] = {}
         self._asked = -math.inf
         self._fetched = -math.inf
@@ -104,7 +106,7 @@ class PublishedKeys:
         self._asked = time.monotonic()
         try:
             url = self._url or await self._published_at()
-            status, document = await ask_issuer(url)
+            status, document = await ask_issuer(url, named=self._url or self._issuer)
             if status != 200:
                 raise NoDocument(f"{urlsplit(url).hostname} answered with status {status}")
             self._keys = _read_keys(document, self._algorithms)
@@ -135,7 +137,7 @@ async def issuer_metadata(issuer: str) -> dict[str, Any]:
         NoDocument: There is none, or it is another issuer's.
     """
     failure: NoDocument | None = None
-    for url in _metadata_urls(issuer):
+    for url in authorization_server_urls(issuer):
         try:
             status, document = await ask_issuer(url)
         except NoDocument as exc:
@@ -147,14 +149,6 @@ async def issuer_metadata(issuer: str) -> dict[str, Any]:
             raise NoDocument("its metadata names another issuer")
         return document
     raise failure or NoDocument("it publishes no metadata")
-
-
-def _metadata_urls(issuer: str) -> list[str]:
-    parts = urlsplit(issuer)
-    origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
-    names = ("oauth-authorization-server", "openid-configuration")
-    urls = [f"{origin}/.well-known/{name}{path}" for name in names]
-    return [*urls, f"{origin}{path}/.well-known/openid-configuration"] if path else urls
 
 
 def _read_keys(document: Mapping[str, Any], algorithms: frozenset[str]) -> dict[str | None, Any]:

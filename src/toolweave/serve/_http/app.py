@@ -98,7 +98,8 @@ class HttpOptions(TypedDict, total=False):
         limits: Resource limits for untrusted clients.
         stateless: Legacy clients get no session: any replica answers any request, and no client can be asked.
         json_response: Never answer with an event stream; notifications before the result are dropped.
-        auth: A `BearerAuth`, `JwtAuth` or `IntrospectionAuth`; None allows everyone, but for what needs scopes.
+        auth: A `BearerAuth`, `JwtAuth`, `IntrospectionAuth` or `OAuthServer`; None allows everyone, but for what needs
+            scopes.
         health_path: Answers `ok`; `/healthz`, None for none.
         event_store: Keeps the events of legacy streams for clients that resume them (SSE polling): a
             `MemoryEventStore`, or one of your own.

@@ -1,0 +1,212 @@
+"""The way of a browser: the request of a client, the person's consent, the provider, and back to the client.
+
+Each step proves that it belongs to the one before: the form by a token that is bound to browser and sign-in, the
+provider by a state and a PKCE challenge of ours, the return by a cookie that was set with the consent. An error
+goes to the client only once its redirect URI is known to be its own; until then it is a page.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from toolweave.errors import StoreError, printable
+from toolweave.serve._auth.refusal import IssuerUnavailable
+from toolweave.serve._oauth_server.browser import Browser, BrowserCookies
+from toolweave.serve._oauth_server.clients import Clients, KnownClient, OAuthRefusal
+from toolweave.serve._oauth_server.exchange import OAuthExchange
+from toolweave.serve._oauth_server.grants import GrantStore, PendingSignIn
+from toolweave.serve._oauth_server.keys import new_secret
+from toolweave.serve._oauth_server.pages import consent_page, error_page, send_page
+from toolweave.serve._oauth_server.redirect_uris import registered_uri
+from toolweave.serve._oauth_server.upstream_client import SignInFailed, UpstreamClient
+
+__all__ = ["AuthorizationPages", "ServerFacts"]
+
+_log = logging.getLogger("toolweave.serve._oauth_server")
+
+_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
+_LONGEST_STATE = 4096
+
+
+class ServerFacts(Protocol):
+    """The part of an `OAuthServer` that its endpoints use."""
+
+    issuer: str
+    resource_url: str
+    all_scopes: tuple[str, ...]
+    clients: Clients
+    grants: GrantStore
+    provider: UpstreamClient
+    allow: Callable[[Mapping[str, Any]], bool] | None
+
+
+class AuthorizationPages:
+    """The authorization endpoint, the consent form, and the provider's return."""
+
+    def __init__(self, server: ServerFacts, cookies: BrowserCookies, paths: Mapping[str, str]) -> None:
+        self._server = server
+        self._cookies = cookies
+        self._paths = paths
+
+    async def authorize(self, exchange: OAuthExchange) -> None:
+        """Begin a sign-in: ask the person, or go on where they have consented to this client before."""
+        try:
+            asked = exchange.query() if exchange.method == "GET" else await exchange.form()
+            client = await self._client(asked)
+            redirect_uri = asked.get("redirect_uri", "")
+            if not registered_uri(redirect_uri, client.redirect_uris):
+                raise OAuthRefusal("invalid_request", "The address to go back to is none that this client registered.")
+        except OAuthRefusal as exc:
+            await send_page(exchange.send, exc.status, error_page(str(exc)))
+            return
+        except IssuerUnavailable:
+            await send_page(exchange.send, 503, error_page("The client cannot be looked up now. Try again later."))
+            return
+        try:
+            sign_in = self._judged(asked, client, redirect_uri)
+        except OAuthRefusal as exc:
+            await exchange.redirect(self._back(redirect_uri, asked.get("state", ""), error=exc.error))
+            return
+        browser = self._cookies.of(exchange.headers)
+        if browser.has_consented(client.client_id, redirect_uri) and not browser.cross_site:
+            await self._to_provider(exchange, browser, sign_in, [])
+        else:
+            await self._ask(exchange, browser, client, sign_in)
+
+    async def consent(self, exchange: OAuthExchange) -> None:
+        """Take the person's answer."""
+        try:
+            form = await exchange.form()
+        except OAuthRefusal as exc:
+            await send_page(exchange.send, exc.status, error_page(str(exc)))
+            return
+        name, browser = form.get("sign_in", ""), self._cookies.of(exchange.headers)
+        origin = exchange.headers.get(b"origin", self._server.issuer.encode()).decode("latin-1")
+        if origin not in (self._server.issuer, "null") or not browser.sent_form(form.get("token", ""), name):
+            await send_page(exchange.send, 403, error_page("This form was not sent from its page. Begin again."))
+            return
+        sign_in = self._server.grants.of_form(name)
+        if sign_in is None:
+            await send_page(exchange.send, 400, error_page("This sign-in has expired. Begin again."))
+        elif form.get("decision") != "allow":
+            await exchange.redirect(self._back(sign_in.redirect_uri, sign_in.state, error="access_denied"))
+        else:
+            remembered = browser.consented(sign_in.client_id, sign_in.redirect_uri)
+            await self._to_provider(exchange, browser, sign_in, [remembered])
+
+    async def callback(self, exchange: OAuthExchange) -> None:
+        """Take the provider's answer, and send the person back to the client with a code."""
+        try:
+            asked = exchange.query()
+        except OAuthRefusal as exc:
+            await send_page(exchange.send, exc.status, error_page(str(exc)))
+            return
+        state, browser = asked.get("state", ""), self._cookies.of(exchange.headers)
+        if not browser.began(state):
+            await send_page(exchange.send, 403, error_page("This sign-in was not begun in this browser. Begin again."))
+            return
+        sign_in = await self._server.grants.take_sign_in(state)
+        if sign_in is None:
+            await send_page(exchange.send, 400, error_page("This sign-in has expired. Begin again."))
+            return
+        try:
+            answer = {"code": await self._granted(asked, sign_in)}
+        except OAuthRefusal as exc:
+            answer = {"error": exc.error}
+        except SignInFailed as exc:
+            _log.warning("a sign-in at the provider failed: %s", printable(str(exc)))
+            answer = {"error": "temporarily_unavailable" if exc.temporary else "access_denied"}
+        url = self._back(sign_in.redirect_uri, sign_in.state, **answer)
+        await exchange.redirect(url, [browser.ends(state)])
+
+    async def _client(self, asked: Mapping[str, str]) -> KnownClient:
+        client = await self._server.clients.find(asked.get("client_id", ""))
+        if client is None:
+            raise OAuthRefusal("invalid_client", "This client is not known here; it has to register first.")
+        return client
+
+    def _judged(self, asked: Mapping[str, str], client: KnownClient, redirect_uri: str) -> PendingSignIn:
+        """Return the sign-in that a valid request asks for.
+
+        Raises:
+            OAuthRefusal: It is not valid; the client is told.
+        """
+        if asked.get("response_type") != "code":
+            raise OAuthRefusal("unsupported_response_type", "response_type must be 'code'")
+        challenge = asked.get("code_challenge", "")
+        if asked.get("code_challenge_method") != "S256" or not _CHALLENGE.fullmatch(challenge):
+            raise OAuthRefusal("invalid_request", "PKCE with S256 is required")
+        if asked.get("resource", self._server.resource_url) != self._server.resource_url:
+            raise OAuthRefusal("invalid_target", "tokens are for one resource only")
+        state = asked.get("state", "")
+        scopes = tuple(dict.fromkeys(asked["scope"].split())) if "scope" in asked else self._server.all_scopes
+        known = {*self._server.all_scopes, "offline_access"}
+        if not known.issuperset(scopes) or len(state) > _LONGEST_STATE:
+            raise OAuthRefusal("invalid_scope", "a scope is not known here")
+        return PendingSignIn(
+            client_id=client.client_id,
+            redirect_uri=redirect_uri,
+            state=state,
+            challenge=challenge,
+            scopes=tuple(scope for scope in scopes if scope != "offline_access"),
+        )
+
+    async def _ask(
+        self, exchange: OAuthExchange, browser: Browser, client: KnownClient, sign_in: PendingSignIn
+    ) -> None:
+        name = self._server.grants.form(sign_in)
+        token, headers = browser.form_token(name)
+        page = consent_page(
+            client,
+            sign_in.redirect_uri,
+            sign_in.scopes,
+            server=self._server.resource_url,
+            action=self._paths["consent"],
+            fields={"sign_in": name, "token": token},
+        )
+        await send_page(exchange.send, 200, page, headers)
+
+    async def _to_provider(
+        self, exchange: OAuthExchange, browser: Browser, sign_in: PendingSignIn, headers: list[tuple[bytes, bytes]]
+    ) -> None:
+        """Send the person to the provider; the sign-in goes on under a state that only the provider is told."""
+        verifier, nonce = new_secret(), new_secret()
+        try:
+            state = await self._server.grants.begin(sign_in.replace(verifier=verifier, nonce=nonce))
+            url = await self._server.provider.authorization_url(state=state, verifier=verifier, nonce=nonce)
+        except (SignInFailed, StoreError) as exc:
+            _log.error("nobody can sign in at the provider: %s", printable(str(exc)))
+            back = self._back(sign_in.redirect_uri, sign_in.state, error="temporarily_unavailable")
+            await exchange.redirect(back)
+            return
+        await exchange.redirect(url, [*headers, browser.begins(state)])
+
+    async def _granted(self, asked: Mapping[str, str], sign_in: PendingSignIn) -> str:
+        """Return the code for a person who signed in.
+
+        Raises:
+            OAuthRefusal: The person, or the provider, said no.
+            SignInFailed: The provider's answer does not hold.
+        """
+        if "error" in asked or "code" not in asked:
+            raise OAuthRefusal("access_denied", "the provider signed nobody in")
+        person = await self._server.provider.signed_in(
+            asked["code"], verifier=sign_in.verifier, nonce=sign_in.nonce, issuer=asked.get("iss")
+        )
+        if self._server.allow is not None and not self._server.allow(person.claims):
+            raise OAuthRefusal("access_denied", "the person is not allowed in")
+        client = await self._server.clients.find(sign_in.client_id)
+        if client is not None:
+            await self._server.clients.keep(client)
+        return await self._server.grants.grant(sign_in, person.subject, person.tokens)
+
+    def _back(self, redirect_uri: str, state: str, **answer: str) -> str:
+        """Return the URL that takes an answer to a client, with our issuer (RFC 9207)."""
+        parts = urlsplit(redirect_uri)
+        told = {**answer, **({"state": state} if state else {}), "iss": self._server.issuer}
+        query = urlencode([*parse_qsl(parts.query, keep_blank_values=True), *told.items()])
+        return urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))

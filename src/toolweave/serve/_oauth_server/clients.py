@@ -1,0 +1,311 @@
+"""MCP clients: registered by hand, by a document at their own URL, or dynamically (RFC 7591).
+
+Dynamic registration is open to anybody, so it costs little: so many per minute and per day over all replicas, forgotten
+after a day unless a person has consented to the client. A document names its client by a URL, fetched from public
+addresses only; it proves nothing but that whoever holds the URL wrote it, so people are shown its host.
+"""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, cast
+from urllib.parse import urlsplit
+
+import msgspec
+
+from toolweave.config import is_loopback
+from toolweave.errors import StoreError, printable
+from toolweave.oauth._fetch import GuardedFetch, NotFetched
+from toolweave.protocol.value import Value
+from toolweave.serve._auth.shared_work import SharedWork
+from toolweave.serve._oauth_server.keys import digest, new_secret
+from toolweave.serve._oauth_server.redirect_uris import redirect_problem
+from toolweave.state import Store
+
+__all__ = ["ClientRules", "Clients", "KnownClient", "OAuthClient", "OAuthRefusal"]
+
+_CLIENTS, _QUOTAS = "toolweave.oauth.clients", "toolweave.oauth.quotas"
+_METHODS = ("none", "client_secret_basic", "client_secret_post")
+_GRANTS = ("authorization_code", "refresh_token")
+_DAY = 86_400.0
+_MOST_URIS = 10
+_LONGEST_NAME = 100
+_DOCUMENT_BYTES = 20_000
+_DOCUMENT_SECONDS = 300.0
+_MOST_DOCUMENTS = 1000
+_FETCH_SECONDS = 20.0
+APP_SCHEMES = ("cursor", "vscode", "vscode-insiders", "windsurf", "zed")
+"""Schemes without a dot that well-known MCP clients register."""
+
+
+class OAuthRefusal(Exception):
+    """A private signal: an OAuth error is answered.
+
+    Attributes:
+        error: Its code.
+        status: The HTTP status, where it is no redirect.
+        retry_after: Seconds after which it may be tried again, or 0.
+    """
+
+    def __init__(self, error: str, description: str, *, status: int = 400, retry_after: int = 0) -> None:
+        super().__init__(description)
+        self.error = error
+        self.status = status
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthClient:
+    """A client that is registered by hand.
+
+    Attributes:
+        client_id: Its id.
+        redirect_uris: Its redirect URIs.
+        name: Its name, for people.
+        client_secret: Its secret; None for a public client.
+    """
+
+    client_id: str
+    redirect_uris: Sequence[str]
+    name: str = ""
+    client_secret: str | None = None
+
+    def __repr__(self) -> str:
+        return f"OAuthClient(client_id={self.client_id!r}, redirect_uris={list(self.redirect_uris)!r})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientRules:
+    """Which MCP clients an `OAuthServer` accepts.
+
+    Attributes:
+        clients: Clients that are registered by hand.
+        documents: Accept clients that are named by the URL of their metadata document (CIMD).
+        registration: Accept dynamic registration (RFC 7591).
+        schemes: Schemes without a dot that redirect URIs may have.
+        redirect_allowed: Returns whether a redirect URI that is well-formed is accepted; None accepts all.
+        per_minute: How many registrations a minute, over all replicas.
+        per_day: How many registrations a day, over all replicas.
+        unused_days: How long a client is kept after its last use.
+    """
+
+    clients: Sequence[OAuthClient] = ()
+    documents: bool = True
+    registration: bool = True
+    schemes: Sequence[str] = APP_SCHEMES
+    redirect_allowed: Callable[[str], bool] | None = None
+    per_minute: int = 60
+    per_day: int = 5000
+    unused_days: float = 90
+
+    def problem_of(self, uri: object) -> str | None:
+        """Return why a redirect URI is not accepted, or None."""
+        problem = redirect_problem(uri, self.schemes)
+        if problem is None and self.redirect_allowed is not None and not self.redirect_allowed(cast("str", uri)):
+            return "it is not allowed here"
+        return problem
+
+
+class KnownClient(Value, frozen=True, kw_only=True):
+    """A client as requests of it are judged.
+
+    Attributes:
+        client_id: Its id.
+        name: The name that it gives itself, cut and without control characters.
+        redirect_uris: Its redirect URIs.
+        method: How it authenticates at the token endpoint.
+        secret_digest: The digest of its secret.
+        refreshes: Whether it takes refresh tokens.
+        source: `static`, `document` or `registration`.
+    """
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"secret_digest"})
+
+    client_id: str
+    name: str
+    redirect_uris: tuple[str, ...]
+    method: str = "none"
+    secret_digest: str = ""
+    refreshes: bool = True
+    source: str = "static"
+
+    def has_secret(self, secret: str) -> bool:
+        """Whether this is its secret."""
+        return hmac.compare_digest(self.secret_digest.encode(), digest(secret).encode())
+
+
+class Clients:
+    """The clients of one authorization server.
+
+    Args:
+        rules: Which ones are accepted.
+        store: Keeps those that register dynamically.
+        issuer: The server's own URL: one on loopback accepts documents there, too.
+    """
+
+    def __init__(self, rules: ClientRules, store: Store, issuer: str) -> None:
+        self.rules = rules
+        self._store = store
+        self._local = is_loopback(urlsplit(issuer).hostname)
+        self._static = {one.client_id: _static(one) for one in rules.clients}
+        self._fetch = GuardedFetch([issuer] if self._local else [])
+        self._documents: dict[str, tuple[float, KnownClient]] = {}
+        self._work = SharedWork[KnownClient](_FETCH_SECONDS)
+
+    async def find(self, client_id: str) -> KnownClient | None:
+        """Return a client, or None.
+
+        Raises:
+            OAuthRefusal: It is named by a document that cannot be used.
+        """
+        known = self._static.get(client_id)
+        if known is not None:
+            return known
+        if self.rules.documents and self._is_document(client_id):
+            return await self._documented(client_id)
+        found = await self._store.get(_CLIENTS, digest(client_id))
+        return None if found is None else msgspec.convert(found.value, KnownClient)
+
+    async def keep(self, client: KnownClient) -> None:
+        """Keep a dynamically registered client that is in use."""
+        if client.source == "registration":
+            ttl = self.rules.unused_days * _DAY
+            await self._store.put(_CLIENTS, digest(client.client_id), msgspec.to_builtins(client), ttl=ttl)
+
+    async def register(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Register a client; return the client information response (RFC 7591, 3.2.1).
+
+        Raises:
+            OAuthRefusal: Its metadata are not accepted, or there are too many registrations.
+        """
+        uris = self._redirect_uris(asked.get("redirect_uris"))
+        method = asked.get("token_endpoint_auth_method") or "client_secret_basic"
+        grants = _texts(asked.get("grant_types"), ["authorization_code"])
+        if method not in _METHODS:
+            raise OAuthRefusal("invalid_client_metadata", f"token_endpoint_auth_method is one of {', '.join(_METHODS)}")
+        if "authorization_code" not in grants or _texts(asked.get("response_types"), ["code"]) != ["code"]:
+            raise OAuthRefusal("invalid_client_metadata", "only the authorization code grant is offered")
+        await self._quota("minute", self.rules.per_minute, 60)
+        await self._quota("day", self.rules.per_day, int(_DAY))
+        secret = None if method == "none" else new_secret()
+        client = KnownClient(
+            client_id=new_secret(),
+            name=_shown(asked.get("client_name")),
+            redirect_uris=uris,
+            method=method,
+            secret_digest="" if secret is None else digest(secret),
+            refreshes="refresh_token" in grants,
+            source="registration",
+        )
+        try:
+            await self._store.put(_CLIENTS, digest(client.client_id), msgspec.to_builtins(client), ttl=_DAY)
+        except StoreError:
+            raise OAuthRefusal("temporarily_unavailable", "no room for clients", status=503, retry_after=3600) from None
+        information: dict[str, Any] = {
+            "client_id": client.client_id,
+            "client_id_issued_at": int(time.time()),
+            "client_name": client.name,
+            "redirect_uris": list(uris),
+            "grant_types": [grant for grant in _GRANTS if grant in grants],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": method,
+        }
+        if secret is not None:
+            information |= {"client_secret": secret, "client_secret_expires_at": 0}
+        return information
+
+    def _redirect_uris(self, given: object) -> tuple[str, ...]:
+        uris = cast("list[object]", given) if isinstance(given, list) else []
+        if not 0 < len(uris) <= _MOST_URIS:
+            raise OAuthRefusal("invalid_redirect_uri", f"redirect_uris is a list of 1 to {_MOST_URIS} URIs")
+        for uri in uris:
+            problem = self.rules.problem_of(uri)
+            if problem is not None:
+                raise OAuthRefusal("invalid_redirect_uri", f"a redirect URI is not accepted: {problem}")
+        return tuple(cast("list[str]", uris))
+
+    async def _quota(self, name: str, limit: int, seconds: int) -> None:
+        """Count a registration, over all replicas.
+
+        Raises:
+            OAuthRefusal: There are too many in this time.
+        """
+        number = int(time.time()) // seconds
+        key = f"{name}:{number}"
+        for _ in range(20):  # of replicas that count at the same moment
+            found = await self._store.get(_QUOTAS, key)
+            count, revision = (0, 0) if found is None else (int(found.value), found.revision)
+            if count >= limit:
+                break
+            if await self._store.put(_QUOTAS, key, count + 1, ttl=2 * seconds, expect=revision) is not None:
+                return
+        wait = max(1, (number + 1) * seconds - int(time.time()))
+        raise OAuthRefusal("too_many_requests", "too many clients register now", status=429, retry_after=wait)
+
+    def _is_document(self, client_id: str) -> bool:
+        try:
+            parts = urlsplit(client_id)
+            local = self._local and parts.scheme == "http" and is_loopback(parts.hostname)
+        except ValueError:
+            return False
+        return (parts.scheme == "https" or local) and parts.path not in ("", "/")
+
+    async def _documented(self, url: str) -> KnownClient:
+        known = self._documents.get(url)
+        if known is not None and time.monotonic() < known[0]:
+            return known[1]
+        client = await self._work.run(url, partial(self._read_document, url))
+        if len(self._documents) >= _MOST_DOCUMENTS:
+            self._documents.pop(next(iter(self._documents)))
+        self._documents[url] = (time.monotonic() + _DOCUMENT_SECONDS, client)
+        return client
+
+    async def _read_document(self, url: str) -> KnownClient:
+        """Return the client of a document, which names the very URL that it is at."""
+        try:
+            answer = await self._fetch.get(url, "the client's metadata document")
+            if answer.status != 200 or answer.url != url or len(answer.body) > _DOCUMENT_BYTES:
+                raise OAuthRefusal("invalid_client", "the client's metadata document cannot be read")
+            document = answer.decoded(dict[str, Any])
+        except NotFetched:
+            raise OAuthRefusal("invalid_client", "the client's metadata document cannot be fetched") from None
+        if document.get("client_id") != url:
+            raise OAuthRefusal("invalid_client", "the client's metadata document names another client")
+        if document.get("token_endpoint_auth_method", "none") != "none" or "client_secret" in document:
+            raise OAuthRefusal("invalid_client", "a client with a metadata document authenticates by 'none'")
+        return KnownClient(
+            client_id=url,
+            name=_shown(document.get("client_name")),
+            redirect_uris=self._redirect_uris(document.get("redirect_uris")),
+            refreshes="refresh_token" in _texts(document.get("grant_types"), list(_GRANTS)),
+            source="document",
+        )
+
+
+def _static(client: OAuthClient) -> KnownClient:
+    return KnownClient(
+        client_id=client.client_id,
+        name=_shown(client.name),
+        redirect_uris=tuple(client.redirect_uris),
+        method="none" if client.client_secret is None else "client_secret_basic",
+        secret_digest="" if client.client_secret is None else digest(client.client_secret),
+    )
+
+
+def _texts(value: object, default: list[str]) -> list[str]:
+    if value is None:
+        return default
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, str)]
+
+
+def _shown(name: object) -> str:
+    """Return a name as it is shown to people: one short line."""
+    if not isinstance(name, str):
+        return ""
+    plain = "".join(char for char in printable(name) if char.isprintable())
+    return plain[:_LONGEST_NAME].strip()

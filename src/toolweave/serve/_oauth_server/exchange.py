@@ -1,0 +1,126 @@
+"""HTTP requests to an authorization server: forms and queries read within bounds, JSON answered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+from urllib.parse import parse_qsl
+
+import anyio
+import msgspec
+
+from toolweave.serve._http.asgi import Receive, Scope, Send, read_body, respond
+from toolweave.serve._oauth_server.clients import OAuthRefusal
+
+__all__ = ["OAuthExchange"]
+
+_MAX_BYTES = 64 * 1024
+_SECONDS = 30.0
+_MAX_FIELDS = 50
+_SHARED = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-methods", b"POST, OPTIONS"),
+    (b"access-control-allow-headers", b"authorization, content-type, mcp-protocol-version"),
+]
+
+
+class OAuthExchange:
+    """One request and its answer."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.method: str = scope["method"]
+        self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
+        self.send = send
+        self._query: bytes = scope.get("query_string", b"")
+        self._receive = receive
+
+    def query(self) -> dict[str, str]:
+        """Return the parameters of the URL.
+
+        Raises:
+            OAuthRefusal: One is repeated (RFC 6749, 3.1), or there are too many.
+        """
+        return _fields(self._query)
+
+    async def form(self) -> dict[str, str]:
+        """Return the fields of a form.
+
+        Raises:
+            OAuthRefusal: It is none, or too long, or a field is repeated.
+        """
+        kind = self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if kind != b"application/x-www-form-urlencoded":
+            raise OAuthRefusal("invalid_request", "the body must be a form (application/x-www-form-urlencoded)")
+        return _fields(await self._body())
+
+    async def json(self) -> dict[str, Any]:
+        """Return the JSON object of the body.
+
+        Raises:
+            OAuthRefusal: It is none, or too long.
+        """
+        body = await self._body()
+        try:
+            value = msgspec.json.decode(body)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            value = None
+        if not isinstance(value, dict):
+            raise OAuthRefusal("invalid_client_metadata", "the body must be a JSON object")
+        return cast("dict[str, Any]", value)
+
+    async def _body(self) -> bytes:
+        body: bytes | None = None
+        with anyio.move_on_after(_SECONDS):
+            body = await read_body(self._receive, _MAX_BYTES)
+        if body is None:
+            raise OAuthRefusal("invalid_request", "the body is too long, or did not come in time", status=413)
+        return body
+
+    async def answer(self, status: int, value: Mapping[str, Any], headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        """Answer a client with JSON, which no cache keeps and pages of every origin may read."""
+        body = json.dumps(value).encode()
+        head = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            (b"cache-control", b"no-store"),
+            (b"pragma", b"no-cache"),
+            *_SHARED,
+            *headers,
+        ]
+        await self.send({"type": "http.response.start", "status": status, "headers": head})
+        await self.send({"type": "http.response.body", "body": body})
+
+    async def refuse(self, refusal: OAuthRefusal) -> None:
+        """Answer a client with an error (RFC 6749, 5.2)."""
+        headers: list[tuple[bytes, bytes]] = []
+        if refusal.status == 401:
+            headers.append((b"www-authenticate", b"Basic"))
+        if refusal.retry_after:
+            headers.append((b"retry-after", b"%d" % refusal.retry_after))
+        await self.answer(refusal.status, {"error": refusal.error, "error_description": str(refusal)}, headers)
+
+    async def preflight(self) -> None:
+        """Answer a CORS preflight."""
+        await respond(self.send, 204, headers=_SHARED)
+
+    async def redirect(self, url: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        """Send a browser somewhere else, with GET."""
+        head = [
+            (b"location", url.encode("ascii", "ignore")),
+            (b"cache-control", b"no-store"),
+            (b"referrer-policy", b"no-referrer"),
+            *headers,
+        ]
+        await respond(self.send, 303, headers=head)
+
+
+def _fields(data: bytes) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(data.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict")
+    except (ValueError, UnicodeError):
+        raise OAuthRefusal("invalid_request", "the parameters cannot be read") from None
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise OAuthRefusal("invalid_request", "a parameter is repeated")
+    return {name: value for name, value in fields.items() if value}

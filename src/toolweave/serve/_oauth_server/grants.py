@@ -1,0 +1,256 @@
+"""Grants of people to clients, in a store: sign-ins, codes, grants with the provider's tokens, refresh tokens.
+
+Nothing that lets anybody in stands in the store itself: random values are kept as digests, the provider's tokens are
+encrypted. Each document is taken by its revision, so that of two that come at once, on whatever replica, one wins.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+
+from toolweave.protocol.value import Value
+from toolweave.serve._oauth_server.keys import ServerKeys, digest, new_secret
+from toolweave.state import Put, Store
+
+__all__ = ["Code", "Grant", "GrantStore", "PendingSignIn", "RefreshToken"]
+
+_SIGN_INS, _CODES = "toolweave.oauth.sign_ins", "toolweave.oauth.codes"
+_GRANTS, _REFRESH = "toolweave.oauth.grants", "toolweave.oauth.refresh"
+_SIGN_IN_SECONDS = 600.0
+_CODE_SECONDS = 60.0
+_USED_CODE_SECONDS = 3600.0
+_SEALED, _FORM = "upstream tokens", "sign-ins"
+
+T = TypeVar("T")
+
+
+class PendingSignIn(Value, frozen=True, kw_only=True):
+    """An authorization request whose person has yet to sign in.
+
+    Attributes:
+        client_id: The client that asks.
+        redirect_uri: Where its answer goes.
+        state: Its state, empty for none.
+        challenge: Its PKCE challenge.
+        scopes: The scopes that it asks for.
+        verifier: The PKCE verifier for the provider, once the person has consented.
+        nonce: The nonce for the provider.
+    """
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"state", "verifier", "nonce"})
+
+    client_id: str
+    redirect_uri: str
+    state: str
+    challenge: str
+    scopes: tuple[str, ...]
+    verifier: str = ""
+    nonce: str = ""
+
+
+class Code(Value, frozen=True, kw_only=True):
+    """An authorization code that was given to a client.
+
+    Attributes:
+        grant: The id of the grant.
+        used: Whether it was redeemed; then a second try revokes what it gave.
+    """
+
+    grant: str
+    client_id: str
+    redirect_uri: str
+    challenge: str
+    scopes: tuple[str, ...]
+    used: bool = False
+
+
+class Grant(Value, frozen=True, kw_only=True):
+    """A person's grant to a client; as long as it is there its tokens count.
+
+    Attributes:
+        client_id: The client.
+        subject: The person, at the provider.
+        scopes: The scopes.
+        sealed: The provider's tokens, encrypted.
+        ends_at: When it ends, in seconds since the epoch.
+    """
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"sealed"})
+
+    client_id: str
+    subject: str
+    scopes: tuple[str, ...]
+    sealed: str
+    ends_at: float
+
+
+class RefreshToken(Value, frozen=True, kw_only=True):
+    """A refresh token; one that was used stays, so that its reuse is noticed."""
+
+    grant: str
+    client_id: str
+    scopes: tuple[str, ...]
+    used: bool = False
+
+
+class GrantStore:
+    """The grants of one authorization server.
+
+    Args:
+        store: Keeps them.
+        keys: Encrypts the provider's tokens.
+        seconds: How long a grant lasts, however often it is refreshed.
+    """
+
+    def __init__(self, store: Store, keys: ServerKeys, seconds: float) -> None:
+        self._store = store
+        self._keys = keys
+        self._seconds = seconds
+
+    # sign-ins
+
+    def form(self, sign_in: PendingSignIn) -> str:
+        """Return a sign-in sealed, for the form that asks the person: until they consent nothing is kept of it."""
+        return self._keys.seal(_FORM, msgspec.to_builtins(sign_in))
+
+    def of_form(self, sealed: str) -> PendingSignIn | None:
+        """Return the sign-in of a form, None for one that is older than ten minutes, or no form of ours."""
+        found = self._keys.unseal(_FORM, sealed, seconds=int(_SIGN_IN_SECONDS))
+        return None if found is None else msgspec.convert(found, PendingSignIn)
+
+    async def begin(self, sign_in: PendingSignIn) -> str:
+        """Keep a sign-in for ten minutes; return its id."""
+        name = new_secret()
+        await self._store.put(_SIGN_INS, digest(name), msgspec.to_builtins(sign_in), ttl=_SIGN_IN_SECONDS)
+        return name
+
+    async def take_sign_in(self, name: str) -> PendingSignIn | None:
+        """Return a sign-in, once."""
+        found = await self._store.get(_SIGN_INS, digest(name))
+        if found is None or not await self._store.delete(_SIGN_INS, digest(name), expect=found.revision):
+            return None
+        return msgspec.convert(found.value, PendingSignIn)
+
+    # codes
+
+    async def grant(self, sign_in: PendingSignIn, subject: str, tokens: Mapping[str, Any]) -> str:
+        """Keep a grant, and return the code for it."""
+        name, code = new_secret(), new_secret()
+        grant = Grant(
+            client_id=sign_in.client_id,
+            subject=subject,
+            scopes=sign_in.scopes,
+            sealed=self._keys.seal(_SEALED, tokens),
+            ends_at=time.time() + self._seconds,
+        )
+        made = Code(
+            grant=name,
+            client_id=sign_in.client_id,
+            redirect_uri=sign_in.redirect_uri,
+            challenge=sign_in.challenge,
+            scopes=sign_in.scopes,
+        )
+        await self._store.write(
+            [
+                # until the code is redeemed; a person who closes the window leaves nothing behind
+                Put(collection=_GRANTS, key=digest(name), value=msgspec.to_builtins(grant), ttl=2 * _CODE_SECONDS),
+                Put(collection=_CODES, key=digest(code), value=msgspec.to_builtins(made), ttl=_CODE_SECONDS),
+            ]
+        )
+        return code
+
+    async def code(self, code: str) -> Code | None:
+        """Return what a code is for; one that was used revokes its grant (RFC 6749, 4.1.2)."""
+        found = await self._store.get(_CODES, digest(code))
+        if found is None:
+            return None
+        made = msgspec.convert(found.value, Code)
+        if made.used:
+            await self.revoke(made.grant)
+            return None
+        return made
+
+    async def use_code(self, code: str) -> Grant | None:
+        """Take a code, once, and return its grant, which lasts from now on; a second use at once revokes it."""
+        found = await self._store.get(_CODES, digest(code))
+        if found is None:
+            return None
+        made = msgspec.convert(found.value, Code)
+        grant = await self.find(made.grant)
+        if grant is None or made.used:
+            await self.revoke(made.grant)
+            return None
+        used = msgspec.to_builtins(made.replace(used=True))
+        lasting = Put(
+            collection=_GRANTS, key=digest(made.grant), value=msgspec.to_builtins(grant), ttl=self._left(grant)
+        )
+        taken = Put(collection=_CODES, key=digest(code), value=used, ttl=_USED_CODE_SECONDS, expect=found.revision)
+        if await self._store.write([taken, lasting]) is None:
+            await self.revoke(made.grant)
+            return None
+        return grant
+
+    # grants
+
+    async def find(self, name: str) -> Grant | None:
+        """Return a grant, or None where it was revoked or has ended."""
+        found = await self._store.get(_GRANTS, digest(name))
+        return None if found is None else msgspec.convert(found.value, Grant)
+
+    async def revoke(self, name: str) -> None:
+        """End a grant, and with it all its tokens."""
+        await self._store.delete(_GRANTS, digest(name))
+
+    def tokens_of(self, grant: Grant) -> dict[str, Any]:
+        """Return the provider's tokens of a grant; none where they cannot be decrypted any more."""
+        return self._keys.unseal(_SEALED, grant.sealed) or {}
+
+    async def keep_tokens(self, name: str, grant: Grant, tokens: Mapping[str, Any]) -> None:
+        """Keep the provider's tokens of a grant, renewed, unless it was revoked meanwhile."""
+        found = await self._store.get(_GRANTS, digest(name))
+        if found is not None:
+            value = msgspec.to_builtins(grant.replace(sealed=self._keys.seal(_SEALED, tokens)))
+            await self._store.put(_GRANTS, digest(name), value, ttl=self._left(grant), expect=found.revision)
+
+    # refresh tokens
+
+    async def refresh_token(self, name: str, client_id: str, scopes: tuple[str, ...], grant: Grant) -> str:
+        """Make a refresh token of a grant."""
+        token = new_secret()
+        value = msgspec.to_builtins(RefreshToken(grant=name, client_id=client_id, scopes=scopes))
+        await self._store.put(_REFRESH, digest(token), value, ttl=self._left(grant))
+        return token
+
+    async def refresh(self, token: str) -> RefreshToken | None:
+        """Return what a refresh token is for; one that was used revokes its grant: one of its two users stole it."""
+        found = await self._store.get(_REFRESH, digest(token))
+        if found is None:
+            return None
+        made = msgspec.convert(found.value, RefreshToken)
+        if made.used:
+            await self.revoke(made.grant)
+            return None
+        return made
+
+    async def use_refresh(self, token: str, *, used: bool = True) -> bool:
+        """Mark a refresh token as used, once; with `used=False` give it back after a failure that is not its own."""
+        found = await self._store.get(_REFRESH, digest(token))
+        if found is None:
+            return False
+        made = msgspec.convert(found.value, RefreshToken)
+        if made.used and used:
+            await self.revoke(made.grant)
+            return False
+        left = None if found.expires_at is None else max(1.0, found.expires_at - time.time())
+        value = msgspec.to_builtins(made.replace(used=used))
+        if await self._store.put(_REFRESH, digest(token), value, ttl=left, expect=found.revision) is None:
+            await self.revoke(made.grant)
+            return False
+        return True
+
+    def _left(self, grant: Grant) -> float:
+        return max(1.0, grant.ends_at - time.time())

@@ -1,0 +1,109 @@
+"""Keys that are all derived from one secret: of tokens, cookies, forms and of what is encrypted in the store.
+
+The newest secret makes, every one of them verifies, so that secrets can be changed without signing everybody out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from toolweave.errors import ConfigError
+
+__all__ = ["ServerKeys", "digest", "new_secret"]
+
+_SHORTEST = 32
+
+
+def new_secret() -> str:
+    """Return a random value of 256 bits."""
+    return secrets.token_urlsafe(32)
+
+
+def digest(value: str) -> str:
+    """Return the digest under which a random value is kept: the store alone lets nobody in."""
+    return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class ServerKeys:
+    """The keys of one authorization server.
+
+    Args:
+        values: Secrets of 32 bytes or more, the newest first.
+
+    Raises:
+        ConfigError: There is none, or one is shorter.
+    """
+
+    def __init__(self, values: Sequence[str | bytes]) -> None:
+        given = [value.encode() if isinstance(value, str) else value for value in values]
+        if not given or any(len(value) < _SHORTEST for value in given):
+            raise ConfigError(f"OAuthServer needs a secret of {_SHORTEST} random bytes or more; keep it over restarts")
+        self._secrets = given
+
+    def _derived(self, purpose: str) -> list[bytes]:
+        return [
+            hmac.digest(value, f"toolweave authorization server: {purpose}".encode(), "sha256")
+            for value in self._secrets
+        ]
+
+    def sign(self, purpose: str, *parts: str) -> str:
+        """Return a signature of texts for one purpose."""
+        return _signature(self._derived(purpose)[0], parts)
+
+    def is_signed(self, signature: str, purpose: str, *parts: str) -> bool:
+        """Whether it is a signature of these texts for this purpose."""
+        given = signature.encode("utf-8", "surrogatepass")
+        return any(hmac.compare_digest(_signature(key, parts).encode(), given) for key in self._derived(purpose))
+
+    def token(self, claims: Mapping[str, Any]) -> str:
+        """Return an access token (RFC 9068)."""
+        import jwt
+
+        return jwt.encode(dict(claims), self._derived("access tokens")[0], "HS256", headers={"typ": "at+jwt"})
+
+    def claims(self, token: str, *, issuer: str, audience: str) -> dict[str, Any] | None:
+        """Return the claims of an access token of ours, None for anything else."""
+        import jwt
+
+        for key in self._derived("access tokens"):
+            try:
+                if jwt.get_unverified_header(token).get("typ") != "at+jwt":
+                    return None
+                required = ["exp", "iss", "aud", "sub", "client_id", "grant"]
+                return jwt.decode(
+                    token, key, algorithms=["HS256"], issuer=issuer, audience=audience, options={"require": required}
+                )
+            except jwt.InvalidSignatureError:
+                continue
+            except jwt.InvalidTokenError:
+                return None
+        return None
+
+    def seal(self, purpose: str, value: Any) -> str:
+        """Return a JSON value encrypted for one purpose."""
+        return self._fernet(purpose).encrypt(json.dumps(value).encode()).decode()
+
+    def unseal(self, purpose: str, sealed: str, *, seconds: int | None = None) -> Any:
+        """Return what was encrypted for a purpose, None for anything else or what is older than `seconds`."""
+        from cryptography.fernet import InvalidToken
+
+        try:
+            return json.loads(self._fernet(purpose).decrypt(sealed.encode("utf-8", "surrogatepass"), ttl=seconds))
+        except InvalidToken:
+            return None
+
+    def _fernet(self, purpose: str) -> Any:
+        from cryptography.fernet import Fernet, MultiFernet
+
+        return MultiFernet([Fernet(urlsafe_b64encode(key)) for key in self._derived(purpose)])
+
+
+def _signature(key: bytes, parts: Sequence[str]) -> str:
+    text = json.dumps(parts).encode()  # no two lists of texts have one form
+    return urlsafe_b64encode(hmac.digest(key, text, "sha256")).rstrip(b"=").decode()

@@ -1,0 +1,156 @@
+"""The public object: `OAuthServer`, the authorization of an endpoint by an authorization server at its own origin."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Unpack
+from urllib.parse import urlsplit
+
+from toolweave.errors import ConfigError
+from toolweave.serve._auth.jwt_auth import identity_of_claims
+from toolweave.serve._auth.resource_metadata import JsonDocument
+from toolweave.serve._auth.token_auth import ProtectionOptions, TokenAuth
+from toolweave.serve._http.asgi import App, Receive, Scope, Send, respond
+from toolweave.serve._oauth_server.authorize import AuthorizationPages
+from toolweave.serve._oauth_server.browser import BrowserCookies
+from toolweave.serve._oauth_server.clients import ClientRules, Clients
+from toolweave.serve._oauth_server.exchange import OAuthExchange
+from toolweave.serve._oauth_server.grants import GrantStore
+from toolweave.serve._oauth_server.keys import ServerKeys
+from toolweave.serve._oauth_server.tokens import TokenPages
+from toolweave.serve._oauth_server.upstream import Upstream
+from toolweave.serve._oauth_server.upstream_client import UpstreamClient
+from toolweave.serve._request import Identity
+from toolweave.state import Store
+
+__all__ = ["OAuthServer"]
+
+_PATHS = {
+    "authorize": "/authorize",
+    "consent": "/consent",
+    "callback": "/oauth/callback",
+    "token": "/token",
+    "revoke": "/revoke",
+    "register": "/register",
+}
+_WELL_KNOWN = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
+_ACCESS_SECONDS = 600
+_GRANT_SECONDS = 30 * 86_400.0
+_Handler = Callable[[OAuthExchange], Awaitable[None]]
+
+
+class OAuthServer(TokenAuth):
+    """An authorization server in front of an identity provider, for one endpoint and on its origin.
+
+    For companies whose provider registers no MCP clients itself. MCP clients register here (`ClientRules`), people
+    consent to each client and sign in at the provider, and clients get tokens of this server's own, which count here
+    and nowhere else. What the provider gives stays in the store, encrypted.
+
+    Register `ORIGIN/oauth/callback` at the provider as the redirect URI. The app has to be mounted at the root of its
+    host: clients look for its metadata there.
+
+    Args:
+        url: The endpoint's own URL, such as `https://notes.example/mcp`.
+        upstream: The provider.
+        store: Keeps clients, grants and refresh tokens; replicas share one. In memory, everybody signs in again after a
+            restart.
+        secret: A random secret of 32 bytes or more, from which all keys are derived; or several, the newest first.
+        clients: Which MCP clients are accepted.
+        allow: Returns whether a person whom the provider signed in may come in, by the provider's claims.
+        **options: See `ProtectionOptions`; `resource` and `authorization_servers` are `url` and its origin. Clients may
+            ask for the scopes of `scopes_supported`.
+
+    Raises:
+        ConfigError: A URL is no `https` URL (`http` is accepted for this machine), or a secret is too short.
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        upstream: Upstream,
+        store: Store,
+        secret: str | bytes | Sequence[str | bytes],
+        clients: ClientRules | None = None,
+        allow: Callable[[Mapping[str, Any]], bool] | None = None,
+        **options: Unpack[ProtectionOptions],
+    ) -> None:
+        parts = urlsplit(url)
+        self.issuer = f"{parts.scheme}://{parts.netloc}"
+        self.resource_url = url
+        self.allow = allow
+        named: ProtectionOptions = {**options, "resource": url, "authorization_servers": (self.issuer,)}
+        super().__init__(self._verified, **named)
+        if parts.path in {*_PATHS.values(), *_WELL_KNOWN}:
+            raise ConfigError(f"the endpoint's path {parts.path!r} is one of the authorization server's own")
+        self._store = store
+        self.all_scopes = self.supported
+        self._keys = ServerKeys([secret] if isinstance(secret, str | bytes) else secret)
+        self.clients = Clients(clients or ClientRules(), store, self.issuer)
+        self.grants = GrantStore(store, self._keys, _GRANT_SECONDS)
+        self.provider = UpstreamClient(upstream, self.issuer + _PATHS["callback"])
+
+    async def _verified(self, token: str) -> Identity | None:
+        """Return the identity of a token of ours whose grant still stands."""
+        claims = self._keys.claims(token, issuer=self.issuer, audience=self.resource_url)
+        if claims is None or await self.grants.find(str(claims["grant"])) is None:
+            return None
+        return identity_of_claims(claims, expires_at=int(claims["exp"]))
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the metadata of the authorization server (RFC 8414)."""
+        rules, methods = self.clients.rules, ["none", "client_secret_basic", "client_secret_post"]
+        document: dict[str, Any] = {
+            "issuer": self.issuer,
+            "authorization_endpoint": self.issuer + _PATHS["authorize"],
+            "token_endpoint": self.issuer + _PATHS["token"],
+            "revocation_endpoint": self.issuer + _PATHS["revoke"],
+            "response_types_supported": ["code"],
+            "response_modes_supported": ["query"],
+            "grant_types_supported": ["authorization_code", "refresh_token"],
+            "token_endpoint_auth_methods_supported": methods,
+            "revocation_endpoint_auth_methods_supported": methods,
+            "code_challenge_methods_supported": ["S256"],
+            "authorization_response_iss_parameter_supported": True,
+            "client_id_metadata_document_supported": rules.documents,
+        }
+        if self.all_scopes:
+            document["scopes_supported"] = list(self.all_scopes)
+        if rules.registration:
+            document["registration_endpoint"] = self.issuer + _PATHS["register"]
+        return document
+
+    def protect(self, app: App) -> tuple[App, dict[str, App]]:
+        """Return the app wrapped in the authorization, and the public endpoints by path."""
+        protected, public = super().protect(app)
+        pages = AuthorizationPages(self, BrowserCookies(self._keys, self.issuer), _PATHS)
+        tokens = TokenPages(self, self._keys, _ACCESS_SECONDS)
+        handlers: dict[str, tuple[_Handler, tuple[str, ...]]] = {
+            "authorize": (pages.authorize, ("GET", "POST")),
+            "consent": (pages.consent, ("POST",)),
+            "callback": (pages.callback, ("GET",)),
+            "token": (tokens.token, ("POST", "OPTIONS")),
+            "revoke": (tokens.revoke, ("POST", "OPTIONS")),
+        }
+        if self.clients.rules.registration:
+            handlers["register"] = (tokens.register, ("POST", "OPTIONS"))
+        public |= {_PATHS[name]: _endpoint(handler, methods) for name, (handler, methods) in handlers.items()}
+        document = JsonDocument(self.metadata())
+        return protected, public | dict.fromkeys(_WELL_KNOWN, document)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Hold what the authorization needs open while it is served."""
+        async with super().running(), self._store:
+            yield
+
+
+def _endpoint(handler: _Handler, methods: Sequence[str]) -> App:
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] not in methods:
+            await respond(send, 405, "Method Not Allowed", [(b"allow", ", ".join(methods).encode())])
+            return
+        await handler(OAuthExchange(scope, receive, send))
+
+    return serve

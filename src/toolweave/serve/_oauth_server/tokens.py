@@ -1,0 +1,201 @@
+"""The way of a client: codes and refresh tokens become tokens of ours, tokens are revoked, clients are registered."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import time
+from base64 import b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote_plus
+
+from toolweave.errors import StoreError
+from toolweave.serve._auth.refusal import IssuerUnavailable
+from toolweave.serve._oauth_server.authorize import ServerFacts
+from toolweave.serve._oauth_server.clients import KnownClient, OAuthRefusal
+from toolweave.serve._oauth_server.exchange import OAuthExchange
+from toolweave.serve._oauth_server.grants import Grant
+from toolweave.serve._oauth_server.keys import ServerKeys, new_secret
+from toolweave.serve._oauth_server.upstream_client import SignInFailed
+
+__all__ = ["TokenPages"]
+
+_VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
+
+
+class TokenPages:
+    """The token, revocation and registration endpoints.
+
+    Args:
+        server: The server.
+        keys: Signs its tokens.
+        seconds: How long an access token lasts.
+    """
+
+    def __init__(self, server: ServerFacts, keys: ServerKeys, seconds: int) -> None:
+        self._server = server
+        self._keys = keys
+        self._seconds = seconds
+
+    async def token(self, exchange: OAuthExchange) -> None:
+        """Answer the token endpoint."""
+        await self._answered(exchange, self._token)
+
+    async def revoke(self, exchange: OAuthExchange) -> None:
+        """Answer the revocation endpoint (RFC 7009)."""
+        await self._answered(exchange, self._revoke)
+
+    async def register(self, exchange: OAuthExchange) -> None:
+        """Answer the registration endpoint (RFC 7591)."""
+        await self._answered(exchange, self._register)
+
+    async def _answered(self, exchange: OAuthExchange, work: Any) -> None:
+        if exchange.method == "OPTIONS":
+            await exchange.preflight()
+            return
+        try:
+            status, value = await work(exchange)
+        except OAuthRefusal as exc:
+            await exchange.refuse(exc)
+        except (IssuerUnavailable, StoreError):
+            text = "it cannot be answered now"
+            await exchange.refuse(OAuthRefusal("temporarily_unavailable", text, status=503, retry_after=5))
+        else:
+            await exchange.answer(status, value)
+
+    async def _register(self, exchange: OAuthExchange) -> tuple[int, Mapping[str, Any]]:
+        return 201, await self._server.clients.register(await exchange.json())
+
+    async def _token(self, exchange: OAuthExchange) -> tuple[int, Mapping[str, Any]]:
+        form = await exchange.form()
+        client = await self._authenticated(exchange, form)
+        if form.get("resource", self._server.resource_url) != self._server.resource_url:
+            raise OAuthRefusal("invalid_target", "tokens are for one resource only")
+        kind = form.get("grant_type")
+        if kind == "authorization_code":
+            return 200, await self._by_code(client, form)
+        if kind == "refresh_token":
+            return 200, await self._by_refresh(client, form)
+        raise OAuthRefusal("unsupported_grant_type", "grant_type is 'authorization_code' or 'refresh_token'")
+
+    async def _by_code(self, client: KnownClient, form: Mapping[str, str]) -> Mapping[str, Any]:
+        name, verifier = form.get("code", ""), form.get("code_verifier", "")
+        code = await self._server.grants.code(name)
+        if code is None or code.client_id != client.client_id:
+            raise OAuthRefusal("invalid_grant", "the code is unknown, used or expired")
+        if form.get("redirect_uri") != code.redirect_uri:
+            raise OAuthRefusal("invalid_grant", "redirect_uri is not the one that the code went to")
+        made = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=")
+        if not _VERIFIER.fullmatch(verifier) or not hmac.compare_digest(made, code.challenge.encode()):
+            raise OAuthRefusal("invalid_grant", "code_verifier does not fit the code")
+        grant = await self._server.grants.use_code(name)
+        if grant is None:
+            raise OAuthRefusal("invalid_grant", "the code is unknown, used or expired")
+        return await self._issued(client, code.grant, grant, code.scopes)
+
+    async def _by_refresh(self, client: KnownClient, form: Mapping[str, str]) -> Mapping[str, Any]:
+        grants, name = self._server.grants, form.get("refresh_token", "")
+        known = await grants.refresh(name)
+        if known is None or known.client_id != client.client_id:
+            raise OAuthRefusal("invalid_grant", "the refresh token is unknown, used or expired")
+        scopes = tuple(form["scope"].split()) if "scope" in form else known.scopes
+        if not set(known.scopes).issuperset(scopes):
+            raise OAuthRefusal("invalid_scope", "a scope is none of those that were granted")
+        # taken before anything is done with it: of two that come at once one wins, the other ends both
+        if not await grants.use_refresh(name):
+            raise OAuthRefusal("invalid_grant", "the refresh token is unknown, used or expired")
+        grant = await grants.find(known.grant)
+        if grant is None:
+            raise OAuthRefusal("invalid_grant", "the grant was revoked or has ended")
+        await self._still_there(known.grant, grant, name)
+        return await self._issued(client, known.grant, grant, scopes)
+
+    async def _still_there(self, name: str, grant: Grant, refresh: str) -> None:
+        """Renew the provider's tokens where they expire: a person who has left the company is let in no more.
+
+        Raises:
+            OAuthRefusal: The provider renews them no more, or cannot be asked.
+        """
+        grants = self._server.grants
+        kept = grants.tokens_of(grant)
+        try:
+            renewed = await self._server.provider.renewed(kept)
+        except SignInFailed:
+            await grants.use_refresh(refresh, used=False)
+            text = "the provider cannot be asked now"
+            raise OAuthRefusal("temporarily_unavailable", text, status=503, retry_after=5) from None
+        if renewed is None:
+            await grants.revoke(name)
+            raise OAuthRefusal("invalid_grant", "the provider has ended the sign-in")
+        if renewed != kept:
+            await grants.keep_tokens(name, grant, renewed)
+
+    async def _issued(self, client: KnownClient, name: str, grant: Grant, scopes: tuple[str, ...]) -> Mapping[str, Any]:
+        now = int(time.time())
+        seconds = max(1, min(self._seconds, int(grant.ends_at) - now))
+        claims = {
+            "iss": self._server.issuer,
+            "aud": self._server.resource_url,
+            "sub": grant.subject,
+            "client_id": client.client_id,
+            "scope": " ".join(scopes),
+            "iat": now,
+            "exp": now + seconds,
+            "jti": new_secret(),
+            "grant": name,
+        }
+        answer: dict[str, Any] = {
+            "access_token": self._keys.token(claims),
+            "token_type": "Bearer",
+            "expires_in": seconds,
+            "scope": " ".join(scopes),
+        }
+        if client.refreshes:
+            answer["refresh_token"] = await self._server.grants.refresh_token(
+                name, client.client_id, grant.scopes, grant
+            )
+        return answer
+
+    async def _revoke(self, exchange: OAuthExchange) -> tuple[int, Mapping[str, Any]]:
+        form = await exchange.form()
+        client = await self._authenticated(exchange, form)
+        token = form.get("token", "")
+        claims = self._keys.claims(token, issuer=self._server.issuer, audience=self._server.resource_url)
+        if claims is not None:
+            if claims["client_id"] == client.client_id:
+                await self._server.grants.revoke(str(claims["grant"]))
+            return 200, {}
+        known = await self._server.grants.refresh(token)
+        if known is not None and known.client_id == client.client_id:
+            await self._server.grants.revoke(known.grant)
+        return 200, {}
+
+    async def _authenticated(self, exchange: OAuthExchange, form: Mapping[str, str]) -> KnownClient:
+        """Return the client that sends a request.
+
+        Raises:
+            OAuthRefusal: It is unknown, or does not prove who it is.
+        """
+        named, secret = _basic(exchange.headers.get(b"authorization", b""))
+        client_id = named or form.get("client_id", "")
+        if named is not None and form.get("client_id", named) != named:
+            raise OAuthRefusal("invalid_request", "the request names two clients")
+        client = await self._server.clients.find(client_id) if client_id else None
+        given = secret if named is not None else form.get("client_secret", "")
+        if client is None or (client.method != "none" and not client.has_secret(given)):
+            raise OAuthRefusal("invalid_client", "the client is unknown, or its secret is wrong", status=401)
+        return client
+
+
+def _basic(header: bytes) -> tuple[str | None, str]:
+    """Return the id and the secret of HTTP Basic, form-encoded as RFC 6749, 2.3.1 wants it; None without it."""
+    scheme, _, value = header.partition(b" ")
+    if scheme.lower() != b"basic":
+        return None, ""
+    try:
+        name, _, secret = b64decode(value.strip(), validate=True).decode().partition(":")
+    except ValueError:
+        return "", ""
+    return unquote_plus(name), unquote_plus(secret)

@@ -1,0 +1,164 @@
+"""The identity provider behind an `OAuthServer`, and the facts of those that many companies have.
+
+For the provider this server is one client with one redirect URI, which was registered there by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from toolweave.config import Secret
+from toolweave.errors import ConfigError
+from toolweave.serve._auth.documents import check_issuer_url
+
+__all__ = ["Upstream"]
+
+_SHARED_TENANTS = frozenset({"common", "organizations", "consumers"})
+
+
+def _nothing() -> dict[str, str]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upstream:
+    """An identity provider that people sign in at.
+
+    `Upstream.oidc(ISSUER, ...)` is any OpenID provider; `github`, `google`, `entra`, `okta`, `auth0` and
+    `keycloak` know where theirs is and what it wants to be asked.
+
+    Attributes:
+        client_id: The client that this server is there.
+        client_secret: Its secret.
+        issuer: The issuer, whose metadata name the endpoints; empty for a provider that publishes none.
+        authorization_endpoint: Where people sign in, of a provider without metadata.
+        token_endpoint: Where codes are redeemed, of a provider without metadata.
+        userinfo_endpoint: Where it is asked who signed in, of a provider without ID tokens.
+        scopes: The scopes that this server asks for.
+        parameters: More parameters of the authorization request.
+        method: How this server authenticates there.
+        subject: The claim that identifies a person, for ever.
+        algorithms: The accepted signature algorithms of ID tokens.
+
+    Raises:
+        ConfigError: A URL is no `https` URL (`http` is accepted for this machine), or something is missing.
+    """
+
+    client_id: str
+    client_secret: Secret | str | None = field(default=None, repr=False)
+    issuer: str = ""
+    authorization_endpoint: str = ""
+    token_endpoint: str = ""
+    userinfo_endpoint: str = ""
+    scopes: Sequence[str] = ("openid",)
+    parameters: Mapping[str, str] = field(default_factory=_nothing)
+    method: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic"
+    subject: str = "sub"
+    algorithms: Sequence[str] = ("RS256", "ES256", "PS256")
+
+    def __post_init__(self) -> None:
+        if not self.client_id:
+            raise ConfigError("Upstream needs client_id=, as which this server is registered at the provider")
+        named = {
+            name: getattr(self, name) for name in ("authorization_endpoint", "token_endpoint", "userinfo_endpoint")
+        }
+        if self.issuer:
+            check_issuer_url(self.issuer, "Upstream.issuer")
+            if "openid" not in self.scopes:
+                raise ConfigError(
+                    "Upstream.scopes of an OpenID provider must have 'openid', so that it says who signs in"
+                )
+            return
+        for name, url in named.items():
+            if not url:
+                raise ConfigError(f"Upstream needs issuer=, or {name}= for a provider without metadata")
+            check_issuer_url(url, f"Upstream.{name}")
+
+    @property
+    def named(self) -> str:
+        """The identifier of the provider: its issuer, or the origin of its endpoints."""
+        if self.issuer:
+            return self.issuer
+        parts = urlsplit(self.authorization_endpoint)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    @classmethod
+    def oidc(cls, issuer: str, client_id: str, client_secret: Secret | str | None = None, **options: Any) -> Upstream:
+        """Return an OpenID provider; `options` are the other attributes."""
+        options.setdefault("scopes", ("openid", "offline_access"))
+        return cls(issuer=issuer, client_id=client_id, client_secret=client_secret, **options)
+
+    @classmethod
+    def github(cls, client_id: str, client_secret: Secret | str, **options: Any) -> Upstream:
+        """Return GitHub: an OAuth app or a GitHub App. It has no metadata; its API says who signed in."""
+        options.setdefault("scopes", ("read:user",))
+        return cls(
+            client_id=client_id,
+            client_secret=client_secret,
+            authorization_endpoint="https://github.com/login/oauth/authorize",
+            token_endpoint="https://github.com/login/oauth/access_token",  # noqa: S106
+            userinfo_endpoint="https://api.github.com/user",
+            method="client_secret_post",
+            subject="id",  # a login can be renamed, and then be taken by somebody else
+            **options,
+        )
+
+    @classmethod
+    def google(cls, client_id: str, client_secret: Secret | str, **options: Any) -> Upstream:
+        """Return Google. It gives refresh tokens for `access_type=offline`, and again only when it asks for consent."""
+        options.setdefault("scopes", ("openid", "email"))
+        options.setdefault("parameters", {"access_type": "offline", "prompt": "consent"})
+        return cls(
+            client_id=client_id,
+            client_secret=client_secret,
+            issuer="https://accounts.google.com",
+            method="client_secret_post",
+            **options,
+        )
+
+    @classmethod
+    def entra(cls, tenant: str, client_id: str, client_secret: Secret | str, **options: Any) -> Upstream:
+        """Return Microsoft Entra ID: one tenant, by its id. It refuses the parameter `resource`, which is not sent.
+
+        Raises:
+            ConfigError: The tenant is one that everybody shares: its tokens are of other issuers.
+        """
+        if tenant in _SHARED_TENANTS:
+            raise ConfigError(f"Upstream.entra needs the id of one tenant, not {tenant!r}")
+        options.setdefault("scopes", ("openid", "profile", "offline_access"))
+        options.setdefault("subject", "oid")  # `sub` is another one for each application
+        issuer = f"https://login.microsoftonline.com/{tenant}/v2.0"
+        return cls(
+            client_id=client_id, client_secret=client_secret, issuer=issuer, method="client_secret_post", **options
+        )
+
+    @classmethod
+    def okta(
+        cls,
+        domain: str,
+        client_id: str,
+        client_secret: Secret | str,
+        *,
+        server: str | None = "default",
+        **options: Any,
+    ) -> Upstream:
+        """Return Okta: a domain such as `example.okta.com`, and an authorization server there, None for its own."""
+        issuer = f"https://{domain}" if server is None else f"https://{domain}/oauth2/{server}"
+        return cls.oidc(issuer, client_id, client_secret, **options)
+
+    @classmethod
+    def auth0(cls, domain: str, client_id: str, client_secret: Secret | str, **options: Any) -> Upstream:
+        """Return Auth0: a domain such as `example.eu.auth0.com`; its issuer ends in a slash."""
+        return cls.oidc(f"https://{domain}/", client_id, client_secret, **options)
+
+    @classmethod
+    def keycloak(cls, url: str, realm: str, client_id: str, client_secret: Secret | str, **options: Any) -> Upstream:
+        """Return Keycloak: its URL, such as `https://login.example`, and a realm."""
+        return cls.oidc(f"{url.rstrip('/')}/realms/{realm}", client_id, client_secret, **options)
+
+    def with_parameters(self, **parameters: str) -> Upstream:
+        """Return a copy with more parameters of the authorization request, such as `hd="example.com"`."""
+        return replace(self, parameters={**self.parameters, **parameters})

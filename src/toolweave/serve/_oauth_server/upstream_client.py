@@ -1,0 +1,232 @@
+"""This server as a client of the provider: where it sends people, and what it makes of their return."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from toolweave.config import OAuth, reveal
+from toolweave.errors import ConfigError
+from toolweave.oauth._fetch import GuardedFetch, NotFetched
+from toolweave.oauth._metadata import AuthorizationServer
+from toolweave.oauth._records import ClientRegistration
+from toolweave.oauth._token_endpoint import AnswerOfTokens, TokenEndpoint, TokenRefused
+from toolweave.serve._auth.documents import NoDocument, check_issuer_url
+from toolweave.serve._auth.issuer_keys import PublishedKeys, issuer_metadata
+from toolweave.serve._auth.refusal import IssuerUnavailable
+from toolweave.serve._oauth_server.upstream import Upstream
+
+__all__ = ["SignInFailed", "SignedIn", "UpstreamClient"]
+
+_log = logging.getLogger("toolweave.serve._oauth_server")
+
+_METADATA_SECONDS = 3600.0
+_LEEWAY = 60
+
+
+class SignInFailed(Exception):
+    """A private signal: the provider signed nobody in; the text is safe to log.
+
+    Attributes:
+        temporary: Whether the provider could not be reached.
+    """
+
+    def __init__(self, message: str, *, temporary: bool = False) -> None:
+        super().__init__(message)
+        self.temporary = temporary
+
+
+class SignedIn:
+    """A person who signed in.
+
+    Attributes:
+        subject: The identifier of the person at the provider.
+        claims: What the provider says of the person.
+        tokens: The provider's tokens, as they are kept.
+    """
+
+    def __init__(self, subject: str, claims: Mapping[str, Any], tokens: dict[str, Any]) -> None:
+        self.subject = subject
+        self.claims = claims
+        self.tokens = tokens
+
+
+class UpstreamClient:
+    """The client that an authorization server is at its provider."""
+
+    def __init__(self, upstream: Upstream, redirect_uri: str) -> None:
+        self.upstream = upstream
+        self._redirect_uri = redirect_uri
+        self._fetch = GuardedFetch([upstream.named, upstream.userinfo_endpoint])
+        self._keys = PublishedKeys(upstream.issuer, None, upstream.algorithms) if upstream.issuer else None
+        self._known: tuple[float, AuthorizationServer] | None = None
+
+    async def authorization_url(self, *, state: str, verifier: str, nonce: str) -> str:
+        """Return the URL where a person signs in, for one try.
+
+        Raises:
+            SignInFailed: The provider's metadata cannot be read.
+        """
+        server, upstream = await self._server(), self.upstream
+        challenge = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+        asked = {
+            **upstream.parameters,
+            "response_type": "code",
+            "client_id": upstream.client_id,
+            "redirect_uri": self._redirect_uri,
+            "scope": " ".join(upstream.scopes),
+            "state": state,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        if upstream.issuer:
+            asked["nonce"] = nonce
+        parts = urlsplit(server.authorization_endpoint or "")
+        query = urlencode({**dict(parse_qsl(parts.query)), **asked})
+        return urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
+
+    async def signed_in(self, code: str, *, verifier: str, nonce: str, issuer: str | None) -> SignedIn:
+        """Redeem a code; return who signed in.
+
+        Raises:
+            SignInFailed: Nobody did.
+        """
+        if issuer is not None and self.upstream.issuer and issuer != self.upstream.issuer:  # RFC 9207
+            raise SignInFailed("the answer is of another issuer")
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self._redirect_uri,
+            "code_verifier": verifier,
+        }
+        answer, raw = await self._tokens(form)
+        claims = await self._id_claims(raw.get("id_token"), nonce) if self._keys else await self._profile(answer)
+        subject = claims.get(self.upstream.subject)
+        if not isinstance(subject, str | int) or isinstance(subject, bool) or subject == "":
+            raise SignInFailed(f"the provider names nobody in {self.upstream.subject!r}")
+        return SignedIn(str(subject), claims, _kept(answer, None))
+
+    async def renewed(self, tokens: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the provider's tokens, renewed where they are about to expire; None when it renews them no more.
+
+        Raises:
+            SignInFailed: The provider cannot be reached.
+        """
+        expires, refresh = tokens.get("expires_at"), tokens.get("refresh_token")
+        if refresh is None or expires is None or expires > time.time() + _LEEWAY:
+            return dict(tokens)
+        try:
+            answer, _ = await self._tokens({"grant_type": "refresh_token", "refresh_token": refresh})
+        except SignInFailed as exc:
+            if exc.temporary:
+                raise
+            return None
+        return _kept(answer, refresh)
+
+    async def _server(self) -> AuthorizationServer:
+        upstream = self.upstream
+        if not upstream.issuer:
+            return AuthorizationServer(
+                issuer=upstream.named,
+                authorization_endpoint=upstream.authorization_endpoint,
+                token_endpoint=upstream.token_endpoint,
+            )
+        if self._known is not None and time.monotonic() < self._known[0]:
+            return self._known[1]
+        try:
+            document = await issuer_metadata(upstream.issuer)
+            found = AuthorizationServer(
+                issuer=upstream.issuer,
+                authorization_endpoint=_endpoint(document, "authorization_endpoint"),
+                token_endpoint=_endpoint(document, "token_endpoint"),
+            )
+        except NoDocument as exc:
+            raise SignInFailed(f"the provider's metadata cannot be read: {exc}", temporary=True) from None
+        self._known = (time.monotonic() + _METADATA_SECONDS, found)
+        return found
+
+    async def _tokens(self, form: Mapping[str, str]) -> tuple[AnswerOfTokens, dict[str, Any]]:
+        upstream = self.upstream
+        endpoint = TokenEndpoint(
+            fetch=self._fetch,
+            server=await self._server(),
+            registration=ClientRegistration(
+                client_id=upstream.client_id,
+                client_secret=None if upstream.client_secret is None else reveal(upstream.client_secret),
+                method="none" if upstream.client_secret is None else upstream.method,
+            ),
+            settings=OAuth(),
+        )
+        try:
+            answer = await endpoint.post(endpoint.server.token_endpoint or "", "the provider's token endpoint", form)
+            return answer.decoded(AnswerOfTokens), answer.decoded(dict[str, Any])
+        except TokenRefused as exc:
+            raise SignInFailed(str(exc)) from None
+        except NotFetched as exc:
+            raise SignInFailed(str(exc), temporary=not exc.final) from None
+
+    async def _id_claims(self, token: object, nonce: str) -> Mapping[str, Any]:
+        """Return the claims of an ID token (OpenID Connect Core, 3.1.3.7)."""
+        import jwt
+
+        assert self._keys is not None
+        if not isinstance(token, str):
+            raise SignInFailed("the provider gave no ID token")
+        try:
+            key = await self._keys.find(jwt.get_unverified_header(token).get("kid"))
+            if key is None:
+                raise SignInFailed("the ID token is signed with an unknown key")
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=list(self.upstream.algorithms),
+                audience=self.upstream.client_id,
+                issuer=self.upstream.issuer,
+                leeway=_LEEWAY,
+                options={"require": ["exp", "iat", "iss", "aud", "sub"]},
+            )
+        except jwt.InvalidTokenError as exc:
+            raise SignInFailed(f"the ID token does not hold: {type(exc).__name__}") from None
+        except IssuerUnavailable:
+            raise SignInFailed("the provider's keys cannot be fetched", temporary=True) from None
+        if claims.get("nonce") != nonce:
+            raise SignInFailed("the ID token is of another sign-in")
+        if claims.get("azp", self.upstream.client_id) != self.upstream.client_id:
+            raise SignInFailed("the ID token is for another client")
+        return claims
+
+    async def _profile(self, answer: AnswerOfTokens) -> Mapping[str, Any]:
+        headers = {"authorization": f"Bearer {answer.access_token}"}
+        try:
+            found = await self._fetch.get(self.upstream.userinfo_endpoint, "the provider's API", headers=headers)
+            if found.status != 200:
+                raise SignInFailed(f"the provider's API answers with status {found.status}")
+            return found.decoded(dict[str, Any])
+        except NotFetched as exc:
+            raise SignInFailed(str(exc), temporary=not exc.final) from None
+
+
+def _endpoint(document: Mapping[str, Any], name: str) -> str:
+    url = document.get(name)
+    if not isinstance(url, str):
+        raise NoDocument(f"it has no {name!r}")
+    try:
+        check_issuer_url(url, name)
+    except ConfigError as exc:
+        raise NoDocument(str(exc)) from None
+    return url
+
+
+def _kept(answer: AnswerOfTokens, refresh: str | None) -> dict[str, Any]:
+    """Return tokens as they are kept; the refresh token stays where no new one is given."""
+    return {
+        "access_token": answer.access_token,
+        "expires_at": None if answer.seconds is None else time.time() + answer.seconds,
+        "refresh_token": answer.refresh_token or refresh,
+        "scope": answer.scope,
+    }
