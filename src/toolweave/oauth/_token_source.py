@@ -103,10 +103,10 @@ class TokenSource:
         return self._made(method, url)
 
     async def challenged(self, challenge: AuthChallenge) -> Mapping[str, str] | None:
-        """Return the headers with which a refused request is sent again, or None to leave it challenge.
+        """Return the headers with which a refused request is sent again, or None to leave it refused.
 
         Raises:
-            AuthRequiredError: A sign-in is needed and there is no person, or it was challenge.
+            AuthRequiredError: A sign-in is needed and there is no person, or it was refused.
             ConnectError: It did not work now.
             StoreError: The store cannot be read or written.
         """
