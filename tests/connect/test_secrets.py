@@ -177,8 +177,9 @@ async def test_the_word_for_a_sign_in_signs_in_and_is_never_sent_as_a_token(auth
 
 
 def test_a_token_that_is_the_word_for_a_sign_in_is_refused() -> None:
+    auth: Any = {"type": "bearer", "token": "oauth"}
     with pytest.raises(ConfigError, match="a token beside it"):
-        ServerConfig(url="https://tools.example/mcp", auth={"type": "bearer", "token": "oauth"})
+        ServerConfig(url="https://tools.example/mcp", auth=auth)
 
 
 @pytest.mark.parametrize("auth", ["bearer", "none", "true", {"type": "api_key", "token": "API-KEY"}], ids=str)

@@ -244,7 +244,8 @@ async def test_a_model_is_given_hidden_text_as_escapes() -> None:
 
     async with connect_mcp(server) as connection:
         exported = AnthropicTools(connection)
-        calls: Any = {"content": [{"type": "tool_use", "id": "1", "name": "add", "input": {}}]}
+        arguments: dict[str, Any] = {}
+        calls: Any = {"content": [{"type": "tool_use", "id": "1", "name": "add", "input": arguments}]}
         given = [exported.definitions(), await exported.dispatch(calls)]
         text = json.dumps(given, ensure_ascii=False)
 
