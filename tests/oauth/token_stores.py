@@ -49,9 +49,12 @@ def a_record(key: TokenKey | None = None, *, token: str = "access", saved_at: fl
 
 
 class DictKeyring(KeyringBackend):
-    """A keyring as the package `keyring` has them, in memory, that refuses long values as that of Windows does."""
+    """A keyring as the package `keyring` has them, in memory, that refuses long values as that of Windows does.
 
-    priority: ClassVar[float] = 5  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
+    Its priority is below that of a desktop's, which a process that imports this module must still choose.
+    """
+
+    priority: ClassVar[float] = 4  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
     longest = 1_280
 
     def __init__(self) -> None:
