@@ -16,6 +16,7 @@ from urllib.parse import urljoin, urlsplit
 from toolweave.connect._channel import MAX_MESSAGE_BYTES
 from toolweave.connect._wire.credentials import AuthFlow, AuthHook
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ErrorKind, ProtocolError, ServerError
+from toolweave.http import origin_of
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.json_types import as_object
 
@@ -32,7 +33,6 @@ __all__ = [
     "no_answer",
     "not_json",
     "odd_content",
-    "origin_of",
     "own_headers",
     "public_url",
     "refused_credentials",
@@ -45,7 +45,6 @@ MAX_CONNECTIONS = 100
 """The default maximum of open connections to one server."""
 _EXCERPT = 300
 _KEEPING_THE_METHOD = (307, 308)
-_PORTS = {"http": 80, "https": 443}
 _LOST_SESSION = re.compile(
     r"(?i)not initialized|(?:no valid|invalid|unknown|expired|no such|not found).{0,40}session"
     r"|session.{0,80}(?:invalid|unknown|expired|not found|not exist|terminated|closed)"
@@ -257,13 +256,3 @@ def is_rpc_error(body: bytes) -> bool:
 
 def _phrase(status: int, reason: str) -> str:
     return f"{status} {reason[:60]}".strip()
-
-
-def origin_of(url: str) -> tuple[str, str | None, int | None]:
-    """Return the origin of a URL: scheme, host and port.
-
-    Raises:
-        ValueError: It is no URL.
-    """
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)

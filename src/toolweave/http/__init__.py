@@ -5,15 +5,28 @@ Knows nothing of MCP, redirects, cookies or credentials: those are the caller's.
 
 from __future__ import annotations
 
-from toolweave.http._client import HttpClient, NoAnswer, Response, Unreadable
-from toolweave.http._connect import Address, resolve
-from toolweave.http._connection import Socket
-from toolweave.http._inflate import ACCEPTED, Inflater, NotInflated
-from toolweave.http._proxy import PROXY_AUTHENTICATION_REQUIRED, HttpProxy, http_proxy_for, proxy_for, refused_by_proxy
-from toolweave.http._request_head import SharedHeaders
+from typing import TYPE_CHECKING
+
+from toolweave._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from toolweave.http._client import HttpClient, NoAnswer, Response, Unreadable
+    from toolweave.http._connect import Address, resolve
+    from toolweave.http._connection import Socket
+    from toolweave.http._inflate import ACCEPTED, Inflater, NotInflated
+    from toolweave.http._proxy import (
+        PROXY_AUTHENTICATION_REQUIRED,
+        HttpProxy,
+        http_proxy_for,
+        proxy_for,
+        refused_by_proxy,
+    )
+    from toolweave.http._request_head import SharedHeaders
+    from toolweave.http._url import DEFAULT_PORTS, origin_of, target_of
 
 __all__ = [
     "ACCEPTED",
+    "DEFAULT_PORTS",
     "PROXY_AUTHENTICATION_REQUIRED",
     "Address",
     "HttpClient",
@@ -26,7 +39,44 @@ __all__ = [
     "Socket",
     "Unreadable",
     "http_proxy_for",
+    "origin_of",
     "proxy_for",
     "refused_by_proxy",
     "resolve",
+    "target_of",
 ]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "_client": (
+            "HttpClient",
+            "NoAnswer",
+            "Response",
+            "Unreadable",
+        ),
+        "_connect": (
+            "Address",
+            "resolve",
+        ),
+        "_connection": ("Socket",),
+        "_inflate": (
+            "ACCEPTED",
+            "Inflater",
+            "NotInflated",
+        ),
+        "_proxy": (
+            "PROXY_AUTHENTICATION_REQUIRED",
+            "HttpProxy",
+            "http_proxy_for",
+            "proxy_for",
+            "refused_by_proxy",
+        ),
+        "_request_head": ("SharedHeaders",),
+        "_url": (
+            "DEFAULT_PORTS",
+            "origin_of",
+            "target_of",
+        ),
+    },
+)

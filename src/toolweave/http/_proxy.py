@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
+from toolweave.http._url import DEFAULT_PORTS
+
 __all__ = ["PROXY_AUTHENTICATION_REQUIRED", "HttpProxy", "http_proxy_for", "proxy_for", "refused_by_proxy"]
 
 PROXY_AUTHENTICATION_REQUIRED = 407
 """The status with which a proxy, and never a server, asks for credentials (RFC 9110, 15.5.8)."""
 
-_PORTS = {"http": 80, "https": 443}
 _NO_URL = "the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names is no URL such as http://user:password@host:3128"
 
 
@@ -56,14 +57,14 @@ def http_proxy_for(url: str, environment: Mapping[str, str] | None = None) -> Ht
     # a password with a slash or a question mark that is not percent-encoded ends the host too early
     if not host or "@" in parts.path + parts.query + parts.fragment:
         raise ValueError(_NO_URL)
-    if parts.scheme not in _PORTS:
+    if parts.scheme not in DEFAULT_PORTS:
         raise ValueError(_unknown(parts.scheme, f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"))
     authorization = None
     if parts.username or parts.password:
         pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
         authorization = f"Basic {b64encode(pair.encode()).decode()}"
     return HttpProxy(
-        host=host, port=port or _PORTS[parts.scheme], secure=parts.scheme == "https", authorization=authorization
+        host=host, port=port or DEFAULT_PORTS[parts.scheme], secure=parts.scheme == "https", authorization=authorization
     )
 
 
@@ -94,7 +95,7 @@ def proxy_for(url: str, environment: Mapping[str, str] | None = None) -> str | N
     """
     variables = os.environ if environment is None else environment
     parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
+    host, port = parts.hostname or "", parts.port or DEFAULT_PORTS.get(parts.scheme, 0)
     if any(_matches(entry.strip().lower(), host, port) for entry in _variable(variables, "no_proxy").split(",")):
         return None
     own = (

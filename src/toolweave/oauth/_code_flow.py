@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import secrets
 from collections.abc import Sequence
 from typing import ClassVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from toolweave.oauth._discovery import Discovered
+from toolweave.oauth._encoding import code_challenge
 from toolweave.oauth._fetch import NotFetched, shown_text
 from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._user_agent import AuthorizationResponse
@@ -64,13 +63,12 @@ def begin(
     if endpoint is None:
         raise NotFetched("its authorization server has no authorization endpoint", final=True)
     verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(32)
-    digest = hashlib.sha256(verifier.encode()).digest()
     wanted = {
         "response_type": "code",
         "client_id": client_id,
         "redirect_uri": redirect_uri,
         "state": state,
-        "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+        "code_challenge": code_challenge(verifier),
         "code_challenge_method": "S256",
         "resource": found.resource,
     }

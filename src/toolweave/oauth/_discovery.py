@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from toolweave.config import OAuth
+from toolweave.http import origin_of
 from toolweave.oauth._challenges import Challenge
-from toolweave.oauth._fetch import GuardedFetch, NotFetched, checked_url, origin_of, shown_url
+from toolweave.oauth._fetch import GuardedFetch, NotFetched, checked_url, shown_url
 from toolweave.oauth._metadata import (
     AuthorizationServer,
     ProtectedResource,

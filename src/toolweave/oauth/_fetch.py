@@ -15,11 +15,21 @@ import anyio
 import msgspec
 
 from toolweave.config import is_loopback
-from toolweave.http import Address, HttpClient, NoAnswer, Response, Unreadable, resolve
+from toolweave.http import (
+    DEFAULT_PORTS,
+    Address,
+    HttpClient,
+    NoAnswer,
+    Response,
+    Unreadable,
+    origin_of,
+    resolve,
+    target_of,
+)
 from toolweave.oauth._addresses import AddressKind, kind_of_address
 from toolweave.protocol.value import Value
 
-__all__ = ["FetchedAnswer", "GuardedFetch", "NotFetched", "checked_url", "origin_of", "shown_text", "shown_url"]
+__all__ = ["FetchedAnswer", "GuardedFetch", "NotFetched", "checked_url", "shown_text", "shown_url"]
 
 MAX_BYTES = 256 * 1024
 """The largest answer that is read; metadata and tokens are some kilobytes."""
@@ -27,7 +37,6 @@ SECONDS = 15.0
 """The time for one fetch: lookup, TCP, TLS, redirects and the body together."""
 _MAX_REDIRECTS = 3
 _MAX_URL = 4096
-_PORTS = {"http": 80, "https": 443}
 _NO_CHARACTER = re.compile(r"[\x00-\x20\x7f-\x9f\\<>\"`{}|^]")
 _HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "toolweave"}
 _FORM = "application/x-www-form-urlencoded"
@@ -76,18 +85,6 @@ class FetchedAnswer(Value, frozen=True):
             raise NotFetched(f"the answer of {shown_url(self.url)} is not taken: {why}", final=True) from None
 
 
-def origin_of(url: str) -> str:
-    """Return the origin of a URL: scheme, host, port, in one form.
-
-    Raises:
-        ValueError: It is no URL.
-    """
-    parts = urlsplit(url)
-    host = (parts.hostname or "").lower()
-    host = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{host}:{parts.port or _PORTS.get(parts.scheme, 0)}"
-
-
 def shown_url(url: str) -> str:
     """Return a foreign URL as it may be shown: without its query, printable, not too long."""
     try:
@@ -115,7 +112,7 @@ def checked_url(url: str, what: str) -> str:
         host, _ = parts.hostname, parts.port
     except ValueError:
         raise NotFetched(f"{what} is no URL", final=True) from None
-    if len(url) > _MAX_URL or _NO_CHARACTER.search(url) or not host or parts.scheme not in _PORTS:
+    if len(url) > _MAX_URL or _NO_CHARACTER.search(url) or not host or parts.scheme not in DEFAULT_PORTS:
         raise NotFetched(f"{what} is {shown!r}, which is no http or https URL", final=True)
     if "@" in parts.netloc or parts.fragment:
         raise NotFetched(f"{what} {shown!r} has user info or a fragment, which no such URL has", final=True)
@@ -163,7 +160,7 @@ class GuardedFetch:
         """
         parts = urlsplit(checked_url(url, what))
         allowed = await self._allowed()
-        addresses = await _resolved(parts.hostname or "", parts.port or _PORTS[parts.scheme], what)
+        addresses = await _resolved(parts.hostname or "", parts.port or DEFAULT_PORTS[parts.scheme], what)
         kinds = {kind_of_address(address[0]) for _, address in addresses}
         refused = sorted(kinds - allowed)
         if refused or not addresses:
@@ -180,7 +177,7 @@ class GuardedFetch:
             for url in self._trusted:
                 parts = urlsplit(url)
                 try:
-                    found = await _resolved(parts.hostname or "", parts.port or _PORTS[parts.scheme], "it")
+                    found = await _resolved(parts.hostname or "", parts.port or DEFAULT_PORTS[parts.scheme], "it")
                 except (NotFetched, KeyError):
                     continue
                 kinds |= {kind_of_address(address[0]) for _, address in found}
@@ -204,11 +201,9 @@ class GuardedFetch:
 
     async def _once(self, method: str, url: str, what: str, headers: Mapping[str, str], body: bytes) -> FetchedAnswer:
         addresses = await self.judged(url, what)
-        parts = urlsplit(url)
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         client = HttpClient(url, connect_seconds=self._seconds, max_connections=1, addresses=addresses)
         try:
-            response = await client.send(method, target, headers, body)
+            response = await client.send(method, target_of(url), headers, body)
             with response:
                 data = b"" if 300 <= response.status < 400 else await _whole(response, what, url)
             return FetchedAnswer(url=url, status=response.status, headers=response.headers, body=data)

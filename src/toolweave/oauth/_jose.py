@@ -5,7 +5,6 @@ Imported where one is needed: the libraries below are heavy.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import secrets
@@ -24,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from toolweave.errors import ConfigError
+from toolweave.oauth._encoding import base64url
 
 __all__ = ["ProofKey", "client_assertion"]
 
@@ -41,10 +41,10 @@ class ProofKey:
     def __init__(self, key: ec.EllipticCurvePrivateKey) -> None:
         self._key = key
         numbers = key.public_key().public_numbers()
-        x, y = (_encoded(number.to_bytes(_WIDTH, "big")) for number in (numbers.x, numbers.y))
+        x, y = (base64url(number.to_bytes(_WIDTH, "big")) for number in (numbers.x, numbers.y))
         self._jwk = {"crv": "P-256", "kty": "EC", "x": x, "y": y}  # in the order of RFC 7638, 3.2
         canonical = json.dumps(self._jwk, separators=(",", ":")).encode()
-        self.thumbprint = _encoded(hashlib.sha256(canonical).digest())
+        self.thumbprint = base64url(hashlib.sha256(canonical).digest())
 
     @classmethod
     def new(cls) -> ProofKey:
@@ -77,7 +77,7 @@ class ProofKey:
             "iat": int(time.time()),
         }
         if token is not None:
-            claims["ath"] = _encoded(hashlib.sha256(token.encode()).digest())
+            claims["ath"] = base64url(hashlib.sha256(token.encode()).digest())
         if nonce is not None:
             claims["nonce"] = nonce
         return jwt.encode(claims, self._key, algorithm="ES256", headers={"typ": "dpop+jwt", "jwk": self._jwk})
@@ -103,7 +103,3 @@ def client_assertion(*, client_id: str, audience: str, key: str, algorithm: str)
     except (jwt.PyJWTError, ValueError, TypeError, UnsupportedAlgorithm) as exc:
         text = f"'oauth.private_key' is no key for {algorithm}: {type(exc).__name__}"
         raise ConfigError(text, field="oauth.private_key") from None
-
-
-def _encoded(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

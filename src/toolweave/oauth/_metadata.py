@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit, urlunsplit
 
-from toolweave.oauth._fetch import NotFetched, checked_url, origin_of, shown_url
+from toolweave.http import origin_of
+from toolweave.oauth._fetch import NotFetched, checked_url, shown_url
 from toolweave.protocol.value import Value
 
 __all__ = [

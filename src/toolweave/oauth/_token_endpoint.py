@@ -14,7 +14,8 @@ from urllib.parse import quote
 import anyio.to_thread
 
 from toolweave.config import OAuth, OAuthSecret, Secret
-from toolweave.oauth._fetch import FetchedAnswer, GuardedFetch, NotFetched, origin_of, shown_text
+from toolweave.http import origin_of
+from toolweave.oauth._fetch import FetchedAnswer, GuardedFetch, NotFetched, shown_text
 from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._records import ClientRegistration
 from toolweave.protocol.value import Value

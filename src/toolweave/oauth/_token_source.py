@@ -19,11 +19,11 @@ import msgspec
 
 from toolweave.config import OAuth
 from toolweave.errors import AuthRequiredError, ConnectError, ServerError, StoreError
+from toolweave.http import origin_of
 from toolweave.oauth._auth_challenge import AuthChallenge
 from toolweave.oauth._challenges import Challenge, challenge_for, parse_challenges
 from toolweave.oauth._defaults import default_token_store, default_user_agent
 from toolweave.oauth._discovery import Discovered
-from toolweave.oauth._fetch import origin_of
 from toolweave.oauth._metadata import resource_of
 from toolweave.oauth._records import TokenRecord
 from toolweave.oauth._sign_in import PERSONAL, SignIn

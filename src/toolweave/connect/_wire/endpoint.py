@@ -25,7 +25,6 @@ from toolweave.connect._http_errors import (
     is_rpc_error,
     no_answer,
     odd_content,
-    origin_of,
     own_headers,
     refused_credentials,
     refused_redirect,
@@ -45,7 +44,9 @@ from toolweave.http import (
     SharedHeaders,
     Unreadable,
     http_proxy_for,
+    origin_of,
     refused_by_proxy,
+    target_of,
 )
 from toolweave.protocol.jsonrpc import LenientMessage
 
@@ -186,7 +187,7 @@ class HttpEndpoint:
         self.clients: dict[object, HttpClient] = {} if shared is None else shared.clients
         self.cookies: Cookies | None = None if shared is None else shared.cookies
         self._client = self._client_of(settings.url)
-        self._target = _target(settings.url)
+        self._target = target_of(settings.url)
         self._steady: Callable[[], Mapping[str, str] | None] | None = getattr(settings.hook, "steady", None)
         made_anew = settings.flow is not None or (settings.hook is not None and self._steady is None)
         self._fixed = None if callable(settings.headers) or made_anew else _sendable(settings.headers)
@@ -354,7 +355,7 @@ class HttpEndpoint:
         Cookies go to the origin, and are taken from it, alone.
         """
         run_on_own_loop = url is self._settings.url
-        client, target = (self._client, self._target) if run_on_own_loop else (self._client_of(url), _target(url))
+        client, target = (self._client, self._target) if run_on_own_loop else (self._client_of(url), target_of(url))
         try:
             head = client.head(method, target, self._with_cookies(client, headers, url))
             if (
@@ -456,11 +457,6 @@ class HttpEndpoint:
         if reason is not None:
             raise http_error(HttpFault(status=response.status, text=reason), server=self._server)
         return urljoin(url, location)
-
-
-def _target(url: str) -> str:
-    parts = urlsplit(url)
-    return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 
 def _sendable(headers: Mapping[str, str]) -> dict[str, str]:

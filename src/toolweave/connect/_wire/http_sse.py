@@ -14,12 +14,12 @@ from urllib.parse import urljoin
 import anyio
 import anyio.abc
 
-from toolweave.connect._http_errors import HttpSettings, origin_of, public_url, too_large
+from toolweave.connect._http_errors import HttpSettings, public_url, too_large
 from toolweave.connect._session import ClientHandlers, Loss
 from toolweave.connect._wire.channel import ChannelWire
 from toolweave.connect._wire.endpoint import EVENTS, HttpEndpoint
 from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
-from toolweave.http import NoAnswer, Response
+from toolweave.http import NoAnswer, Response, origin_of
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.sse import EventParser, ServerSentEvent
 

@@ -15,10 +15,10 @@ from urllib.parse import urljoin
 
 import anyio.to_thread
 
-from toolweave.connect._http_errors import HttpSettings, http_error, origin_of, refused_credentials
+from toolweave.connect._http_errors import HttpSettings, http_error, refused_credentials
 from toolweave.connect._wire.credentials import AuthFlow
 from toolweave.errors import ServerError
-from toolweave.http import NoAnswer, Response
+from toolweave.http import NoAnswer, Response, origin_of
 
 __all__ = ["HttpxAuth", "Transmit"]
 

@@ -12,13 +12,13 @@ import hmac
 import json
 import secrets
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from toolweave.errors import ConfigError, StoreError
+from toolweave.oauth._encoding import base64url
 from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.state import MemoryStore, Store
 
@@ -166,7 +166,7 @@ class ProofChecker:
             raise BadProof("The proof is for another method")
         if not isinstance(claims["htu"], str) or _without_query(claims["htu"]) != _without_query(target.url):
             raise BadProof("The proof is for another URL")
-        if not hmac.compare_digest(str(claims.get("ath", "")).encode(), _base64url(digest).encode()):
+        if not hmac.compare_digest(str(claims.get("ath", "")).encode(), base64url(digest).encode()):
             raise BadProof("The proof is for another access token")
 
     async def _remember(self, claims: Mapping[str, Any], thumbprint: str) -> None:
@@ -206,7 +206,7 @@ class _Nonces:
 
     @staticmethod
     def _made(number: int, key: bytes) -> str:
-        return _base64url(hmac.digest(key, b"toolweave dpop nonce %d" % number, "sha256")[:18])
+        return base64url(hmac.digest(key, b"toolweave dpop nonce %d" % number, "sha256")[:18])
 
 
 def _thumbprint(key: Mapping[str, Any]) -> str:
@@ -220,7 +220,7 @@ def _thumbprint(key: Mapping[str, Any]) -> str:
     if not names or len(members) != len(names):
         raise ValueError("no public key of a known kind")
     text = json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return _base64url(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
+    return base64url(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
 
 
 def _without_query(url: str) -> tuple[str, str, int | None, str]:
@@ -231,7 +231,3 @@ def _without_query(url: str) -> tuple[str, str, int | None, str]:
     except ValueError:
         return "", "", None, url
     return parts.scheme, parts.hostname or "", port, parts.path or "/"
-
-
-def _base64url(data: bytes) -> str:
-    return urlsafe_b64encode(data).rstrip(b"=").decode()

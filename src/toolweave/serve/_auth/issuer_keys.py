@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
 from toolweave.errors import ConfigError
-from toolweave.oauth._fetch import origin_of
+from toolweave.http import origin_of
 from toolweave.oauth._metadata import authorization_server_urls
 from toolweave.serve._auth.documents import NoDocument, ask_issuer, check_issuer_url
 from toolweave.serve._auth.refusal import IssuerUnavailable

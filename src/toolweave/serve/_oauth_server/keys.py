@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolweave.errors import ConfigError
+from toolweave.oauth._encoding import base64url
 
 __all__ = ["ServerKeys", "digest", "new_secret"]
 
@@ -106,4 +107,4 @@ class ServerKeys:
 
 def _signature(key: bytes, parts: Sequence[str]) -> str:
     text = json.dumps(parts).encode()  # no two lists of texts have one form
-    return urlsafe_b64encode(hmac.digest(key, text, "sha256")).rstrip(b"=").decode()
+    return base64url(hmac.digest(key, text, "sha256"))

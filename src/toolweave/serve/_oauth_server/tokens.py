@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import re
 import time
-from base64 import b64decode, urlsafe_b64encode
+from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote_plus
 
 from toolweave.errors import StoreError
+from toolweave.oauth._encoding import code_challenge
 from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.serve._oauth_server.authorize import ServerFacts
 from toolweave.serve._oauth_server.clients import KnownClient, OAuthRefusal
@@ -87,8 +87,9 @@ class TokenPages:
             raise OAuthRefusal("invalid_grant", "the code is unknown, used or expired")
         if form.get("redirect_uri") != code.redirect_uri:
             raise OAuthRefusal("invalid_grant", "redirect_uri is not the one that the code went to")
-        made = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=")
-        if not _VERIFIER.fullmatch(verifier) or not hmac.compare_digest(made, code.challenge.encode()):
+        if not _VERIFIER.fullmatch(verifier) or not hmac.compare_digest(
+            code_challenge(verifier).encode(), code.challenge.encode()
+        ):
             raise OAuthRefusal("invalid_grant", "code_verifier does not fit the code")
         grant = await self._server.grants.use_code(name)
         if grant is None:

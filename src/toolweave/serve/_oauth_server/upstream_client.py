@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from toolweave.config import OAuth, reveal
 from toolweave.errors import ConfigError
+from toolweave.oauth._encoding import code_challenge
 from toolweave.oauth._fetch import GuardedFetch, NotFetched
 from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._records import ClientRegistration
@@ -73,7 +72,6 @@ class UpstreamClient:
             SignInFailed: The provider's metadata cannot be read.
         """
         server, upstream = await self._server(), self.upstream
-        challenge = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
         asked = {
             **upstream.parameters,
             "response_type": "code",
@@ -81,7 +79,7 @@ class UpstreamClient:
             "redirect_uri": self._redirect_uri,
             "scope": " ".join(upstream.scopes),
             "state": state,
-            "code_challenge": challenge,
+            "code_challenge": code_challenge(verifier),
             "code_challenge_method": "S256",
         }
         if upstream.issuer:
