@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from toolweave.protocol import methods
@@ -39,12 +39,14 @@ _LONGEST_NUMBER = 1000
 _ENCODED = re.compile(r"=\?base64\?(.*)\?=")
 
 # keywords whose values hold schemas; what stands in `const`, `default`, `enum` and `examples` is data
-_ONE_SCHEMA = (
-    *("additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then"),
-    *("unevaluatedItems", "unevaluatedProperties"),
+_ONE_SCHEMA = frozenset(
+    {
+        *("additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then"),
+        *("unevaluatedItems", "unevaluatedProperties"),
+    }
 )
-_MANY_SCHEMAS = ("allOf", "anyOf", "oneOf", "prefixItems")
-_NAMED_SCHEMAS = ("$defs", "definitions", "dependentSchemas", "patternProperties")
+_MANY_SCHEMAS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_NAMED_SCHEMAS = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties"})
 
 _Path = tuple[str, ...]
 """The property names from the root to a property."""
@@ -175,23 +177,19 @@ def _schemas(root: Any) -> Iterator[tuple[_Path | None, Mapping[str, Any]]]:
             continue
         part = cast("Mapping[str, Any]", value)
         yield path, part
-        for name, inner in _members(part.get("properties")):
-            waiting.append(((*path, name) if path is not None else None, inner))
-        waiting.extend((None, inner) for inner in _off_the_chain(part))
+        for keyword, inner in part.items():  # a look at the few that are there: lists have thousands of schemas
+            if type(inner) is str:
+                continue
+            if keyword == "properties":
+                for name, one in _members(inner):
+                    waiting.append(((*path, name) if path is not None else None, one))
+            elif keyword in _ONE_SCHEMA:
+                waiting.append((None, inner))
+            elif keyword in _NAMED_SCHEMAS:
+                waiting.extend((None, one) for _, one in _members(inner))
+            elif keyword in _MANY_SCHEMAS and isinstance(inner, list):
+                waiting.extend((None, one) for one in cast("list[Any]", inner))
 
 
-def _off_the_chain(part: Mapping[str, Any]) -> Iterator[Any]:
-    for keyword in _ONE_SCHEMA:
-        yield part.get(keyword)
-    for keyword in _MANY_SCHEMAS:
-        several = part.get(keyword)
-        if isinstance(several, list):
-            yield from cast("list[Any]", several)
-    for keyword in _NAMED_SCHEMAS:
-        for _, inner in _members(part.get(keyword)):
-            yield inner
-
-
-def _members(value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, (dict, Mapping)):
-        yield from cast("Mapping[str, Any]", value).items()
+def _members(value: Any) -> Iterable[tuple[str, Any]]:
+    return cast("Mapping[str, Any]", value).items() if isinstance(value, (dict, Mapping)) else ()
