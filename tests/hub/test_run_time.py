@@ -298,3 +298,47 @@ async def test_a_real_server_of_either_era_that_grows_and_shrinks_is_followed(er
         async with next_change(hub, removes="s_grown_1"):
             await hub.execute("s_shrink", {"name": "grown_1"})
         assert "s_grown_1" not in hub.tools
+
+
+async def test_a_server_is_replaced_in_one_step_and_the_old_connection_is_handed_over() -> None:
+    async with opened({"one": echo(), "two": echo()}) as hub:
+        before, versions = hub.clients["one"], list[tuple[str, ...]]()
+        hub.subscribe(lambda _: versions.append(tuple(hub.snapshot().by_name)))
+
+        old = await hub.replace("one", echo(exclude=["echo"]))
+
+        assert old is before
+        assert old.state is ConnectionState.READY
+        assert hub.clients["one"] is not old
+        assert list(hub.clients) == ["one", "two"]
+        assert len(versions) == 1
+        assert "one_echo" not in versions[0]
+        assert (await old.call_tool("echo", {"text": "still"})).text == "still"
+        await old.close()
+        assert not (await hub.execute("two_echo", {"text": "hi"})).is_error
+
+
+async def test_a_replacement_that_fails_changes_nothing() -> None:
+    async with opened({"one": echo()}) as hub:
+        before = hub.clients["one"]
+
+        with pytest.raises(ServerError):
+            await hub.replace("one", absent())
+
+        assert hub.clients["one"] is before
+        assert not hub.errors
+        assert (await hub.execute("one_echo", {"text": "hi"})).text == "hi"
+
+
+async def test_a_detached_server_is_out_of_the_hub_and_goes_on() -> None:
+    async with opened({"one": echo()}) as hub:
+        async with next_change(hub, removes="one_echo"):
+            old = await hub.detach("one")
+
+        assert old is not None
+        assert not hub.clients
+        assert (await old.call_tool("echo", {"text": "still"})).text == "still"
+        assert not old.busy
+        await old.close()
+        with pytest.raises(KeyError):
+            await hub.detach("one")

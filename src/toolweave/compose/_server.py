@@ -15,23 +15,29 @@ from toolweave.serve import McpServer, create_mcp_server
 from toolweave.serve._offers.prompts import PromptsChanged
 from toolweave.serve._offers.registry import ChangeListeners
 from toolweave.serve._offers.resources import ResourcesChanged
-from toolweave.tools import CallContext, Unsubscribe
+from toolweave.tools import CallContext, Toolset, Unsubscribe
 
 __all__ = ["hub_server"]
 
 Json = dict[str, Any]
 
 
-def hub_server(hub: Hub, *, name: str, version: str, **options: Any) -> McpServer:
+def hub_server(hub: Hub, *, name: str, version: str, tools: Toolset | None = None, **options: Any) -> McpServer:
     """Return one server of a hub's many: their tools, resources and prompts (`options`: of `create_mcp_server`).
 
     Serving it opens the hub. Clients are notified of changes at the servers, late starts and restarts included. Tools
     and prompts are named `server_name`, or by the server's `tool_prefix`; resources keep their URIs, unless two servers
     have the same one: the later one gets its server's name before the scheme, such as `notes+file:///a`. A name or URI
-    stays with the server that had it first, as long as the hub lives, and `hub.warnings` lists the conflicts.
+    stays with the server that had it first, as long as the hub lives, and `hub.warnings` lists the conflicts. `tools`
+    is a view of the hub's, where not all are offered, or under other names.
     """
     return create_mcp_server(
-        name=name, version=version, tools=hub, resources=_Resources(hub), prompts=_Prompts(hub), **options
+        name=name,
+        version=version,
+        tools=hub if tools is None else tools,
+        resources=_Resources(hub),
+        prompts=_Prompts(hub),
+        **options,
     )
 
 

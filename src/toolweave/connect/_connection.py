@@ -146,6 +146,11 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
         return self._health.silent_for(line) if line is not None else 0.0
 
     @property
+    def busy(self) -> bool:
+        """Whether calls wait for their answers."""
+        return bool(self._requester.waits)
+
+    @property
     def stderr_tail(self) -> str:
         """The last lines that the server process wrote to standard error, secrets masked; `""` without a process."""
         process = self.report.process

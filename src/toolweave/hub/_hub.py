@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import anyio
 import anyio.to_thread
@@ -25,12 +25,13 @@ from toolweave.errors import (
     ToolError,
     printable,
 )
+from toolweave.hub._fan_out import for_each, missing_tool
 from toolweave.hub._hooks import HubEvents
 from toolweave.hub._naming import NameConflict, NamedServer, name_others, name_server
 from toolweave.hub._shadows import HubShadows
 from toolweave.hub._start_limiter import StartLimiter, Wait, check_wait
 from toolweave.tools._call import CallContext, ToolCall
-from toolweave.tools._names import AssignedNames, aliases, expose, unknown_tool
+from toolweave.tools._names import AssignedNames, aliases, expose
 from toolweave.tools._owner_loop import OwnerLoop
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
@@ -39,57 +40,6 @@ from toolweave.tools._wrappers import BaseToolset
 from toolweave.trust._scan import Finding
 
 __all__ = ["Hub", "connect_mcp_servers"]
-
-
-def missing_tool(
-    name: str,
-    *,
-    known: Iterable[str],
-    starting: Collection[str],
-    errors: Mapping[str, Exception],
-    prefixes: Mapping[str, str],
-) -> ToolError:
-    """Return the error for a name that no tool has.
-
-    Args:
-        name: The name that was called.
-        known: The names there are.
-        starting: The servers that are still connecting.
-        errors: The servers that failed, and why.
-        prefixes: The prefix of each server's tool names.
-    """
-    for server in sorted({*starting, *errors}, key=len, reverse=True):
-        prefix = prefixes.get(server, f"{server}_")
-        if not name.startswith(aliases(server, "")) and not (prefix and name.startswith(prefix)):
-            continue
-        if server in starting:
-            text = f"MCP error: server {server!r} is still connecting"
-            return ToolError(text, kind=ErrorKind.NOT_SENT, retryable=True)
-        return ToolError(f"MCP error: {errors[server]}", kind=getattr(errors[server], "kind", ErrorKind.NOT_FOUND))
-    return ToolError(unknown_tool(name, known), kind=ErrorKind.NOT_FOUND)
-
-
-ItemT = TypeVar("ItemT")
-
-
-async def for_each(items: Iterable[ItemT], work: Callable[[ItemT], Awaitable[object]]) -> list[tuple[ItemT, Exception]]:
-    """Do `work` for all items concurrently; return those that failed with their errors, in the items' order.
-
-    A failure does not stop the others; cancellation reaches all of them.
-    """
-    ordered = list(items)
-    failures: dict[int, Exception] = {}
-
-    async def one(index: int) -> None:
-        try:
-            await work(ordered[index])
-        except Exception as exc:  # boundary: one server's failure is an outcome here
-            failures[index] = exc
-
-    async with anyio.create_task_group() as tasks:
-        for index in range(len(ordered)):
-            tasks.start_soon(one, index)
-    return [(ordered[index], failures[index]) for index in sorted(failures)]
 
 
 _log = logging.getLogger("toolweave.hub")
@@ -333,13 +283,54 @@ class Hub(HubEvents, Openable, BaseToolset):
         await self._home.run(self._disconnect(name))
 
     async def _disconnect(self, name: str) -> None:
+        client = await self._detach(name)
+        if client is not None:
+            await client.close()
+
+    async def detach(self, name: str) -> McpConnection | None:
+        """Take one server and its tools out of the hub; its requests go on.
+
+        Returns the open connection, which is now the caller's to close; None if it could not be used.
+
+        Raises:
+            KeyError: There is no such server.
+        """
+        return await self._home.run(self._detach(name))
+
+    async def _detach(self, name: str) -> McpConnection | None:
         client = self._clients.pop(name, None)
         error = self._errors.pop(name, None)
         if client is None and error is None:
             raise self._no_server(name)
         if client is not None:
             self._rename(name)
+        return client
+
+    async def replace(self, name: str, config: Any) -> McpConnection | None:
+        """Connect a server anew with another config, and put it in the place of the one of this name once it is ready.
+
+        Until then the old connection serves, and it stays if the new one fails. It is returned open, the caller's to
+        close when its requests have ended; None if there was none.
+
+        Raises:
+            ConfigError: The config cannot be right.
+            ServerError: The server cannot be reached with it.
+        """
+        return await self._home.run(self._replace(name, config))
+
+    async def _replace(self, name: str, config: Any) -> McpConnection | None:
+        self._check_open()
+        self._home.settle()
+        client = McpConnection(server_config(config, name=name), callbacks=self._callbacks)
+        await client.open()
+        if self._closed:
             await client.close()
+            self._check_open()
+        self._end_start()
+        old = self._clients.get(name)
+        self._join(client)
+        self._note(name, None)
+        return old
 
     async def refresh(self, name: str | None = None) -> ToolsChanged:
         """List the tools of one server or of all servers again; return the change.
@@ -384,10 +375,16 @@ class Hub(HubEvents, Openable, BaseToolset):
                 self._starts.begin(self._begin(config))
 
     def _begin(self, config: ServerConfig) -> McpConnection:
-        name = config.name
+        client = McpConnection(config, callbacks=self._callbacks)
+        self._join(client)
+        return client
+
+    def _join(self, client: McpConnection) -> None:
+        """Make a connection that of its server."""
+        config, name = client.config, client.name
         self._errors.pop(name, None)
         self._prefixes[name] = f"{name}_" if config.tool_prefix is None else config.tool_prefix
-        client = self._clients[name] = McpConnection(config, callbacks=self._callbacks)
+        self._clients[name] = client
 
         def moved(change: StateChanged) -> None:
             if change.previous is ConnectionState.CONNECTING or change.state is ConnectionState.CLOSED:
@@ -401,7 +398,6 @@ class Hub(HubEvents, Openable, BaseToolset):
         client.on("problem", lambda text: self._problem(client, text))
         client.subscribe(lambda _change: self._rename(name))
         self._hook(client)
-        return client
 
     def _problem(self, client: McpConnection, text: str) -> None:
         if text in client.pin_problems:

@@ -25,7 +25,7 @@ from toolweave.serve._request import Offered
 from toolweave.tools._owner_loop import running_loop
 
 if TYPE_CHECKING:
-    from toolweave.serve._http.app import HttpApp, HttpOptions
+    from toolweave.serve._http.app import HttpApp, HttpOptions, ServedEndpoint
 
 __all__ = ["ServerRunners"]
 
@@ -187,15 +187,19 @@ class ServerRunners(ABC):
         """
         from toolweave.serve._http.app import http_app
 
-        return http_app(
-            self.endpoint,
-            self.running,
-            conversations=self.changes,
-            host=host,
-            tool_schema=self.tool_schema,
+        return http_app(self.http_endpoint(), host=host, options=options)
+
+    def http_endpoint(self) -> ServedEndpoint:
+        """Return the server as `HttpApp.mounted` takes it: to be served beside another, on one port."""
+        from toolweave.serve._http.app import ServedEndpoint
+
+        return ServedEndpoint(
+            endpoint=self.endpoint,
+            lifespan=self.running,
             offers=self.offers_of,
+            conversations=self.changes,
+            tool_schema=self.tool_schema,
             on_drain=[self.changes.close],
-            options=options,
         )
 
     async def serve_http(

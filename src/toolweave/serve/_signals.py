@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -15,10 +15,16 @@ _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP"
 
 
 @contextmanager
-def stop_signals(stop: Callable[[], None]) -> Generator[None, None, None]:
+def stop_signals(
+    stop: Callable[[], None], *, other: Mapping[int, Callable[[], object]] | None = None
+) -> Generator[None, None, None]:
     """Call `stop` in the event loop on each of these signals during the block; in the main thread only.
 
     An ignored signal stays ignored, as `nohup` and background shells expect.
+
+    Args:
+        stop: The function.
+        other: Functions for single signals, by number, which are called instead.
     """
     loop = asyncio.get_running_loop()
     before: dict[int, Any] = {}
@@ -28,7 +34,7 @@ def stop_signals(stop: Callable[[], None]) -> Generator[None, None, None]:
             if handler is signal.SIG_IGN:
                 continue
             with suppress(NotImplementedError):  # Windows, where asyncio ends the program by itself
-                loop.add_signal_handler(number, stop)
+                loop.add_signal_handler(number, (other or {}).get(number, stop))
                 before[number] = handler
     try:
         yield

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import anyio
-from anyio.abc import TaskGroup
 
 from toolweave.errors import ConfigError
 from toolweave.protocol.headers import Mirrored, mirrored_arguments, mirroring_problem
@@ -29,19 +28,19 @@ from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._http.asgi import App, Receive, Scope, Send, respond
 from toolweave.serve._http.dispatcher import HttpDispatcher
 from toolweave.serve._http.events import EventStore
-from toolweave.serve._http.guard import Guard, Paths
+from toolweave.serve._http.guard import Guard, Paths, Route
 from toolweave.serve._http.legacy import LegacyHttp
 from toolweave.serve._http.origins import Origins
 from toolweave.serve._http.response import ResponseLimits
 from toolweave.serve._http.sessions import HttpSessions
 from toolweave.serve._request import ChangeSubscriptions, FindOffers
-from toolweave.serve._task_spawner import TaskSpawner
+from toolweave.serve._task_spawner import SpawnsTasks, TaskSpawner
 from toolweave.tools._owner_loop import running_loop
 
 if TYPE_CHECKING:
     from toolweave.serve._auth.token_auth import TokenAuth
 
-__all__ = ["HttpApp", "HttpLimits", "HttpOptions", "http_app"]
+__all__ = ["HttpApp", "HttpLimits", "HttpOptions", "ServedEndpoint", "http_app"]
 
 _log = logging.getLogger("toolweave.serve._http.app")
 
@@ -64,6 +63,8 @@ class HttpLimits:
         sessions: Maximum open sessions of legacy clients; further ones are refused with 503.
         session_idle_seconds: Seconds without a request after which a session is dropped.
         shutdown_seconds: How long running calls may take to finish when the server is asked to stop.
+        drain_seconds: How long requests are still accepted after SIGTERM, each answered with `connection: close`, so
+            that balancers and clients turn to another replica before this one is gone; 0 stops at once.
     """
 
     body_bytes: int = 4 * 1024 * 1024
@@ -78,11 +79,15 @@ class HttpLimits:
     sessions: int = 10_000
     session_idle_seconds: float = 1800
     shutdown_seconds: float = 30
+    drain_seconds: float = 0
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
-            if value is not None and not value > 0:
+            if name == "drain_seconds":
+                if not value >= 0:
+                    raise ConfigError(f"HttpLimits.{name} must be 0 or more, not {value!r}")
+            elif value is not None and not value > 0:
                 raise ConfigError(f"HttpLimits.{name} must be more than 0, not {value!r}")
 
 
@@ -105,6 +110,7 @@ class HttpOptions(TypedDict, total=False):
             `MemoryEventStore`, or one of your own.
         retry_interval: The `retry` time that such clients are sent, in milliseconds.
         middleware: Functions that wrap an ASGI app in another; the first is the outermost, all are behind the guard.
+        rest: Whether each tool is offered as `POST /tools/NAME` too, described by `GET /openapi.json`.
     """
 
     path: str
@@ -119,6 +125,7 @@ class HttpOptions(TypedDict, total=False):
     event_store: EventStore | None
     retry_interval: int | None
     middleware: Sequence[Callable[[App], App]]
+    rest: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,28 +144,57 @@ class _HttpSettings:
     event_store: EventStore | None = None
     retry_interval: int | None = None
     middleware: Sequence[Callable[[App], App]] = ()
+    rest: bool = False
 
     def __post_init__(self) -> None:
         if not self.path.startswith("/") or self.path == self.health_path:
             raise ConfigError(f"path {self.path!r} must start with '/' and not be that of the health check")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedEndpoint:
+    """An endpoint, and what its requests over HTTP need beside it.
+
+    Attributes:
+        endpoint: Answers the requests.
+        lifespan: Entered while it is served.
+        offers: Returns the offers that a request is about; used to find the scopes that it needs.
+        conversations: Notified of every legacy session.
+        tool_schema: Returns a tool's input schema by name; used to find tools that mirror arguments into headers.
+        on_drain: Called when the shutdown begins, to end idle streams; may be async.
+    """
+
+    endpoint: Endpoint
+    lifespan: Callable[[], AbstractAsyncContextManager[object]]
+    offers: FindOffers
+    conversations: ChangeSubscriptions | None = None
+    tool_schema: Callable[[str], Mapping[str, Any] | None] | None = None
+    on_drain: Sequence[Callable[[], object]] = ()
+
+
 class HttpApp:
-    """The ASGI app of one endpoint.
+    """The ASGI app of one endpoint, of those that are mounted beside it, and of other apps on the same port.
+
+    All stand behind one guard, one authorization and one set of limits.
 
     Attributes:
         limits: Its resource limits; `serve_http` applies them, too.
         path: The path of the endpoint.
         authorizes: Whether requests need a token.
+        draining: Whether the shutdown has begun.
+        on_hangup: Called by `serve_http` on SIGHUP, which otherwise ends it as SIGTERM does.
     """
 
     def __init__(self, build: _AppParts) -> None:
         self.limits = build.settings.limits
         self.path = build.settings.path
         self.authorizes = build.settings.auth is not None
+        self.draining = False
+        self.on_hangup: Callable[[], object] | None = None
         self._build = build
         self._app: App | None = None
-        self._dispatcher: HttpDispatcher | None = None
+        self._served: list[tuple[ServedEndpoint, HttpDispatcher, HttpSessions | None]] = []
+        self._routes: dict[str, Route] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection scope."""
@@ -174,6 +210,64 @@ class HttpApp:
         else:
             await send({"type": "websocket.close", "code": 1000})
 
+    def route(
+        self,
+        path: str,
+        app: App,
+        *,
+        below: bool = True,
+        guarded: bool = True,
+        authorized: bool = False,
+        forms: bool = False,
+        instead: bool = False,
+    ) -> Callable[[], None]:
+        """Serve another app at a path; return a function that ends that.
+
+        Args:
+            path: The path, such as `/metrics`.
+            app: The app; it sees the whole path.
+            below: Whether it serves all paths below this one, too.
+            guarded: Whether the guard checks its requests: Host, Origin, content types and sizes.
+            authorized: Whether they need a token, where those of the endpoint do.
+            forms: Whether its POST requests may be forms; otherwise they are JSON.
+            instead: Whether it takes the place of an app that is served there.
+
+        Raises:
+            ConfigError: The path is taken.
+        """
+        own = path in (self.path, self._build.settings.health_path)
+        if own or (path in self._routes and not instead):
+            raise ConfigError(f"path {path!r} is taken")
+        served = self._build.protected(app)[0] if authorized else app
+        route = self._routes[path] = Route(app=served, below=below, guarded=guarded, forms=forms)
+
+        def end() -> None:
+            if self._routes.get(path) is route:
+                del self._routes[path]
+
+        return end
+
+    @asynccontextmanager
+    async def mounted(self, path: str, served: ServedEndpoint) -> AsyncGenerator[None]:
+        """Serve one more endpoint at a path for the block, in the place of one that was mounted there before.
+
+        When the block ends, further requests are answered with 404, unless another one has taken its place, and those
+        that run have `HttpLimits.shutdown_seconds` to finish.
+
+        Raises:
+            ConfigError: The path is that of the app's own endpoint or health check.
+        """
+        async with self._answering(path, served) as dispatcher:
+            end = self.route(path, dispatcher, below=False, authorized=True, instead=True)
+            try:
+                yield
+            finally:
+                end()
+                if self._app is not None and not self.draining:  # else the app ends, and has seen to it
+                    with anyio.CancelScope(shield=True):
+                        await _end_streams(served, dispatcher)
+                        await dispatcher.finish(self.limits.shutdown_seconds)
+
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncGenerator[None]:
         """Run the app's lifespan for the block; may be entered again afterwards.
@@ -188,37 +282,76 @@ class HttpApp:
         if self._app is not None:
             raise RuntimeError("the lifespan of this MCP app is entered already")
         build = self._build
+        self.draining = False
         async with AsyncExitStack() as stack:
             if build.settings.auth is not None:
                 await stack.enter_async_context(build.settings.auth.running())
-            await stack.enter_async_context(build.lifespan())
+            dispatcher = await stack.enter_async_context(self._answering(self.path, build.served))
+            self._app = build.app(dispatcher, self._route_of)
+            try:
+                yield
+            finally:
+                self._app = None
+
+    @asynccontextmanager
+    async def _answering(self, path: str, served: ServedEndpoint) -> AsyncGenerator[HttpDispatcher]:
+        """Run an endpoint for the block, with its sessions and its REST view."""
+        build = self._build
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(served.lifespan())
             tasks = await stack.enter_async_context(anyio.create_task_group())
             sessions = build.sessions()
             if sessions is not None:
                 tasks.start_soon(sessions.end_idle)
-            self._dispatcher = build.dispatcher(sessions, tasks)
-            self._app = build.app(self._dispatcher)
+            spawner = TaskSpawner(tasks)
+            dispatcher = build.dispatcher(served, sessions, spawner)
+            answering = (served, dispatcher, sessions)
+            self._served.append(answering)
+            base = "" if served is build.served else path
+            for where, view in build.rest(served, dispatcher, spawner, base):
+                stack.callback(self.route(where, view, authorized=True, instead=True))
             try:
-                yield
+                yield dispatcher
             finally:
-                self._app = self._dispatcher = None
+                self._served.remove(answering)
                 if sessions is not None:
                     sessions.end_all()
                 tasks.cancel_scope.cancel()
 
+    @property
+    def sessions(self) -> int:
+        """The number of open sessions of legacy clients."""
+        return sum(len(sessions) for _, _, sessions in self._served if sessions is not None)
+
+    @property
+    def streams(self) -> int:
+        """The number of open streams of notifications of legacy clients."""
+        return sum(sessions.streams for _, _, sessions in self._served if sessions is not None)
+
+    def serves_host(self, host: bytes | None) -> bool:
+        """Whether requests with this `Host` header are served."""
+        return self._build.origins.serves(host)
+
+    def _route_of(self, path: str) -> Route | None:
+        """Return the route of a path: its own, or the longest above it."""
+        above = path = path.rstrip("/")
+        while above:
+            route = self._routes.get(above)
+            if route is not None and (route.below or above == path):
+                return route
+            above = above.rpartition("/")[0]
+        return None
+
     async def drain(self) -> None:
         """Begin the shutdown: end idle streams, let running calls continue."""
-        for end in self._build.on_drain:
-            ended = end()
-            if inspect.isawaitable(ended):
-                await ended
-        if self._dispatcher is not None:
-            self._dispatcher.end_streams()
+        self.draining = True
+        for served, dispatcher, _ in list(self._served):
+            await _end_streams(served, dispatcher)
 
     def abort(self) -> None:
         """Cancel the calls that still run."""
-        if self._dispatcher is not None:
-            self._dispatcher.abort()
+        for _, dispatcher, _ in list(self._served):
+            dispatcher.abort()
 
     async def _live(self, receive: Receive, send: Send) -> None:
         """Speak the ASGI lifespan protocol."""
@@ -236,65 +369,50 @@ class HttpApp:
         await send({"type": "lifespan.shutdown.complete"})
 
 
+async def _end_streams(served: ServedEndpoint, dispatcher: HttpDispatcher) -> None:
+    """End the idle streams of an endpoint."""
+    for end in served.on_drain:
+        ended = end()
+        if inspect.isawaitable(ended):
+            await ended
+    dispatcher.end_streams()
+
+
 _NOT_ENTERED = (
     "the MCP app is not running: its lifespan was not entered. Below another app, enter `mcp_app.lifespan()` in the "
     "outer app's lifespan"
 )
 
 
-def http_app(
-    endpoint: Endpoint,
-    lifespan: Callable[[], AbstractAsyncContextManager[object]],
-    *,
-    conversations: ChangeSubscriptions | None = None,
-    host: str = "127.0.0.1",
-    tool_schema: Callable[[str], Mapping[str, Any] | None] | None = None,
-    offers: FindOffers,
-    on_drain: Sequence[Callable[[], object]] = (),
-    options: HttpOptions | None = None,
-) -> HttpApp:
+def http_app(served: ServedEndpoint, *, host: str = "127.0.0.1", options: HttpOptions | None = None) -> HttpApp:
     """Return the ASGI app of an endpoint.
 
     Args:
-        endpoint: Answers the requests.
-        lifespan: Entered with the app's own lifespan.
-        conversations: Notified of every legacy session.
+        served: The endpoint.
         host: The address that is or will be bound; it determines the accepted Host headers.
-        tool_schema: Returns a tool's input schema by name; used to find tools that mirror arguments into headers.
-        offers: Returns the offers that a request is about; used to find the scopes that it needs.
-        on_drain: Called when the shutdown begins, to end idle streams; may be async.
         options: See `HttpOptions`.
 
     Raises:
         ConfigError: An option is wrong.
     """
-    settings = _HttpSettings(**(options or {}))
-    return HttpApp(_AppParts(endpoint, lifespan, conversations, host, tool_schema, offers, tuple(on_drain), settings))
+    return HttpApp(_AppParts(served, host, _HttpSettings(**(options or {}))))
 
 
 class _AppParts:
     """The validated parts of an app."""
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        lifespan: Callable[[], AbstractAsyncContextManager[object]],
-        conversations: ChangeSubscriptions | None,
-        host: str,
-        tool_schema: Callable[[str], Mapping[str, Any] | None] | None,
-        offers: FindOffers,
-        on_drain: tuple[Callable[[], object], ...],
-        settings: _HttpSettings,
-    ) -> None:
-        self.lifespan = lifespan
-        self.on_drain = on_drain
+    def __init__(self, served: ServedEndpoint, host: str, settings: _HttpSettings) -> None:
+        self.served = served
         self.settings = settings
-        self._endpoint = endpoint
-        self._conversations = conversations
-        self._gate = OperationGate(offers, settings.auth)
-        self._mirrored = _MirroredArguments(tool_schema)
-        self._origins = Origins(
+        self.origins = Origins(
             host, hosts=settings.allowed_hosts, origins=settings.allowed_origins, cors=settings.cors_origins
+        )
+        limits = settings.limits
+        self._bounds = ResponseLimits(
+            body_bytes=limits.body_bytes,
+            body=limits.body_seconds,
+            keepalive=limits.ping_seconds,
+            stalled=limits.stalled_seconds,
         )
 
     def sessions(self) -> HttpSessions | None:
@@ -305,48 +423,60 @@ class _AppParts:
         store, retry = settings.event_store, settings.retry_interval
         return HttpSessions(limits.sessions, limits.session_idle_seconds, store=store, retry=retry)
 
-    def dispatcher(self, sessions: HttpSessions | None, tasks: TaskGroup) -> HttpDispatcher:
+    def dispatcher(self, served: ServedEndpoint, sessions: HttpSessions | None, spawner: SpawnsTasks) -> HttpDispatcher:
         """Make what answers the requests of both eras."""
-        settings, limits = self.settings, self.settings.limits
-        bounds = ResponseLimits(
-            body_bytes=limits.body_bytes,
-            body=limits.body_seconds,
-            keepalive=limits.ping_seconds,
-            stalled=limits.stalled_seconds,
-        )
-        streams = not settings.json_response
-        spawner = TaskSpawner(tasks)
+        streams = not self.settings.json_response
         legacy = LegacyHttp(
-            self._endpoint,
+            served.endpoint,
             spawner,
             sessions=sessions,
-            bounds=bounds,
-            conversations=self._conversations,
+            bounds=self._bounds,
+            conversations=served.conversations,
             streams=streams,
         )
         return HttpDispatcher(
-            self._endpoint,
+            served.endpoint,
             legacy,
             spawner,
-            mirrored=self._mirrored,
-            gate=self._gate,
-            bounds=bounds,
+            mirrored=_MirroredArguments(served.tool_schema),
+            gate=self._gate(served),
+            bounds=self._bounds,
             streams=streams,
         )
 
-    def app(self, dispatcher: App) -> App:
-        """Wrap the endpoint in middleware, authorization and the guard, outermost last."""
-        settings, limits = self.settings, self.settings.limits
+    def rest(
+        self, served: ServedEndpoint, dispatcher: HttpDispatcher, spawner: SpawnsTasks, base: str
+    ) -> Sequence[tuple[str, App]]:
+        """Return the apps of an endpoint's REST view by path, none unless it is wanted."""
+        if not self.settings.rest:
+            return ()
+        from toolweave.serve._http.rest import RestView  # only where it is wanted
+
+        gate, schema_of = self._gate(served), served.tool_schema
+        view = RestView(dispatcher, spawner, gate, self._bounds, schema_of=schema_of, base=base)
+        return ((f"{base}/tools", view.call), (f"{base}/openapi.json", view.document))
+
+    def _gate(self, served: ServedEndpoint) -> OperationGate:
+        return OperationGate(served.offers, self.settings.auth)
+
+    def protected(self, app: App) -> tuple[App, dict[str, App]]:
+        """Wrap an app in middleware and authorization; also return the public documents by path."""
+        settings = self.settings
         public: dict[str, App] = {}
-        app = dispatcher
         if settings.auth is not None:
             app, public = settings.auth.protect(app)
         for wrap in reversed(settings.middleware):
             app = wrap(app)
+        return app, public
+
+    def app(self, dispatcher: App, route_of: Callable[[str], Route | None]) -> App:
+        """Wrap the endpoint in middleware, authorization and the guard, outermost last."""
+        settings, limits = self.settings, self.settings.limits
+        app, public = self.protected(dispatcher)
         return Guard(
             app,
-            Paths(endpoint=settings.path, health=settings.health_path, public=public),
-            self._origins,
+            Paths(endpoint=settings.path, health=settings.health_path, public=public, route_of=route_of),
+            self.origins,
             body_bytes=limits.body_bytes,
             header_bytes=limits.header_bytes,
             header_count=limits.header_count,

@@ -8,7 +8,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
-__all__ = ["App", "Headers", "Message", "Receive", "Scope", "Send", "VisibleHeaders", "read_body", "respond"]
+__all__ = [
+    "App",
+    "Headers",
+    "Message",
+    "Receive",
+    "Scope",
+    "Send",
+    "VisibleHeaders",
+    "path_of",
+    "read_body",
+    "respond",
+]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -48,6 +59,13 @@ class VisibleHeaders(Mapping[str, str]):
             shown = {name: value for name, value in named if name not in _SECRET}
             self._shown = {name.decode("latin-1"): value.decode("latin-1") for name, value in shown.items()}
         return self._shown
+
+
+def path_of(scope: Scope) -> str:
+    """Return the path of a request below where the app is mounted."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    return (path[len(root) :] or "/") if root and path.startswith(root) else path
 
 
 async def respond(send: Send, status: int, text: str = "", headers: Iterable[tuple[bytes, bytes]] = ()) -> None:

@@ -7,7 +7,8 @@ of the legacy era. Imports no SDK, no framework and no model library.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import anyio
@@ -39,6 +40,8 @@ from toolweave.serve._task_spawner import SpawnsTasks
 
 __all__ = ["HttpDispatcher"]
 
+_POLL_SECONDS = 0.02
+_LAST_SECONDS = 2.0
 _ROUTED = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
 
 
@@ -170,6 +173,16 @@ class HttpDispatcher:
             finally:
                 self._running.discard(work)
 
+    @contextmanager
+    def working(self) -> Generator[anyio.CancelScope]:
+        """Count the block among the running requests, for those that another app receives and `answer` answers."""
+        with anyio.CancelScope() as work:
+            self._running.add(work)
+            try:
+                yield work
+            finally:
+                self._running.discard(work)
+
     def end_streams(self) -> None:
         """End the streams of notifications: their clients reconnect elsewhere."""
         self._legacy.end_streams()
@@ -178,6 +191,17 @@ class HttpDispatcher:
         """Cancel whatever still runs."""
         for work in list(self._running):
             work.cancel()
+
+    async def finish(self, seconds: float) -> None:
+        """End idle streams, and give the running requests some seconds to finish before they are cancelled."""
+        self.end_streams()
+        with anyio.move_on_after(seconds):
+            while self._running:
+                await anyio.sleep(_POLL_SECONDS)
+        self.abort()
+        with anyio.move_on_after(_LAST_SECONDS):
+            while self._running:
+                await anyio.sleep(_POLL_SECONDS)
 
     async def _other(self, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope) -> None:
         """Serve a request that is no POST: those of sessions."""
@@ -212,7 +236,7 @@ class HttpDispatcher:
                     await refusal.send(send)
                     return
                 exchange.begin()
-                await self._answer(call, scope, exchange, work, None if known is None else known[1])
+                await self.answer(call, scope, exchange, work, None if known is None else known[1])
                 return
         exchange.close()
         if body is None:
@@ -284,7 +308,7 @@ class HttpDispatcher:
             return
         exchange = PostResponse(receive, send, work, self._tasks, self._bounds, streams=self._streams)
         exchange.begin()
-        await self._answer(ParsedRequest("2.0", message.id, message.method, params), scope, exchange, work)
+        await self.answer(ParsedRequest("2.0", message.id, message.method, params), scope, exchange, work)
 
     def _arguments_in_headers(self, method: str, params: Json) -> Mirrored:
         """Return the arguments that a request mirrors into headers."""
@@ -322,7 +346,7 @@ class HttpDispatcher:
 
         await answer_batch(messages, serve, receive, send, streams=self._streams)
 
-    async def _answer(
+    async def answer(
         self,
         call: ParsedRequest,
         scope: Scope,
@@ -330,6 +354,7 @@ class HttpDispatcher:
         work: anyio.CancelScope,
         client: Client | None = None,
     ) -> None:
+        """Answer a request that was read and checked."""
         exchange.request_id = call.id
         if client is None or self._gate.authorizes:
             client = client_of(call.params["_meta"], principal(scope), may_of(scope))

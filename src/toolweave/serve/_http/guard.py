@@ -7,13 +7,13 @@ the health path. Independent of MCP, of bodies and of callers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from toolweave.serve._http.asgi import App, Headers, Message, Receive, Scope, Send, respond
+from toolweave.serve._http.asgi import App, Headers, Message, Receive, Scope, Send, path_of, respond
 from toolweave.serve._http.origins import Origins
 
-__all__ = ["Guard", "Paths"]
+__all__ = ["Guard", "Paths", "Route"]
 
 _log = logging.getLogger("toolweave.serve._http.app")
 
@@ -27,6 +27,23 @@ _DAY = b"86400"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Another app on the port of an endpoint.
+
+    Attributes:
+        app: The app.
+        below: Whether it serves all paths below its own, too.
+        guarded: Whether its requests are checked like those of the endpoint.
+        forms: Whether its POST requests may be forms.
+    """
+
+    app: App
+    below: bool = True
+    guarded: bool = True
+    forms: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
     """The served paths, relative to the mount point.
 
@@ -34,11 +51,13 @@ class Paths:
         endpoint: The path of MCP.
         health: The path of the health check, which answers `ok`; None for none.
         public: Apps by path that anyone may read, from any origin (authorization metadata).
+        route_of: Returns the route of any other path, or None.
     """
 
     endpoint: str = "/mcp"
     health: str | None = "/healthz"
     public: Mapping[str, App]
+    route_of: Callable[[str], Route | None] = lambda _: None
 
 
 class Guard:
@@ -65,17 +84,24 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request."""
-        path = _path(scope)
+        path = path_of(scope)
+        app, forms = self._app, False
         if path != self._paths.endpoint:
             if path == self._paths.health:
                 await _health(scope, send)
                 return
             if path.rstrip("/") != self._paths.endpoint.rstrip("/"):
-                await self._elsewhere(path, scope, receive, send)
-                return
+                route = self._paths.route_of(path)
+                if route is None:
+                    await self._elsewhere(path, scope, receive, send)
+                    return
+                if not route.guarded:
+                    await route.app(scope, receive, send)
+                    return
+                app, forms = route.app, route.forms
         raw = scope["headers"]
         headers = dict(raw)
-        refused = self._refusal(scope["method"], headers, raw if len(raw) != len(headers) else None)
+        refused = self._refusal(scope["method"], headers, raw if len(raw) != len(headers) else None, forms=forms)
         origin = headers.get(b"origin")
         if origin is not None and self._origins.shares(origin) and (refused is None or refused[0] != 421):
             send = _shared(send, origin)
@@ -84,10 +110,10 @@ class Guard:
         elif scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
             await self._preflight(headers, send)
         else:
-            await self._app(scope, receive, send)
+            await app(scope, receive, send)
 
     def _refusal(
-        self, method: str, headers: Headers, repeated: list[tuple[bytes, bytes]] | None
+        self, method: str, headers: Headers, repeated: list[tuple[bytes, bytes]] | None, *, forms: bool = False
     ) -> tuple[int, str] | None:
         """Return the status and the reason why a request is refused, or None."""
         if len(headers) > self._header_count or sum(map(len, headers.values())) > self._header_bytes:
@@ -103,7 +129,7 @@ class Guard:
         if method != "POST":
             return None
         kind = headers.get(b"content-type", b"")
-        if kind != b"application/json" and not _is_json(kind):
+        if kind != b"application/json" and not _is_json(kind) and not (forms and _is_form(kind)):
             return 415, "Content-Type must be application/json"
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
             return 415, "Content-Encoding is not supported"
@@ -148,12 +174,6 @@ class Guard:
             await app(scope, receive, send)
 
 
-def _path(scope: Scope) -> str:
-    path: str = scope["path"]
-    root: str = scope.get("root_path", "")
-    return (path[len(root) :] or "/") if root and path.startswith(root) else path
-
-
 async def _health(scope: Scope, send: Send) -> None:
     if scope["method"] in ("GET", "HEAD"):
         await respond(send, 200, "ok", [(b"cache-control", b"no-store")])
@@ -165,6 +185,10 @@ def _is_json(kind: bytes) -> bool:
     media, _, parameters = kind.lower().partition(b";")
     charset = parameters.strip().partition(b"=")[2].strip(b'"') if b"charset" in parameters else b"utf-8"
     return media.strip() == b"application/json" and charset in (b"utf-8", b"utf8")
+
+
+def _is_form(kind: bytes) -> bool:
+    return kind.lower().partition(b";")[0].strip() == b"application/x-www-form-urlencoded"
 
 
 def _parameters(headers: Headers) -> bytes:

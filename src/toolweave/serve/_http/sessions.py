@@ -134,6 +134,14 @@ class HttpSessions:
         """Whether no other session can begin."""
         return len(self._open) >= self._most
 
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def streams(self) -> int:
+        """The number of open responses to a GET."""
+        return sum(len(session.listening) for session in self._open.values())
+
     def add(self, session: HttpSession) -> None:
         """Open a session."""
         self._open[session.id] = session

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import signal
 import socket
 import sys
 from collections.abc import Callable, Generator
@@ -39,7 +40,9 @@ async def serve_http(
     """Serve an app until SIGINT or SIGTERM, or until cancelled.
 
     On a signal no new request is accepted, idle streams are ended, and running calls have
-    `HttpLimits.shutdown_seconds` to finish; a second signal ends them at once.
+    `HttpLimits.shutdown_seconds` to finish; a second signal ends them at once. After SIGTERM requests are still
+    accepted for `HttpLimits.drain_seconds`, so that none is lost that a balancer or a kept-alive connection had under
+    way: every answer closes its connection, and readiness says no. SIGHUP is `app.on_hangup`, where that is set.
 
     Args:
         app: Made by `McpServer.asgi_app`.
@@ -56,7 +59,7 @@ async def serve_http(
     try:
         url = f"{'http' if tls is None else 'https'}://{_authority(host, bound)}"
         # the socket listens only after the signal handlers, the lifespan and all imports are ready
-        with stop_signals(stopping.stop), stopping.starting:
+        with stop_signals(stopping.stop, other=stopping.other(app)), stopping.starting:
             async with app.lifespan():
                 server = _UvicornServer(_config(app, tls), app, bound.getsockname()[0])
                 stopping.server = server
@@ -84,6 +87,19 @@ class _ShutdownSignals:
         self.starting = anyio.CancelScope()
         self.server: _UvicornServer | None = None
 
+    def other(self, app: HttpApp) -> dict[int, Callable[[], object]]:
+        """Return the functions of the signals that do more or less than `stop`, by number."""
+        own: dict[int, Callable[[], object]] = {signal.SIGINT: self._interrupt}
+        if app.on_hangup is not None and hasattr(signal, "SIGHUP"):
+            own[signal.SIGHUP] = app.on_hangup
+        return own
+
+    def _interrupt(self) -> None:
+        """Stop without the time to drain: whoever presses Ctrl-C is no balancer."""
+        if self.server is not None:
+            self.server.hurried.set()
+        self.stop()
+
     def stop(self) -> None:
         """Take a signal."""
         server = self.server
@@ -93,6 +109,7 @@ class _ShutdownSignals:
         server.force_exit = server.should_exit
         server.should_exit = True
         if server.force_exit:
+            server.hurried.set()
             server.app.abort()
 
 
@@ -153,6 +170,7 @@ class _UvicornServer(uvicorn.Server):
         super().__init__(config)
         self.app = app
         self.ready = anyio.Event()
+        self.hurried = anyio.Event()
         self._over = False
         self.bound_address = address
 
@@ -169,6 +187,7 @@ class _UvicornServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let running calls finish, then cancel them."""
         self._over = True
+        await self._turn_away()
         await self.app.drain()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._abort_in_time)
@@ -179,10 +198,29 @@ class _UvicornServer(uvicorn.Server):
         """End a cancelled server; running calls are cancelled, too."""
         if self.started and not self._over:
             self.app.abort()
+            self.hurried.set()
             await self.shutdown([bound])
         with anyio.move_on_after(_GRACE):
             while self.server_state.tasks:
                 await anyio.sleep(0.01)
+
+    async def _turn_away(self) -> None:
+        """Go on serving for a while, with answers that close their connections.
+
+        What is sent on an idle connection while it is being closed is lost, and a listener that is closed resets what
+        waits to be accepted. So both stay open until clients and balancers had the time to see that this server ends.
+        """
+        self.app.draining = True
+        seconds = self.app.limits.drain_seconds
+        if seconds == 0 or self.hurried.is_set():
+            return
+        self.server_state.default_headers = [*self.server_state.default_headers, (b"connection", b"close")]
+        for connection in self.server_state.connections:
+            cycle = cast("Any", connection).cycle
+            if cycle is not None and not cycle.response_started:
+                cycle.keep_alive = False
+        with anyio.move_on_after(seconds):
+            await self.hurried.wait()
 
     async def _abort_in_time(self) -> None:
         await anyio.sleep(self.app.limits.shutdown_seconds)

@@ -1,0 +1,344 @@
+"""The REST view of an endpoint: `POST /tools/NAME` calls a tool, and `GET /openapi.json` describes them all.
+
+Each request becomes a request of MCP and goes through the endpoint, so that the same rules, limits and middleware hold
+for it; a caller sees the tools that `tools/list` shows it. Its tools cannot ask: whoever calls over REST declares no
+capabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+from urllib.parse import quote
+
+import anyio
+import msgspec
+
+from toolweave.errors import RequestError, SchemaError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    MISSING_CAPABILITY,
+    URL_ELICITATION_REQUIRED,
+)
+from toolweave.protocol.jsonrpc import encode_value
+from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SERVER_INFO
+from toolweave.protocol.versions import MODERN_VERSION
+from toolweave.schema import Validator
+from toolweave.serve._auth.gate import OperationGate
+from toolweave.serve._http.asgi import Receive, Scope, Send, VisibleHeaders, path_of, read_body
+from toolweave.serve._http.dispatcher import HttpDispatcher
+from toolweave.serve._http.quick_parse import ParsedRequest
+from toolweave.serve._http.response import HTTP_STATUS, PostResponse, ResponseLimits, respond_json
+from toolweave.serve._request import Json
+from toolweave.serve._task_spawner import SpawnsTasks
+from toolweave.version import VERSION
+
+__all__ = ["RestView"]
+
+MAX_TOOLS = 2_000
+"""The most tools that the document describes."""
+MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
+_MOST_PAGES = 200
+_TRACING = ("traceparent", "tracestate", "baggage")
+_COMPONENTS = "#/components/schemas/"
+_ENVELOPE: Mapping[str, Any] = {
+    PROTOCOL_VERSION: MODERN_VERSION,
+    CLIENT_CAPABILITIES: {},
+    CLIENT_INFO: {"name": "rest", "version": VERSION},
+}
+_CLOSE = [(b"connection", b"close")]
+_NO_STORE = [(b"cache-control", b"no-store")]
+_ASKING = "the tool asks for input, which this view has no way to give; call it over MCP"
+
+SchemaOf = Callable[[str], Mapping[str, Any] | None]
+
+
+class RestView:
+    """The apps of one endpoint's REST view.
+
+    Args:
+        dispatcher: The endpoint's requests over HTTP.
+        tasks: Where disconnected clients are watched for.
+        gate: Refuses what a token is not enough for.
+        bounds: The timeouts, and the maximum length of a body.
+        schema_of: Returns a tool's input schema by its name; without, wrong arguments count as a failure of the tool.
+        base: The path that all paths of the view begin with.
+    """
+
+    def __init__(
+        self,
+        dispatcher: HttpDispatcher,
+        tasks: SpawnsTasks,
+        gate: OperationGate,
+        bounds: ResponseLimits,
+        *,
+        schema_of: SchemaOf | None = None,
+        base: str = "",
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._tasks = tasks
+        self._gate = gate
+        self._bounds = bounds
+        self._schema_of = schema_of
+        self._base = base
+
+    async def call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve `POST BASE/tools/NAME`: the body is the object of arguments, the answer the result of the call."""
+        name = path_of(scope).removeprefix(f"{self._base}/tools").removeprefix("/")
+        if not name:
+            await _respond_error(send, 404, "not_found", "the name of a tool is expected: /tools/NAME")
+            return
+        if scope["method"] != "POST":
+            await _respond_error(send, 405, "method_not_allowed", "a tool is called by POST", [(b"allow", b"POST")])
+            return
+        with self._dispatcher.working() as work:
+            response = _CallResponse(receive, send, work, self._tasks, self._bounds, streams=False)
+            try:
+                arguments = await self._arguments(receive)
+            except RequestError as error:
+                response.close()
+                status = 413 if error.data == "too large" else 400
+                await _respond_error(send, status, "invalid_request", error.message)
+                return
+            except BaseException:
+                response.close()
+                if work.cancel_called:
+                    with anyio.move_on_after(1, shield=True):
+                        await _respond_error(send, 408, "timeout", "the body did not come in time", _CLOSE)
+                raise
+            params: Json = {"name": name, "arguments": arguments, "_meta": _envelope(scope)}
+            if (refusal := self._gate.refusal(scope, [(methods.TOOLS_CALL, params)])) is not None:
+                response.close()
+                await refusal.send(send)
+                return
+            response.fits = lambda: _fits(None if self._schema_of is None else self._schema_of(name), arguments)
+            response.begin()
+            request = ParsedRequest("2.0", 0, methods.TOOLS_CALL, params)
+            await self._dispatcher.answer(request, scope, response, work)
+
+    async def document(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve `GET BASE/openapi.json`: the tools that the caller may see, as OpenAPI 3.1."""
+        if scope["method"] not in ("GET", "HEAD"):
+            await _respond_error(send, 405, "method_not_allowed", "GET is expected", [(b"allow", b"GET, HEAD")])
+            return
+        with self._dispatcher.working() as work:
+            tools: list[Json] = []
+            cursor: str | None = None
+            for _ in range(_MOST_PAGES):
+                page = _ListResponse(receive, send, work, self._tasks, self._bounds, streams=False)
+                page.begin()
+                params: Json = {"_meta": _envelope(scope)} | ({} if cursor is None else {"cursor": cursor})
+                request = ParsedRequest("2.0", 0, methods.TOOLS_LIST, params)
+                await self._dispatcher.answer(request, scope, page, work)
+                if page.answered or work.cancel_called:
+                    return
+                tools += page.tools
+                cursor = page.following
+                if cursor is None or len(tools) > MAX_TOOLS:
+                    break
+            body = encode_value(openapi(tools, base=self._base), errors="replace", allow_nan=True)
+            if len(body) > MAX_DOCUMENT_BYTES:
+                await _respond_error(send, 507, "too_large", f"the document is larger than {MAX_DOCUMENT_BYTES} bytes")
+                return
+            await respond_json(send, 200, body, _NO_STORE)
+
+    async def _arguments(self, receive: Receive) -> Json:
+        body = await read_body(receive, self._bounds.body_bytes)
+        if body is None:
+            raise RequestError("the body is too large", code=INVALID_PARAMS, data="too large")
+        if not body.strip():
+            return {}
+        try:
+            value: Any = msgspec.json.decode(body)
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, dict):
+            raise RequestError("the body must be a JSON object: the arguments by name", code=INVALID_PARAMS)
+        return cast("Json", value)
+
+
+class _CallResponse(PostResponse):
+    """The answer to a call, as JSON with a status code."""
+
+    __slots__ = ("fits",)
+
+    fits: Callable[[], bool]
+
+    async def result(self, result: Json) -> None:
+        """Answer with a result; that of a failed tool is an error."""
+        kind = result.get("resultType", "complete")
+        shown = {name: value for name, value in result.items() if name not in ("resultType", "_meta")}
+        members: Json = result.get("_meta") or {}
+        meta = {key: value for key, value in members.items() if key != SERVER_INFO}
+        if meta:
+            shown["_meta"] = meta
+        if kind != "complete":
+            await self._refuse(409, "input_required", _ASKING)
+        elif result.get("isError") is True:
+            status, code = (502, "tool_error") if self.fits() else (422, "invalid_arguments")
+            await self._write(status, {"error": {"code": code, "message": _text(result)}, **shown})
+        else:
+            await self._write(200, shown)
+
+    async def error(self, error: RequestError) -> None:
+        """Answer with the status that fits a JSON-RPC error best."""
+        status, code = _status_of(error)
+        more = {} if error.data is None else {"data": error.data}
+        await self._write(status, {"error": {"code": code, "message": error.message, "jsonrpc": error.code, **more}})
+
+    async def _refuse(self, status: int, code: str, message: str) -> None:
+        await self._write(status, {"error": {"code": code, "message": message}})
+
+    async def _write(self, status: int, value: Json) -> None:
+        try:
+            body = encode_value(value, errors="replace", allow_nan=True)
+        except (ValueError, TypeError):
+            body = encode_value({"error": {"code": "internal", "message": "the result is no JSON"}})
+            status = 500
+        await self._answer(status, body)
+
+
+class _ListResponse(_CallResponse):
+    """The answer to one page of the list, which is kept instead of sent; an error is sent.
+
+    Attributes:
+        tools: The definitions on the page.
+        following: The cursor of the next page, or None.
+        answered: Whether the response was sent.
+    """
+
+    __slots__ = ("answered", "following", "tools")
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.answered = False
+        self.following: str | None = None
+        self.tools: list[Json] = []
+
+    async def result(self, result: Json) -> None:
+        """Keep a page."""
+        tools: Any = result.get("tools")
+        listed: Any = msgspec.json.decode(tools) if isinstance(tools, msgspec.Raw) else tools
+        self.tools = [cast("Json", one) for one in cast("list[Any]", listed or []) if isinstance(one, dict)]
+        following = result.get("nextCursor")
+        self.following = following if isinstance(following, str) else None
+        self._done = True
+
+    async def _answer(self, status: int, body: bytes) -> None:
+        self.answered = True
+        await super()._answer(status, body)
+
+
+def openapi(tools: Sequence[Mapping[str, Any]], *, base: str = "") -> Json:
+    """Return the OpenAPI 3.1 document of tools as `tools/list` defines them.
+
+    Args:
+        tools: The definitions; those beyond the first 2,000 are left out, and the description says so.
+        base: The path that all paths begin with.
+    """
+    schemas: Json = {"Error": _ERROR}
+    paths: Json = {}
+    for number, tool in enumerate(tools[:MAX_TOOLS]):
+        name = str(tool.get("name"))
+        given = _embedded(tool.get("inputSchema"), f"input{number}", schemas)
+        made = _embedded(tool.get("outputSchema"), f"output{number}", schemas)
+        result: Json = {"type": "object", "properties": {"content": {"type": "array", "items": {"type": "object"}}}}
+        if made is not None:
+            result["properties"]["structuredContent"] = made
+        operation: Json = {
+            "operationId": f"tool{number}",
+            "summary": str(tool.get("title") or name),
+            "description": str(tool.get("description") or ""),
+            "requestBody": {"content": {"application/json": {"schema": given or {"type": "object"}}}},
+            "responses": {
+                "200": {"description": "The result", "content": {"application/json": {"schema": result}}},
+                "default": {"description": "An error", "content": {"application/json": {"schema": _ERROR_REF}}},
+            },
+        }
+        paths[f"{base}/tools/{quote(name, safe='')}"] = {"post": operation}
+    info: Json = {"title": "Tools", "version": VERSION}
+    if len(tools) > MAX_TOOLS:
+        info["description"] = f"The first {MAX_TOOLS} tools; there are more."
+    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
+
+
+_ERROR_REF = {"$ref": f"{_COMPONENTS}Error"}
+_ERROR: Json = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["code", "message"],
+            "properties": {"code": {"type": "string"}, "message": {"type": "string"}},
+        }
+    },
+}
+
+
+def _embedded(schema: Any, name: str, schemas: Json) -> Json | None:
+    """Put a schema among the components; its references into itself then lead there. Return a reference to it."""
+    if not isinstance(schema, dict):
+        return None
+    members = cast("Json", schema)
+    try:
+        schemas[name] = members if "$id" in members else _moved(members, f"{_COMPONENTS}{name}")
+    except RecursionError:
+        return None  # nobody could read it
+    return {"$ref": f"{_COMPONENTS}{name}"}
+
+
+def _moved(value: Any, root: str) -> Any:
+    if isinstance(value, dict):
+        moved = {key: _moved(inner, root) for key, inner in cast("Json", value).items()}
+        target = moved.get("$ref")
+        if isinstance(target, str) and (target == "#" or target.startswith("#/")):
+            moved["$ref"] = root + target[1:]
+        return moved
+    return [_moved(one, root) for one in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def _envelope(scope: Scope) -> Json:
+    """Return the `_meta` of a request: an envelope of the newest revision, and the trace context of the headers."""
+    headers = VisibleHeaders(scope["headers"])
+    trace = {name: headers[name] for name in _TRACING if name in headers}
+    return {**_ENVELOPE, **trace}
+
+
+def _fits(schema: Mapping[str, Any] | None, arguments: Json) -> bool:
+    """Whether arguments fit the schema of their tool, or nothing can be said."""
+    if schema is None:
+        return True
+    try:
+        return Validator(schema).is_valid(arguments)
+    except SchemaError:
+        return True
+
+
+def _status_of(error: RequestError) -> tuple[int, str]:
+    """Return the HTTP status of a JSON-RPC error, and a word for it."""
+    if error.code == INVALID_PARAMS:
+        unknown = error.message.startswith("Unknown tool")
+        return (404, "not_found") if unknown else (400, "invalid_request")
+    if error.code in (MISSING_CAPABILITY, URL_ELICITATION_REQUIRED):
+        return 409, "input_required"
+    if error.code == INTERNAL_ERROR:
+        return 500, "internal"
+    return HTTP_STATUS.get(error.code, 502), "error"
+
+
+def _text(result: Json) -> str:
+    """Return the texts of a result, one a line."""
+    content: Any = result.get("content")
+    blocks = cast("list[Any]", content) if isinstance(content, list) else []
+    texts = [cast("Json", block).get("text") for block in blocks if isinstance(block, dict)]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+async def _respond_error(
+    send: Send, status: int, code: str, message: str, headers: Sequence[tuple[bytes, bytes]] = ()
+) -> None:
+    body = encode_value({"error": {"code": code, "message": message}})
+    await respond_json(send, status, body, headers)
