@@ -18,7 +18,7 @@ import pytest
 from tests.cli.command import write_config
 from tests.cli.served import SERVE, serve_entry, serving
 from toolweave import Callbacks, McpConnection, ProtocolError, ToolsChanged, connect_mcp
-from toolweave.cli._serve.relay import Relay
+from toolweave.cli._serve.relay import ReloadRelay
 from toolweave.cli._serve.reload import Sources
 from toolweave.connect import ElicitationRequest, ListChanged, ResourceUpdated
 
@@ -300,7 +300,7 @@ class Wire:
     def __init__(self) -> None:
         self.client: list[dict[str, Any]] = []
         self.server: list[dict[str, Any]] = []
-        self.relay = Relay(lambda line: self.client.append(json.loads(line)))
+        self.relay = ReloadRelay(lambda line: self.client.append(json.loads(line)))
 
     def start(self) -> None:
         """Begin with a new process."""

@@ -15,7 +15,7 @@ from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.meta import SUBSCRIPTION_ID
 from toolweave.protocol.subscriptions import LIST_CHANGED, LIST_FILTERS, RESOURCE_SUBSCRIPTIONS
 
-__all__ = ["Relay"]
+__all__ = ["ReloadRelay"]
 
 Json = dict[str, Any]
 
@@ -24,7 +24,7 @@ _PRIVATE = "toolweave-reload-"
 _REPEATED = (methods.LOGGING_SET_LEVEL, methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE)
 
 
-class Relay:
+class ReloadRelay:
     """Passes messages between a client and the process that serves it now.
 
     Args:

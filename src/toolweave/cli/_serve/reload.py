@@ -23,7 +23,7 @@ import anyio.abc
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._runner import run
 from toolweave.cli._screen import note
-from toolweave.cli._serve.relay import Relay
+from toolweave.cli._serve.relay import ReloadRelay
 
 __all__ = ["Sources", "supervise"]
 
@@ -147,7 +147,7 @@ async def _over_stdio(command: Sequence[str], sources: Sources) -> ExitCode:
 
     with standard_streams() as (source, sink):
         writer = LineWriter(sink)
-        relay = Relay(writer.write)
+        relay = ReloadRelay(writer.write)
         ended = anyio.Event()
 
         async def listen() -> None:
@@ -168,7 +168,7 @@ async def _over_stdio(command: Sequence[str], sources: Sources) -> ExitCode:
     return ExitCode.OK
 
 
-async def _replace_until(ended: anyio.Event, command: Sequence[str], sources: Sources, relay: Relay) -> None:
+async def _replace_until(ended: anyio.Event, command: Sequence[str], sources: Sources, relay: ReloadRelay) -> None:
     """Run one process after another until the client disconnects."""
     ending: Ending = "changed"
     while ending != "ended":
@@ -205,7 +205,7 @@ class _Child:
         self._tasks.cancel_scope.cancel()
         await self._tasks.__aexit__(None, None, None)
 
-    def begin(self, relay: Relay) -> None:
+    def begin(self, relay: ReloadRelay) -> None:
         """Carry lines between the process and the relay."""
         send, receive = anyio.create_memory_object_stream[bytes](float("inf"))
         relay.attach(send.send_nowait)
@@ -231,7 +231,7 @@ class _Child:
                 if stdin is not None:
                     await stdin.send(line + b"\n")
 
-    async def _read(self, relay: Relay) -> None:
+    async def _read(self, relay: ReloadRelay) -> None:
         rest = b""
         if self._process.stdout is not None:
             async for data in self._process.stdout:

@@ -28,7 +28,7 @@ from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._http.asgi import App, Receive, Scope, Send, respond
 from toolweave.serve._http.dispatcher import HttpDispatcher
 from toolweave.serve._http.events import EventStore
-from toolweave.serve._http.guard import Guard, Paths, Route
+from toolweave.serve._http.guard import AppRoute, Guard, Paths
 from toolweave.serve._http.legacy import LegacyHttp
 from toolweave.serve._http.origins import Origins
 from toolweave.serve._http.response import ResponseLimits
@@ -194,7 +194,7 @@ class HttpApp:
         self._build = build
         self._app: App | None = None
         self._served: list[tuple[ServedEndpoint, HttpDispatcher, HttpSessions | None]] = []
-        self._routes: dict[str, Route] = {}
+        self._routes: dict[str, AppRoute] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection scope."""
@@ -239,7 +239,7 @@ class HttpApp:
         if own or (path in self._routes and not instead):
             raise ConfigError(f"path {path!r} is taken")
         served = self._build.protected(app)[0] if authorized else app
-        route = self._routes[path] = Route(app=served, below=below, guarded=guarded, forms=forms)
+        route = self._routes[path] = AppRoute(app=served, below=below, guarded=guarded, forms=forms)
 
         def end() -> None:
             if self._routes.get(path) is route:
@@ -332,7 +332,7 @@ class HttpApp:
         """Whether requests with this `Host` header are served."""
         return self._build.origins.serves(host)
 
-    def _route_of(self, path: str) -> Route | None:
+    def _route_of(self, path: str) -> AppRoute | None:
         """Return the route of a path: its own, or the longest above it."""
         above = path = path.rstrip("/")
         while above:
@@ -469,7 +469,7 @@ class _AppParts:
             app = wrap(app)
         return app, public
 
-    def app(self, dispatcher: App, route_of: Callable[[str], Route | None]) -> App:
+    def app(self, dispatcher: App, route_of: Callable[[str], AppRoute | None]) -> App:
         """Wrap the endpoint in middleware, authorization and the guard, outermost last."""
         settings, limits = self.settings, self.settings.limits
         app, public = self.protected(dispatcher)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from toolweave.serve._http.asgi import App, Headers, Message, Receive, Scope, Send, path_of, respond
 from toolweave.serve._http.origins import Origins
 
-__all__ = ["Guard", "Paths", "Route"]
+__all__ = ["AppRoute", "Guard", "Paths"]
 
 _log = logging.getLogger("toolweave.serve._http.app")
 
@@ -27,7 +27,7 @@ _DAY = b"86400"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class AppRoute:
     """Another app on the port of an endpoint.
 
     Attributes:
@@ -57,7 +57,7 @@ class Paths:
     endpoint: str = "/mcp"
     health: str | None = "/healthz"
     public: Mapping[str, App]
-    route_of: Callable[[str], Route | None] = lambda _: None
+    route_of: Callable[[str], AppRoute | None] = lambda _: None
 
 
 class Guard:

@@ -22,6 +22,7 @@ from toolweave.protocol.codes import (
     MISSING_CAPABILITY,
     URL_ELICITATION_REQUIRED,
 )
+from toolweave.protocol.input_required import INPUT_REQUIRED
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SERVER_INFO
 from toolweave.protocol.versions import MODERN_VERSION
@@ -175,7 +176,7 @@ class _CallResponse(PostResponse):
         if meta:
             shown["_meta"] = meta
         if kind != "complete":
-            await self._refuse(409, "input_required", _ASKING)
+            await self._refuse(409, INPUT_REQUIRED, _ASKING)
         elif result.get("isError") is True:
             status, code = (502, "tool_error") if self.fits() else (422, "invalid_arguments")
             await self._write(status, {"error": {"code": code, "message": _text(result)}, **shown})
@@ -323,7 +324,7 @@ def _status_of(error: RequestError) -> tuple[int, str]:
         unknown = error.message.startswith("Unknown tool")
         return (404, "not_found") if unknown else (400, "invalid_request")
     if error.code in (MISSING_CAPABILITY, URL_ELICITATION_REQUIRED):
-        return 409, "input_required"
+        return 409, INPUT_REQUIRED
     if error.code == INTERNAL_ERROR:
         return 500, "internal"
     return HTTP_STATUS.get(error.code, 502), "error"
