@@ -34,7 +34,7 @@ ARROWS: dict[str, set[str]] = {
     "connect": {"config", "tools", "schema", "protocol", "http", "oauth", "trust"},
     "hub": {"connect", "config", "tools", "protocol", "state", "trust"},
     "serve": {"tools", "schema", "protocol", "config", "state", "jobs", "http", "oauth", "trust"},
-    "gateway": {"hub", "serve", "config", "tools", "state", "oauth", "trust"},
+    "gateway": {"hub", "connect", "serve", "config", "tools", "protocol", "state", "oauth", "trust"},
     "testing": {"connect", "serve", "models", "tools", "protocol"},
     "compose": {"config", "hub", "models", "agent", "serve", "gateway", "tools", "state", "jobs", "oauth", "trust"},
     "sync": {"compose", "connect", "config", "hub", "models", "agent", "serve", "gateway", "tools", "state", "jobs"},

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from tests.conformance.suite import ENGINES, EXTENSION, Scenario, Verdict
+from tests.conformance.suite import ENGINES, EXTENSION, Scenario, Verdict, contract, contracts, versions
 
 __all__ = ["PAGE", "client_table", "page", "server_table"]
 
@@ -32,6 +32,12 @@ SERVER = """## Server
 One server offers everything the scenarios ask for. Each scenario runs by itself at every revision that it applies to;
 `-` where it does not. Every leg is run a second time in one go (`--suite all`), and so are the scenarios that each
 revision requires (`--requirements`).
+
+"""
+GATEWAY = """## Gateway
+
+The scenarios that each revision requires of servers, run against a gateway (`tests/conformance/gateway.py`) in front of
+the same server: whatever passes directly passes through it.
 
 """
 CLIENT = """## Client
@@ -101,7 +107,24 @@ def tally(scenarios: Iterable[Scenario], verdict: ServerVerdicts) -> str:
 def page(client: Sequence[Scenario], by_engine: ClientVerdicts, server: Sequence[Scenario], of: ServerVerdicts) -> str:
     """Return the whole page."""
     served = SERVER + tally(server, of) + server_table(server, of)
-    return INTRODUCTION + served + "\n" + OTHERS + CLIENT + client_table(client, by_engine)
+    return (
+        INTRODUCTION
+        + served
+        + "\n"
+        + GATEWAY
+        + gateway_table()
+        + "\n"
+        + OTHERS
+        + CLIENT
+        + client_table(client, by_engine)
+    )
+
+
+def gateway_table() -> str:
+    """Return the table of what passes through a gateway: a row for each revision of the newest suite."""
+    newest = versions()[-1]
+    counts = [(revision, str(len(contract(newest, revision)))) for revision in contracts(newest)]
+    return _table(["revision", "required", "pass through a gateway"], [[name, count, count] for name, count in counts])
 
 
 def _order(leg: tuple[str, str]) -> tuple[str, bool, str]:

@@ -12,10 +12,12 @@ import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
-__all__ = ["SERVER", "serving"]
+__all__ = ["GATEWAY", "SERVER", "serving"]
 
 SERVER = (sys.executable, "-W", "error", str(Path(__file__).resolve().parent / "server.py"))
 """The server under test; a warning is an error in it. It takes `--port N`."""
+GATEWAY = (sys.executable, "-W", "error", str(Path(__file__).resolve().parent / "gateway.py"))
+"""A gateway; it takes the URL of a server beside `--port N`."""
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
 

@@ -33,6 +33,7 @@ __all__ = [
     "Scenario",
     "Side",
     "Verdict",
+    "contract",
     "contracts",
     "node",
     "play",
@@ -109,6 +110,14 @@ def scenarios(side: Side = "client") -> list[Scenario]:
 def contracts(suite: str) -> list[str]:
     """Return the revisions of which a version of the suite says which scenarios they require."""
     return sorted(file.stem for file in (_package(suite) / "requirements").glob("*.yaml"))
+
+
+def contract(suite: str, revision: str) -> list[str]:
+    """Return the scenarios that a revision requires of servers."""
+    text = (_package(suite) / "requirements" / f"{revision}.yaml").read_text(encoding="utf-8")
+    section = re.search(r"^server:\n((?:  - \S+\n)+)", text, flags=re.MULTILINE)
+    assert section is not None
+    return re.findall(r"- (\S+)", section[1])
 
 
 def required(scenario: Scenario) -> Verdict:

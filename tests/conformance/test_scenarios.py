@@ -11,7 +11,7 @@ import pytest
 
 from tests.conformance import suite
 from tests.conformance.page import PAGE, page
-from tests.conformance.server_process import serving
+from tests.conformance.server_process import GATEWAY, serving
 from tests.conformance.suite import (
     ENGINES,
     INSTALLED,
@@ -19,6 +19,7 @@ from tests.conformance.suite import (
     WANTED,
     Outcome,
     Scenario,
+    contract,
     contracts,
     play,
     play_all,
@@ -58,6 +59,13 @@ def url(log: Path) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="module")
+def through(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A gateway in front of the server under test."""
+    with serving(tmp_path_factory.mktemp("gateway") / "log", command=(*GATEWAY, url)) as gateway:
+        yield gateway
+
+
 @pytest.mark.requirement("R105")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("scenario", CLIENT, ids=str)
@@ -94,6 +102,18 @@ def test_everything_that_a_revision_requires_of_servers_passes(revision: str, ur
     assert len(outcomes) >= {"2025-11-25": 30, "2026-07-28": 37}[revision]
     assert_well(outcomes)
     assert exit_code == 0
+
+
+@pytest.mark.requirement("R105")
+@pytest.mark.parametrize("revision", contracts(NEWEST) if INSTALLED.exists() else [])
+def test_everything_that_a_revision_requires_of_servers_passes_through_a_gateway(
+    revision: str, through: str, tmp_path: Path
+) -> None:
+    _, outcomes = play_all(NEWEST, ["--requirements", revision], through, tmp_path)
+
+    wanted = contract(NEWEST, revision)
+    assert len(wanted) == {"2025-11-25": 30, "2026-07-28": 37}[revision]
+    assert_well({name: outcomes[name] for name in wanted})
 
 
 def test_no_revision_of_any_version_of_the_suite_is_left_out() -> None:

@@ -109,6 +109,18 @@ class Catalog:
         self._call_targets[name] = made
         return made
 
+    def original_target(self, name: str) -> CallTarget:
+        """Return the facts about the tool that the server itself calls by this name.
+
+        Raises:
+            ToolError: The tool is withheld.
+        """
+        spec = self._by_original.get(name)
+        if spec is None:
+            self._check_unlisted(name)
+            return CallTarget(name)
+        return self.call_target(spec.name)
+
     async def refresh(self, request: Request, refusal: Refusal | None = None) -> ToolsChanged:
         """List all tools again; see `LiveList.refresh`.
 

@@ -15,11 +15,12 @@ import anyio
 from toolweave.config import Auth, ServerConfig, Timeouts, server_config
 from toolweave.connect._catalog import Catalog
 from toolweave.connect._client_capabilities import ClientFeatures
-from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks
+from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks, ClientStandIn
 from toolweave.connect._clock import Clock
 from toolweave.connect._connecting import Connecting, Openable
 from toolweave.connect._events import EventListeners, EventName
 from toolweave.connect._feed.refresher import ListRefresher
+from toolweave.connect._forwarding import ForwardedRequest
 from toolweave.connect._health import Health
 from toolweave.connect._report import Report
 from toolweave.connect._requester import Requester
@@ -67,6 +68,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
         lazy: bool = False,
         callbacks: Callbacks = NO_CALLBACKS,
         clock: Clock | None = None,
+        stand_in: ClientStandIn | None = None,
     ) -> None:
         self.config = config
         self._lazy = lazy
@@ -77,7 +79,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
         self._catalog.live.on_problem = partial(self._events.emit, "problem")
         self._follower.follow(self._catalog.live, self._refresh, always=True)
         self._follow_offers()
-        self._peer = ClientHandlers(self._notified, callbacks, config.name)
+        self._peer = ClientHandlers(self._notified, callbacks, config.name, stand_in)
         self._peer.on_gap = self._follower.missed
         self._peer.on_server_fault = partial(self._events.emit, "error")
         self._supervisor = Supervisor(
@@ -300,6 +302,30 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
             return await self._supervisor.run_on_own_loop(self._requester.call(call.name, call.arguments, ctx))
         except (ServerError, ToolError) as exc:
             return ToolResult.failure(as_tool_error(exc))
+
+    # for gateways
+
+    async def agreement(self) -> Agreement:
+        """Return the result of the handshake with the open server; connect, or wait for a restart, within the bounds.
+
+        Raises:
+            ServerError: There is no connection.
+        """
+        return (await self._requester.line()).session.agreement
+
+    async def forward(self, request: ForwardedRequest) -> dict[str, Any]:
+        """Send a request of another client as it is, and return its result as it came.
+
+        Neither arguments nor the result are validated. The bounds are those of the server, on silence: progress
+        resets them, and they stand still while the server's client is asked. It is sent again only where that is safe:
+        when it provably was not sent, or the tool is read-only or idempotent. Cancelling it tells the server.
+
+        Raises:
+            ProtocolError: The server answered with a JSON-RPC error, whose code and data it has.
+            ServerError: It did not answer.
+            ToolError: The tool is withheld by its pins; or the server cancelled the task that the call became.
+        """
+        return await self._requester.forward(request)
 
     def __repr__(self) -> str:
         return f"<McpConnection {self.name!r} {self.state.value} {self.config.endpoint}>"

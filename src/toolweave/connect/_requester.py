@@ -6,6 +6,7 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -16,8 +17,10 @@ import anyio.to_thread
 from toolweave.config import ServerConfig
 from toolweave.connect._catalog import CallTarget, Catalog
 from toolweave.connect._client_features.input_required import exchange
+from toolweave.connect._client_features.server_requests import ForwardingHandler, ServerRequestHandler
 from toolweave.connect._client_features.tasks import ClientTask, LegacyClientTask, wants_task
 from toolweave.connect._deadline import Deadline, SharedTimer
+from toolweave.connect._forwarding import ForwardedRequest
 from toolweave.connect._health import PendingRequest
 from toolweave.connect._idle_timeout import IdleTimeout
 from toolweave.connect._session import ClientHandlers
@@ -196,7 +199,9 @@ class Requester:
             silence, peer = IdleTimeout(scope, seconds), self._supervisor.peer
             with peer.waiting(silence):
                 return await self.with_reconnect(
-                    lambda line: exchange(line.session, method, params, peer.asked, silence)
+                    lambda line: exchange(
+                        lambda more: line.session.request(method, {**params, **more}), method, peer.asked, silence
+                    )
                 )
         raise self.too_slow(method, seconds)
 
@@ -228,7 +233,7 @@ class Requester:
         line.session.stamp(params, ctx.meta)
         limiter = self._limiter
         if limiter is not None:
-            await self._take_turn(limiter, call_target.name, ctx)
+            await self._take_turn(limiter, call_target.name, ctx.timeout)
         try:
             raw: Mapping[str, Any]
             first: dict[str, Any] | None = None
@@ -272,8 +277,8 @@ class Requester:
             seconds=seconds,
         )
 
-    async def _take_turn(self, limiter: anyio.CapacityLimiter, name: str, ctx: CallContext) -> None:
-        seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
+    async def _take_turn(self, limiter: anyio.CapacityLimiter, name: str, timeout: float | None = None) -> None:
+        seconds = self._config.timeout.call if timeout is None else timeout
         with anyio.move_on_after(seconds):
             await limiter.acquire()
             return
@@ -299,9 +304,10 @@ class Requester:
                 first = await self._after(failed, line, params, call_target, ctx)
                 if first.get("resultType", "complete") == "complete":
                     return first
-            return await self._send(line, params, call_target, ctx, first)
+            return await self._send(line, call_target, params=params, ctx=ctx, first=first)
         except (AuthRequiredError, ConnectionLostError, ProtocolError) as exc:
-            return await self._retry_call(line, params, call_target, ctx, exc)
+            send = partial(self._send, params=params, ctx=ctx)
+            return await self._retry_call(line, call_target, exc, send)
 
     async def _after(
         self, failed: _Failed, line: OpenSession, params: Mapping[str, Any], call_target: CallTarget, ctx: CallContext
@@ -322,11 +328,10 @@ class Requester:
     async def _retry_call(
         self,
         line: OpenSession,
-        params: dict[str, Any],
         call_target: CallTarget,
-        ctx: CallContext,
         failed: AuthRequiredError | ConnectionLostError | ProtocolError,
-    ) -> Mapping[str, Any]:
+        send: Callable[[OpenSession, CallTarget], Awaitable[ResultT]],
+    ) -> ResultT:
         """Retry a call once where its failure makes that safe; raise the failure otherwise."""
         spec = call_target.spec
         if isinstance(failed, ProtocolError):
@@ -340,15 +345,16 @@ class Requester:
         else:
             line = await self._session_for_retry(line, failed, repeatable=_repeatable(spec))
         try:
-            return await self._send(line, params, call_target, ctx)
+            return await send(line, call_target)
         except (AuthRequiredError, ConnectionLostError) as exc:
             raise await self._final_error(line, exc) from None
 
     async def _send(
         self,
         line: OpenSession,
-        params: dict[str, Any],
         call_target: CallTarget,
+        *,
+        params: dict[str, Any],
         ctx: CallContext,
         first: dict[str, Any] | None = None,
     ) -> Mapping[str, Any]:
@@ -381,15 +387,110 @@ class Requester:
     ) -> Mapping[str, Any]:
         """Make a call that may want input or become a task, and return its result."""
         asked = self._supervisor.peer.asked
-        result = await exchange(
-            line.session, methods.TOOLS_CALL, params, asked, silence, first=first, meta=meta, schema=schema
-        )
+
+        def send(more: Mapping[str, Any]) -> Awaitable[dict[str, Any]]:
+            return line.session.request(methods.TOOLS_CALL, {**params, **more}, meta=meta, schema=schema)
+
+        result = await exchange(send, methods.TOOLS_CALL, asked, silence, first=first)
+        return await self._followed(result, asked, silence, legacy="task" in params)
+
+    async def _followed(
+        self, result: dict[str, Any], asked: ServerRequestHandler, silence: IdleTimeout, *, legacy: bool
+    ) -> dict[str, Any]:
+        """Return the result of the task that a result names, or the result itself; `legacy` calls asked for a task."""
         if result.get("resultType") == "task":
             return await ClientTask(result, self._task_request, asked, silence).result()
-        created = as_object(result.get("task")) if "task" in params else None
+        created = as_object(result.get("task")) if legacy else None
         if created is not None:
             return await LegacyClientTask(created, self._task_request, asked, silence).result()
         return result
+
+    # requests of other clients
+
+    async def forward(self, request: ForwardedRequest) -> dict[str, Any]:
+        """Send a request of another client, and return its result as it came; see `McpConnection.forward`."""
+        return await self._supervisor.run_on_own_loop(self._forward(request))
+
+    async def _forward(self, request: ForwardedRequest) -> dict[str, Any]:
+        line = await self.line()
+        is_call = request.method == methods.TOOLS_CALL
+        target = self._catalog.original_target(request.params["name"]) if is_call else CallTarget(request.method)
+        limiter = self._limiter if is_call else None
+        if limiter is not None:
+            await self._take_turn(limiter, target.name)
+        send = partial(self._forward_once, request)
+        try:
+            result = await send(line, target)
+        except (AuthRequiredError, ConnectionLostError, ProtocolError) as exc:
+            result = await self._retry_call(line, target, exc, send)
+        finally:
+            if limiter is not None:
+                limiter.release()
+        self._supervisor.doubted = False
+        if is_call and self._config.scan:
+            self._note_forwarded(target, result)
+        return result
+
+    async def _forward_once(self, request: ForwardedRequest, line: OpenSession, target: CallTarget) -> dict[str, Any]:
+        is_call = request.method == methods.TOOLS_CALL
+        timeout, peer = self._config.timeout, self._supervisor.peer
+        seconds = timeout.call if is_call else timeout.read
+        with anyio.CancelScope(deadline=anyio.current_time() + seconds) as scope, ExitStack() as stack:
+            silence = IdleTimeout(scope, seconds, timeout.call_total if is_call else None)
+            stack.enter_context(peer.waiting(silence))
+            meta = request.meta
+            if (told := request.on_progress) is not None:
+
+                def progressed(params: Mapping[str, Any]) -> None:
+                    silence.touch()
+                    told(params)
+
+                token = peer.watch_progress_params(progressed)
+                stack.callback(peer.forget_progress, token)
+                meta = {**meta, "progressToken": token}
+            if request.sole and request.on_news is not None:
+                stack.enter_context(peer.sole_listener(request.on_news))
+            return await self._forward_rounds(request, line, target, meta, silence)
+        self.on_timeout()
+        raise self.too_slow(f"the call of tool {target.name!r}" if is_call else request.method, seconds)
+
+    async def _forward_rounds(
+        self,
+        request: ForwardedRequest,
+        line: OpenSession,
+        target: CallTarget,
+        meta: Mapping[str, Any],
+        silence: IdleTimeout,
+    ) -> dict[str, Any]:
+        """Send a request, in rounds and to the end of its task where its client leaves these to us."""
+        params, asked = dict(request.params), self._supervisor.peer.asked
+        wants = request.follow_tasks and wants_task(target.spec, line.session.agreement)
+        if wants:
+            params["task"] = {}
+
+        def send(more: Mapping[str, Any]) -> Awaitable[dict[str, Any]]:
+            return line.session.request(
+                request.method,
+                {**params, **more},
+                meta=meta,
+                schema=target.schema,
+                declared=request.declared,
+                on_notification=None if request.sole else request.on_news,
+            )
+
+        if request.answer is None:
+            result = await send({})
+        else:
+            asked = ForwardingHandler(request.answer, self._config.name)
+            result = await exchange(send, request.method, asked, silence)
+        return await self._followed(result, asked, silence, legacy=wants) if request.follow_tasks else result
+
+    def _note_forwarded(self, target: CallTarget, result: Mapping[str, Any]) -> None:
+        """Look for hidden characters in a result that is passed on."""
+        try:
+            self._catalog.note_result(target.spec, target.name, tool_result(result, server=self._config.name))
+        except ProtocolError as exc:
+            _log.debug("a result that is passed on was not scanned: %s", exc)
 
     async def _task_request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Make a request about a task, which outlives the connection on which it was created."""

@@ -34,7 +34,7 @@ from pydantic import ValidationError
 from toolweave.connect._channel import Channel
 from toolweave.connect._http_errors import HttpSettings, http_error, too_large
 from toolweave.connect._sdk_http import HttpFaults, http_client, status_fault, transport_fault
-from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss, Wire
+from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss, OnNotification, Wire
 from toolweave.errors import (
     ConnectionLostError,
     ProtocolError,
@@ -241,8 +241,9 @@ class SdkWire:
         *,
         schema: Mapping[str, Any] | None = None,
         request_id: str | None = None,
+        on_notification: OnNotification | None = None,
     ) -> dict[str, Any]:
-        """Send a request and return its result as it came; see `Wire.request`."""
+        """Send a request and return its result as it came; see `Wire.request`. It tells no stream of its own."""
         if self._over.is_set():
             raise self._loss(False)
         opts: CallOptions = {"cancel_on_abandon": method not in UNCANCELLABLE}
@@ -262,7 +263,8 @@ class SdkWire:
 
     async def _progressed(self, token: Any, progress: float, total: float | None, message: str | None) -> None:
         values = {"progressToken": token, "progress": progress, "total": total, "message": message}
-        self._peer.notification(methods.NOTIFICATIONS_PROGRESS, values)
+        said = {name: value for name, value in values.items() if value is not None}
+        self._peer.notification(methods.NOTIFICATIONS_PROGRESS, said)
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification; nothing is raised when the server is gone."""
@@ -344,7 +346,7 @@ async def _running(
         try:
             return await peer.request(method, params or {})
         except ProtocolError as exc:
-            raise MCPError(code=exc.code, message=exc.message) from None
+            raise MCPError(code=exc.code, message=exc.message, data=exc.data) from None
 
     def intercept(method: str, params: Mapping[str, Any] | None) -> bool:
         peer.notification(method, params or {})

@@ -14,13 +14,19 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import anyio
+import msgspec
 
-from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks
+from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks, ClientStandIn
 from toolweave.connect._client_features.logs import LogFeed
-from toolweave.connect._client_features.server_requests import ServerRequestHandler, client_capabilities
+from toolweave.connect._client_features.server_requests import (
+    ForwardingHandler,
+    ServerRequestHandler,
+    client_capabilities,
+)
 from toolweave.connect._idle_timeout import IdleTimeout
 from toolweave.errors import ProtocolError, ServerError, printable
 from toolweave.protocol import methods
@@ -30,13 +36,28 @@ from toolweave.protocol.logs import log_message
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from toolweave.tools._call import Progress
 
-__all__ = ["UNCANCELLABLE", "Agreement", "ClientHandlers", "Envelope", "Loss", "Session", "Wire", "ask", "envelope"]
+__all__ = [
+    "UNCANCELLABLE",
+    "Agreement",
+    "ClientHandlers",
+    "Declared",
+    "Envelope",
+    "Loss",
+    "OnNotification",
+    "Session",
+    "Wire",
+    "ask",
+    "envelope",
+]
 
 UNCANCELLABLE = frozenset({methods.INITIALIZE, methods.SERVER_DISCOVER})
 """The requests of the handshake: a client must not cancel them (basic/utilities/cancellation)."""
 
 Loss = Callable[[bool], ServerError]
 """Makes the error of a lost connection; the argument says whether the request was sent."""
+
+OnNotification = Callable[[str, Mapping[str, Any]], None]
+"""Takes one notification, its method and params; must not wait."""
 
 _REPEATS = 3
 _log = logging.getLogger("toolweave.connect")
@@ -52,11 +73,13 @@ class Wire(Protocol):
         *,
         schema: Mapping[str, Any] | None = None,
         request_id: str | None = None,
+        on_notification: OnNotification | None = None,
     ) -> dict[str, Any]:
         """Send a request and return its result as it came.
 
         `schema` is the called tool's input schema, for arguments that HTTP mirrors into headers
-        (SEP-2243). Cancelling the await tells the server.
+        (SEP-2243). `on_notification` gets the notifications on the request's own stream, before all other
+        listeners and where the transport has such a stream. Cancelling the await tells the server.
 
         Raises:
             ProtocolError: The server answered with an error.
@@ -121,25 +144,32 @@ class ClientHandlers:
         on_notification: Callable[[str, Mapping[str, Any]], None],
         callbacks: Callbacks = NO_CALLBACKS,
         server: str = "",
+        stand_in: ClientStandIn | None = None,
     ) -> None:
-        self.asked = ServerRequestHandler(callbacks, server)
+        self.asked = (
+            ServerRequestHandler(callbacks, server) if stand_in is None else ForwardingHandler(stand_in.answer, server)
+        )
         self.on_gap: Callable[[], None] = lambda: None
         self.on_server_fault: Callable[[Exception], None] = lambda error: None
         self.at_work: set[asyncio.Task[Any] | None] = set()
-        self.may_answer = callbacks.may_answer
+        self.may_answer = callbacks.may_answer or stand_in is not None
         self.logs = LogFeed(callbacks.logging) if callbacks.logging is not None else None
         self.log_level: str | None = callbacks.log_level
         self._callbacks = callbacks
+        self._stand_in = stand_in
         self._server = server
         self._on_notification = on_notification
-        self._progress: dict[str, Callable[[Progress], None]] = {}
+        self._progress: dict[str, Callable[[Mapping[str, Any]], None]] = {}
+        self._sole: OnNotification | None = None
         self._tokens = itertools.count(1)
         self._waiting: set[IdleTimeout] = set()
         self._answering = 0
         self._ignored = False
 
     def capabilities(self, *, modern: bool) -> dict[str, Any]:
-        """Return the capabilities to declare, as the era writes them."""
+        """Return the capabilities to declare, as the era writes them; those of another client as it wrote them."""
+        if self._stand_in is not None:
+            return dict(self._stand_in.capabilities)
         return client_capabilities(self._callbacks, modern=modern)
 
     @property
@@ -174,6 +204,10 @@ class ClientHandlers:
 
     def watch_progress(self, callback: Callable[[Progress], None]) -> str:
         """Return a progress token whose notifications go to `callback` until `forget_progress`."""
+        return self.watch_progress_params(lambda params: callback(_progress_of(params)))
+
+    def watch_progress_params(self, callback: Callable[[Mapping[str, Any]], None]) -> str:
+        """Return a progress token; the parameters of its notifications go to `callback` as they came."""
         token = f"progress-{next(self._tokens)}"
         self._progress[token] = callback
         return token
@@ -181,6 +215,15 @@ class ClientHandlers:
     def forget_progress(self, token: str) -> None:
         """Drop later notifications for this token: nothing is reported after completion."""
         self._progress.pop(token, None)
+
+    @contextmanager
+    def sole_listener(self, listener: OnNotification) -> Generator[None, None, None]:
+        """Give the log messages and other news of the server to the one request that runs during the block."""
+        self._sole = listener
+        try:
+            yield
+        finally:
+            self._sole = None
 
     def trouble(self, text: str) -> None:
         """Report a fault of the server that fails no request of ours."""
@@ -194,12 +237,18 @@ class ClientHandlers:
             _log.warning("server %r: %s", self._server, text)
         self.trouble(text)
 
-    def notification(self, method: str, params: Mapping[str, Any]) -> None:
-        """Handle one notification; an exception is logged and goes no further."""
+    def notification(self, method: str, params: Mapping[str, Any], listener: OnNotification | None = None) -> None:
+        """Handle one notification; an exception is logged and goes no further.
+
+        `listener` is that of the request on whose stream it came; progress is told by its token.
+        """
         try:
             if method == methods.NOTIFICATIONS_PROGRESS:
                 self._take_progress(params)
                 return
+            heard = listener or self._sole
+            if heard is not None:
+                heard(method, params)
             if method == methods.NOTIFICATIONS_MESSAGE and self.logs is not None:
                 self.logs.put(log_message(params, self._server))
             self._on_notification(method, params)
@@ -227,20 +276,44 @@ class ClientHandlers:
 
     def _take_progress(self, params: Mapping[str, Any]) -> None:
         callback = self._progress.get(str(params.get("progressToken")))
-        progress, total, message = (params.get(key) for key in ("progress", "total", "message"))
-        if callback is None or isinstance(progress, bool) or not isinstance(progress, (int, float)):
-            return
-        callback(
-            Progress(
-                progress=float(progress),
-                total=float(total) if isinstance(total, (int, float)) and not isinstance(total, bool) else None,
-                message=message if isinstance(message, str) else None,
-            )
-        )
+        progress = params.get("progress")
+        if callback is not None and isinstance(progress, (int, float)) and not isinstance(progress, bool):
+            callback(params)
+
+
+def _progress_of(params: Mapping[str, Any]) -> Progress:
+    total, message = params.get("total"), params.get("message")
+    return Progress(
+        progress=float(params["progress"]),
+        total=float(total) if isinstance(total, (int, float)) and not isinstance(total, bool) else None,
+        message=message if isinstance(message, str) else None,
+    )
 
 
 class Envelope(dict[str, Any]):
     """The `_meta` of all requests of a session that have none of their own: it never changes, so it is encoded once."""
+
+
+class Declared(msgspec.Struct, frozen=True, kw_only=True):
+    """A client as it declares itself in the envelope of one modern request, in the place of this one.
+
+    Attributes:
+        capabilities: Its `ClientCapabilities`, sent as they are.
+        info: Its `Implementation` object, or None for that of this client.
+        log_level: The minimum severity of log messages that it wants, or None for none.
+    """
+
+    capabilities: Mapping[str, Any]
+    info: Mapping[str, Any] | None = None
+    log_level: str | None = None
+
+    def envelope(self, own: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the envelope of this client with the members of the other one."""
+        made = {**own, CLIENT_CAPABILITIES: self.capabilities}
+        made.pop(LOG_LEVEL, None)
+        if self.info is not None:
+            made[CLIENT_INFO] = self.info
+        return made if self.log_level is None else made | {LOG_LEVEL: self.log_level}
 
 
 class Session:
@@ -267,13 +340,23 @@ class Session:
         schema: Mapping[str, Any] | None = None,
         request_id: str | None = None,
         deadline: float = math.inf,
+        declared: Declared | None = None,
+        on_notification: OnNotification | None = None,
     ) -> Coroutine[Any, Any, dict[str, Any]]:
         """Send a request and return its result as it came; raises what `Wire.request` raises.
 
-        `deadline` on the event loop's clock says how long the caller waits, beside the cancel scopes it is in.
+        `deadline` on the event loop's clock says how long the caller waits, beside the cancel scopes it is in;
+        `declared` is the client that modern servers are told of.
         """
-        stamped = self._stamped(params, meta)
-        return ask(self.wire, method, stamped, schema=schema, request_id=request_id, deadline=deadline)
+        return ask(
+            self.wire,
+            method,
+            self._stamped(params, meta, declared),
+            schema=schema,
+            request_id=request_id,
+            deadline=deadline,
+            on_notification=on_notification,
+        )
 
     def again(
         self,
@@ -286,21 +369,25 @@ class Session:
         deadline: float = math.inf,
     ) -> Coroutine[Any, Any, dict[str, Any]]:
         """Retry a request that was refused temporarily, as `request` does; raise a final refusal."""
-        return _ask_again(self.wire, refused, method, self._stamped(params, meta), schema, None, deadline)
+        send = partial(self.wire.request, method, self._stamped(params, meta), schema=schema)
+        return _ask_again(send, refused, deadline)
 
-    def stamp(self, params: dict[str, Any], meta: Mapping[str, Any]) -> None:
+    def stamp(self, params: dict[str, Any], meta: Mapping[str, Any], declared: Declared | None = None) -> None:
         """Add the `_meta` of the era to parameters, beside the caller's own `meta`.
 
         For a caller that sends them over `wire` directly: the first attempt of a tool call; see `again`.
         """
+        own = self._meta if declared is None or not self._meta else declared.envelope(self._meta)
         if meta:  # the caller's own keys go first: the envelope is not theirs to replace
-            params["_meta"] = {**meta, **self._meta}
-        elif self._meta:
-            params["_meta"] = self._meta
+            params["_meta"] = {**meta, **own}
+        elif own:
+            params["_meta"] = own
 
-    def _stamped(self, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    def _stamped(
+        self, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None, declared: Declared | None = None
+    ) -> Mapping[str, Any]:
         stamped = dict(params or {})
-        self.stamp(stamped, meta or {})
+        self.stamp(stamped, meta or {}, declared)
         return stamped
 
 
@@ -312,25 +399,21 @@ async def ask(
     schema: Mapping[str, Any] | None = None,
     request_id: str | None = None,
     deadline: float = math.inf,
+    on_notification: OnNotification | None = None,
 ) -> dict[str, Any]:
     """Send a request, and send it again when the server says when: 429 or 503 with Retry-After (RFC 9110, 10.2.3).
 
     A wait that would pass the caller's deadline is not started: the server's answer is raised at once.
     """
+    send = partial(wire.request, method, params, schema=schema, request_id=request_id, on_notification=on_notification)
     try:
-        return await wire.request(method, params, schema=schema, request_id=request_id)
+        return await send()
     except ProtocolError as exc:
-        return await _ask_again(wire, exc, method, params, schema, request_id, deadline)
+        return await _ask_again(send, exc, deadline)
 
 
 async def _ask_again(
-    wire: Wire,
-    refused: ProtocolError,
-    method: str,
-    params: Mapping[str, Any],
-    schema: Mapping[str, Any] | None,
-    request_id: str | None,
-    deadline: float,
+    send: Callable[[], Coroutine[Any, Any, dict[str, Any]]], refused: ProtocolError, deadline: float
 ) -> dict[str, Any]:
     for _ in range(_REPEATS):
         seconds = _retry_after(refused)
@@ -339,7 +422,7 @@ async def _ask_again(
         _log.info("server %r: %s; sent again in %g s", refused.server, printable(refused.message), seconds)
         await anyio.sleep(seconds)
         try:
-            return await wire.request(method, params, schema=schema, request_id=request_id)
+            return await send()
         except ProtocolError as exc:
             refused = exc
     raise refused

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from toolweave.gateway._gateway import Gateway
+    from toolweave.gateway._gateway import Gateway, create_gateway
 
-__all__ = ["Gateway"]
+__all__ = ["Gateway", "create_gateway"]
 
-__getattr__, __dir__ = lazy_exports(__name__, {"_gateway": ("Gateway",)})
+__getattr__, __dir__ = lazy_exports(__name__, {"_gateway": ("Gateway", "create_gateway")})

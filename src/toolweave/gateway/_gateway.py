@@ -5,37 +5,179 @@ Puts the relay, the lists and the transports together; each feature is a file be
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from toolweave.hub import Hub
-from toolweave.serve._endpoint import Endpoint
-from toolweave.serve._request import Offered
-from toolweave.serve._runners import ServerRunners
-from toolweave.tools import Toolset
+import anyio
+import anyio.abc
 
-__all__ = ["Gateway"]
+from toolweave.gateway._calls import Calls
+from toolweave.gateway._connections import AskingConnections
+from toolweave.gateway._parking import Parking
+from toolweave.gateway._relay import Relay
+from toolweave.gateway._routes import Routes
+from toolweave.gateway._sealed_state import StateCipher
+from toolweave.gateway._sources import HubPrompts, HubResources
+from toolweave.hub import Hub
+from toolweave.serve._changes import Changes
+from toolweave.serve._endpoint import Endpoint
+from toolweave.serve._logs import Logs
+from toolweave.serve._offers.prompts import Prompts
+from toolweave.serve._offers.resources import Resources, ResourcesChanged
+from toolweave.serve._operations import Operations
+from toolweave.serve._request import Json, Offered
+from toolweave.serve._request_context import HandlerRunner
+from toolweave.serve._request_state import TTL_SECONDS
+from toolweave.serve._runners import ServerRunners
+from toolweave.serve._subscriptions import Listen
+from toolweave.serve._task_spawner import ServingGroups
+from toolweave.serve._tools import Tools
+from toolweave.tools import Toolset
+from toolweave.version import VERSION
+
+__all__ = ["Gateway", "create_gateway"]
+
+
+def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its own
+    source: Any,
+    *,
+    name: str = "toolweave",
+    version: str = VERSION,
+    title: str | None = None,
+    instructions: str | None = None,
+    tools: Toolset | None = None,
+    state_keys: Sequence[str | bytes] | None = None,
+    page_size: int | None = 100,
+    patience: float = TTL_SECONDS,
+) -> Gateway:
+    """Return a gateway: one MCP server in front of many, in every revision on either side.
+
+    Serving it opens the servers, and closes them if they were not open. Tools and prompts are named `server_name`, or
+    by the server's `tool_prefix`; resources keep their URIs, unless two servers have the same one.
+
+    Args:
+        source: A `Hub`, or what a hub is made of: a config file of any editor, a mapping, a `LoadedConfig`.
+        name: Its name, for programs.
+        version: Its own version.
+        title: Its name for people.
+        instructions: Its instructions for models.
+        tools: The tools that callers see: a view of the hub, such as `hub.filtered([...])`; by default all.
+        state_keys: Secrets of at least 32 bytes that seal the state passed through callers while an upstream waits for
+            their input, the newest first; by default made for this process, so replicas must share some.
+        page_size: Entries on a page of a list; None puts all on one.
+        patience: Seconds for which an upstream's question waits for its caller; then the call is given up.
+
+    Raises:
+        ValueError: A setting is invalid.
+    """
+    if page_size is not None and page_size < 1:
+        raise ValueError(f"page_size must be 1 or more, or None for one page, not {page_size!r}")
+    info: Json = {"name": name, "version": version} | ({} if title is None else {"title": title})
+    hub = source if isinstance(source, Hub) else Hub(source)
+    cipher = StateCipher(state_keys, ttl=patience)
+    return Gateway(info, hub, tools=tools, instructions=instructions, cipher=cipher, page_size=page_size)
 
 
 class Gateway(ServerRunners):
     """One endpoint in front of many servers, which loses nothing between them and its callers.
+
+    Made by `create_gateway`.
 
     Attributes:
         hub: The upstreams; servers may be added and removed while it is served.
         tools: The tools that callers see: the hub, or a view of it.
         endpoint: Answers the requests of every transport.
         changes: The change notifications and their subscribers.
+        relay: Sends requests to the upstreams.
+        routes: Finds the upstream of a name or URI.
     """
 
     hub: Hub
     tools: Toolset
     endpoint: Endpoint
 
+    def __init__(
+        self,
+        info: Mapping[str, Any],
+        hub: Hub,
+        *,
+        tools: Toolset | None = None,
+        instructions: str | None = None,
+        cipher: StateCipher | None = None,
+        page_size: int | None = 100,
+    ) -> None:
+        super().__init__()
+        self.name = str(info["name"])
+        self.hub = hub
+        self.tools = hub if tools is None else tools
+        self.changes = Changes()
+        self._groups = ServingGroups("calls to upstreams run")
+        self._connections = AskingConnections()
+        self._served = 0
+        cipher = StateCipher() if cipher is None else cipher
+        logs = Logs(enabled=True)
+        handlers = HandlerRunner(logs=logs)
+        sources = HubResources(hub), HubPrompts(hub)
+        resources = Resources(sources[0], rounds=handlers, page_size=page_size)
+        prompts = Prompts(sources[1], rounds=handlers, page_size=page_size)
+        resources.subscribe(self._tell)
+        prompts.subscribe(lambda change: self.changes.prompts_changed())
+        listed = Tools(self.tools, rounds=handlers, page_size=page_size)
+        self.routes = Routes(hub, self.tools, sources[0].offers)
+        self.relay = Relay(
+            hub,
+            logs=logs,
+            cipher=cipher,
+            connections=self._connections,
+            parking=Parking(seconds=cipher.ttl),
+            groups=self._groups,
+        )
+        calls = Calls(hub, self.routes, self.relay, sources[0].offers, local=listed)
+        features = [calls, listed, resources, prompts, logs, Listen(self.changes, declared=self._declared)]
+        self.endpoint = Endpoint(info, instructions=instructions, features=features)
+        self._operations = Operations(listed, resources, prompts)
+        self.changes.watch(self.tools)
+
+    def _declared(self) -> Json:
+        return self.endpoint.capabilities(modern=True)
+
+    def _tell(self, change: ResourcesChanged) -> None:
+        if change.uri is None:
+            self.changes.resources_changed()
+        else:
+            self.changes.resource_updated(change.uri)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[anyio.abc.TaskGroup, None]:
+        """Open the upstreams and run the gateway's own work; each transport enters it once, any number may.
+
+        Calls that wait for their callers end with it, and with the last of them the connections of callers.
+        """
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.hub)
+            await stack.enter_async_context(self.tools)
+            self._served += 1
+            stack.push_async_callback(self._left)
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(tasks.cancel_scope.cancel)
+            stack.enter_context(self._groups.within(tasks))
+            tasks.start_soon(self._connections.sweep)
+            yield tasks
+
+    async def _left(self) -> None:
+        self._served -= 1
+        if not self._served:
+            await self._connections.close()
+
+    def offers_of(self, method: str, params: Mapping[str, Any]) -> Sequence[Offered]:
+        """Return the offers that a request is about, with the scopes that their definitions need."""
+        return self._operations(method, params)
+
     def tool_schema(self, name: str) -> Mapping[str, Any] | None:
         """Return the input schema of a tool that is offered under this name, or None."""
         spec = self.tools.snapshot().find(name)
         return None if spec is None else spec.input_schema
 
-    def offers_of(self, method: str, params: Mapping[str, Any]) -> Sequence[Offered]:
-        """Return the offers that a request is about, with the scopes that their definitions need."""
-        raise NotImplementedError
+    def __repr__(self) -> str:
+        return f"<Gateway {self.name!r}, {len(self.tools.snapshot())} tools>"

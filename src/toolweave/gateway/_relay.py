@@ -8,18 +8,171 @@ upstream is asked by the gateway in a loop; before a legacy upstream questions p
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
+import anyio
+import msgspec
+
+from toolweave.connect._connection import McpConnection
+from toolweave.connect._forwarding import ForwardedRequest
+from toolweave.connect._session import Declared
+from toolweave.errors import (
+    ErrorKind,
+    ProtocolError,
+    RequestError,
+    ServerError,
+    ToolError,
+    as_tool_error,
+)
+from toolweave.gateway._caller_stream import CallerStream
+from toolweave.gateway._connections import AskingConnections
+from toolweave.gateway._parking import LiveCall, Parking, ParkingFull
 from toolweave.gateway._routes import Route
+from toolweave.gateway._sealed_state import SealedRound, StateCipher
+from toolweave.hub import Hub
+from toolweave.protocol import methods
+from toolweave.protocol.client_requests import ABILITIES, CAPABILITY_OF, can_answer
+from toolweave.protocol.codes import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    URL_ELICITATION_REQUIRED,
+)
+from toolweave.protocol.eras import (
+    abilities,
+    error_for,
+    legacy_result,
+    missing_abilities,
+    modern_result,
+    page_questions,
+    passed_capabilities,
+    question_for,
+)
+from toolweave.protocol.input_required import (
+    INPUT_REQUIRED,
+    INPUT_RESPONSES,
+    REQUEST_STATE,
+    input_request,
+    input_required,
+)
+from toolweave.protocol.json_types import as_object
+from toolweave.protocol.meta import RELATED_TASK, SUBSCRIPTION_ID
+from toolweave.protocol.tasks import declares_tasks
+from toolweave.protocol.versions import MODERN_VERSION
+from toolweave.serve._logs import Logs
 from toolweave.serve._request import Json, Request
+from toolweave.serve._request_context import forwarded_meta
+from toolweave.serve._task_spawner import ServingGroups
+from toolweave.tools._mcp import call_result
+from toolweave.tools._result import ToolResult
 
 __all__ = ["Relay"]
 
+_HOPS = frozenset({RELATED_TASK, SUBSCRIPTION_ID})
+_COMPLETE = "complete"
 
-class Relay(Protocol):
-    """Sends requests to upstreams on behalf of callers."""
 
-    async def request(self, request: Request, route: Route, method: str, params: Mapping[str, Any]) -> Json:
+class RelayedCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """One request on its way: the caller's, and what is sent.
+
+    Attributes:
+        request: The caller's request.
+        route: The upstream.
+        method: The method that is sent.
+        params: The parameters that are sent, without `_meta`, answers and state.
+        stream: The notifications to the caller.
+        resumed: The round of input that the request continues, or None.
+        follow_tasks: Whether a call that becomes a task is followed here.
+    """
+
+    request: Request
+    route: Route
+    method: str
+    params: Mapping[str, Any]
+    stream: CallerStream
+    resumed: SealedRound | None
+    follow_tasks: bool
+
+    @property
+    def number(self) -> int:
+        """The number of the next round of input."""
+        return 1 if self.resumed is None else self.resumed.number + 1
+
+    @property
+    def answers(self) -> Json:
+        """The answers that came with the request, by key.
+
+        Raises:
+            RequestError: They are no object of objects (-32602).
+        """
+        answers = self.request.object(INPUT_RESPONSES)
+        for key, answer in answers.items():
+            if not isinstance(answer, dict):
+                raise RequestError(f"{INPUT_RESPONSES}[{key!r}] must be an object", code=INVALID_PARAMS)
+        return answers
+
+    def forwarded(self, declared: Declared | None, **more: Any) -> ForwardedRequest:
+        """Return the request for the upstream."""
+        meta = {name: value for name, value in forwarded_meta(self.request).items() if name not in _HOPS}
+        about: dict[str, Any] = {
+            "on_progress": self.stream.progress if self.stream.wants_progress else None,
+            "on_news": self.stream.news,
+            **more,
+        }
+        return ForwardedRequest(
+            method=self.method,
+            params=about.pop("params", self.params),
+            meta=meta,
+            declared=declared,
+            follow_tasks=self.follow_tasks,
+            **about,
+        )
+
+
+class Relay:
+    """Sends requests to upstreams on behalf of callers.
+
+    Args:
+        hub: The upstreams.
+        logs: Knows which log messages a caller wants.
+        cipher: Seals the state of rounds of input.
+        connections: The connections to legacy upstreams that may ask.
+        parking: The calls that wait for their callers.
+        groups: The task groups of calls that outlive a request.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        *,
+        logs: Logs,
+        cipher: StateCipher,
+        connections: AskingConnections,
+        parking: Parking,
+        groups: ServingGroups,
+    ) -> None:
+        self._hub = hub
+        self._logs = logs
+        self._cipher = cipher
+        self._connections = connections
+        self._parking = parking
+        self._groups = groups
+
+    def resumed(self, request: Request) -> SealedRound | None:
+        """Return the round of input that a request continues, or None when it begins.
+
+        Raises:
+            RequestError: Its state is not of this request (-32602).
+        """
+        if not request.modern or REQUEST_STATE not in request.params:
+            return None
+        return self._cipher.open(request, request.params[REQUEST_STATE])
+
+    async def request(
+        self, request: Request, route: Route, method: str, params: Mapping[str, Any], *, follow_tasks: bool = True
+    ) -> Json:
         """Forward a request and return the result in the form of the caller's era, complete or `input_required`.
 
         What the upstream asks meanwhile goes to this caller and no other; progress and log messages go to the stream
@@ -30,8 +183,249 @@ class Relay(Protocol):
             route: The upstream; `route.spec` is the called tool.
             method: The method to send, which may differ from the caller's.
             params: The parameters without `_meta`, in the upstream's own names.
+            follow_tasks: Whether a call that becomes a task is held until that has ended; else the task is the result.
 
         Raises:
             RequestError: The answer is a JSON-RPC error: the upstream's own, with its code and data, or ours.
         """
-        ...
+        resumed = self.resumed(request) if method in methods.INPUT_REQUIRED else None
+        if resumed is not None and resumed.server != route.server:
+            raise RequestError(f"{REQUEST_STATE} is of another upstream; make the request anew", code=INVALID_PARAMS)
+        call = RelayedCall(
+            request=request,
+            route=route,
+            method=method,
+            params={name: value for name, value in params.items() if name not in (INPUT_RESPONSES, REQUEST_STATE)},
+            stream=CallerStream(request, self._logs),
+            resumed=resumed,
+            follow_tasks=follow_tasks,
+        )
+        try:
+            async with call.stream.delivered():
+                result = await self._sent(call, self._connection(route.server))
+        except (ServerError, ToolError) as exc:
+            return self._failed(call, exc)
+        if request.modern:
+            return modern_result(method, result)
+        return legacy_result(method, self._whole(call, result), request.client.version)
+
+    def _connection(self, server: str) -> McpConnection:
+        connection = self._hub.clients.get(server)
+        if connection is None:
+            error = self._hub.errors.get(server)
+            raise ToolError(f"MCP error: {error or f'server {server!r} is gone'}", kind=ErrorKind.NOT_SENT)
+        return connection
+
+    async def _sent(self, call: RelayedCall, connection: McpConnection) -> Json:
+        if (await connection.agreement()).modern:
+            return await (self._rounds if call.request.modern else self._loop)(call, connection)
+        client = call.request.client
+        declared = passed_capabilities(client.capabilities, version=client.version, tasks=False)
+        able = abilities(declared)
+        if not able or call.method not in methods.INPUT_REQUIRED:
+            return await connection.forward(call.forwarded(None))
+        if not client.modern:
+            return await self._asked(call, connection, declared)
+        return await self._kept(call, connection, declared)
+
+    def _declared(self, call: RelayedCall) -> Declared:
+        """Return the caller as modern upstreams are told of it."""
+        client = call.request.client
+        tasks = call.follow_tasks or declares_tasks(client.capabilities)
+        capabilities = passed_capabilities(client.capabilities, version=client.version, tasks=tasks)
+        return Declared(capabilities=capabilities, info=client.info, log_level=self._logs.level(call.request))
+
+    # modern caller, modern upstream
+
+    async def _rounds(self, call: RelayedCall, connection: McpConnection) -> Json:
+        """Pass a round of input on; the upstream's state is sealed on its way down, and opened on its way up."""
+        params = dict(call.params)
+        if call.method in methods.INPUT_REQUIRED:
+            if INPUT_RESPONSES in call.request.params:
+                params[INPUT_RESPONSES] = call.request.params[INPUT_RESPONSES]
+            if call.resumed is not None and call.resumed.state is not None:
+                params[REQUEST_STATE] = call.resumed.state
+        result = await connection.forward(call.forwarded(self._declared(call), params=params))
+        if result.get("resultType") != INPUT_REQUIRED:
+            return result
+        state = result.get(REQUEST_STATE)
+        if state is not None and not isinstance(state, str):
+            raise _odd(call, f"{REQUEST_STATE} that is no text")
+        round_ = SealedRound(server=call.route.server, number=call.number, state=state)
+        return {**result, REQUEST_STATE: self._cipher.seal(call.request, round_)}
+
+    # legacy caller, modern upstream
+
+    async def _loop(self, call: RelayedCall, connection: McpConnection) -> Json:
+        """Ask the caller for the input of every round, on the stream of its request."""
+        refusals: list[RequestError] = []
+
+        async def answer(method: str, params: Mapping[str, Any]) -> Json:
+            try:
+                return await self._put(call.request, method, params)
+            except RequestError as exc:
+                refusals.append(exc)
+                text = f"the client refused {method}: {exc.message}"
+                raise RequestError(text, code=INTERNAL_ERROR, data=exc.data) from None
+
+        try:
+            return await connection.forward(call.forwarded(self._declared(call), answer=answer))
+        except ProtocolError as exc:
+            if not refusals:
+                raise
+            raise ToolError(exc.message, kind=ErrorKind.PROTOCOL, code=refusals[0].code, data=exc.data) from None
+
+    # legacy caller, legacy upstream
+
+    async def _asked(self, call: RelayedCall, connection: McpConnection, declared: Json) -> Json:
+        """Pass the questions of the upstream on as they come."""
+        able = abilities(declared)
+        async with self._connections.lease(connection.config, declared, call.request.client.key) as asking:
+
+            async def answer(method: str, params: Mapping[str, Any]) -> Json:
+                _check_able(method, able)
+                return await self._put(call.request, method, params)
+
+            asking.handler = answer
+            return await asking.connection.forward(call.forwarded(None, sole=True))
+
+    # modern caller, legacy upstream
+
+    async def _kept(self, call: RelayedCall, connection: McpConnection, declared: Json) -> Json:
+        """Begin a call that may be parked, or go on with one."""
+        resumed, answers = call.resumed, call.answers
+        if resumed is not None and resumed.handle is not None:
+            taken = self._parking.take(resumed.handle)
+            if isinstance(taken, dict):
+                return taken
+            live = taken
+            live.stream = call.stream
+            live.answer(answers)
+            result = await self._next_round(call, live)
+            self._parking.keep(resumed.handle, result)
+            return result
+        if resumed is not None and resumed.pages and not _visited(resumed.pages, answers):
+            raise ToolError("the user did not consent to visit the page that this request needs", kind=ErrorKind.DENIED)
+        live = LiveCall()
+        live.stream = call.stream
+        self._groups.current().start_soon(live.run, partial(self._live, call, connection, declared))
+        return await self._next_round(call, live)
+
+    async def _live(self, call: RelayedCall, connection: McpConnection, declared: Json, live: LiveCall) -> Json:
+        able = abilities(declared)
+        async with self._connections.lease(connection.config, declared, call.request.client.key) as asking:
+
+            async def answer(method: str, params: Mapping[str, Any]) -> Json:
+                _check_able(method, able)
+                return await live.ask(method, params)
+
+            asking.handler = answer
+            progress = live.progress if call.stream.wants_progress else None
+            forwarded = call.forwarded(None, sole=True, on_progress=progress, on_news=live.news)
+            return await asking.connection.forward(forwarded)
+
+    async def _next_round(self, call: RelayedCall, live: LiveCall) -> Json:
+        """Wait until the call has ended, or asks; then it is parked and the questions are the result."""
+        try:
+            await live.settled()
+            return live.outcome() if live.over else self._park(call, live)
+        except ProtocolError as exc:
+            return self._to_visit(call, exc)
+        except BaseException:  # the caller broke the request off: a call that nobody can come back to
+            live.scope.cancel()
+            raise
+
+    def _park(self, call: RelayedCall, live: LiveCall) -> Json:
+        questions = {
+            key: input_request(question.method, question_for(question.method, question.params, MODERN_VERSION))
+            for key, question in live.questions.items()
+        }
+        try:
+            handle = self._parking.park(live, call.request.client.key, self._groups.current())
+        except ParkingFull as exc:
+            raise ToolError(str(exc), kind=ErrorKind.EXECUTION_FAILED, retryable=True) from None
+        round_ = SealedRound(server=call.route.server, number=call.number, handle=handle)
+        try:
+            return input_required(questions, self._cipher.seal(call.request, round_))
+        except RequestError:
+            self._parking.take(handle)
+            raise
+
+    def _to_visit(self, call: RelayedCall, exc: ProtocolError) -> Json:
+        """Return the request to visit the pages that an error names; the request is made anew afterwards.
+
+        Raises:
+            ProtocolError: It is another error, or the caller cannot lead its user to a page.
+        """
+        pages = page_questions(exc.data) if exc.code == URL_ELICITATION_REQUIRED else {}
+        if not pages or not can_answer(ABILITIES["elicitation.url"], call.request.client.capabilities):
+            raise exc
+        round_ = SealedRound(server=call.route.server, number=call.number, pages=tuple(pages))
+        return input_required(pages, self._cipher.seal(call.request, round_))
+
+    # questions and ends
+
+    async def _put(self, request: Request, method: str, params: Mapping[str, Any]) -> Json:
+        """Ask a legacy caller, and return its answer as it is.
+
+        Raises:
+            RequestError: It refused, is gone, or did not answer in time.
+        """
+        with anyio.move_on_after(self._cipher.ttl):
+            return await request.line.ask(method, question_for(method, params, request.client.version))
+        raise RequestError(f"the client did not answer {method} within {self._cipher.ttl:g} s", code=INTERNAL_ERROR)
+
+    def _whole(self, call: RelayedCall, result: Json) -> Json:
+        """Return a result for a legacy caller, who knows complete ones only.
+
+        Raises:
+            RequestError: It is something else.
+        """
+        if result.get("resultType", _COMPLETE) != _COMPLETE:
+            raise _odd(call, f"resultType {str(result['resultType'])[:80]!r}, which revisions with a handshake lack")
+        return result
+
+    def _failed(self, call: RelayedCall, exc: ServerError | ToolError) -> Json:
+        """Return the error result of a call, or raise the JSON-RPC error that a failure becomes.
+
+        Raises:
+            RequestError: The upstream's own error, or that of a request which is no call of a tool.
+        """
+        is_call, modern = call.method == methods.TOOLS_CALL, call.request.modern
+        if isinstance(exc, ProtocolError) and not _is_fault(exc):
+            if exc.code == URL_ELICITATION_REQUIRED and modern:  # an error of older revisions: what it says is this
+                needed = {"requiredCapabilities": ABILITIES["elicitation.url"]}
+                raise RequestError(exc.message, code=MISSING_CAPABILITY, data=needed) from None
+            if not (exc.code == MISSING_CAPABILITY and is_call and not modern):
+                code, message, data = error_for(exc.code, exc.message, exc.data, method=call.method, modern=modern)
+                raise RequestError(message, code=code, data=data) from None
+            lacking = ", ".join(missing_abilities(exc.data)) or "a capability"
+            text = f"the tool needs {lacking}, which this client (revision {call.request.client.version}) cannot do"
+            exc = ToolError(f"{text}: {exc.message}", kind=ErrorKind.PROTOCOL, code=exc.code, data=exc.data)
+        error = as_tool_error(exc)
+        if is_call:
+            return call_result(ToolResult.failure(error), modern=modern)
+        raise RequestError(error.message, code=INTERNAL_ERROR, data=error.data) from None
+
+
+def _check_able(method: str, able: Mapping[str, Any]) -> None:
+    """Refuse a question that the caller did not declare to be able to answer.
+
+    Raises:
+        RequestError: It did not (-32601).
+    """
+    if CAPABILITY_OF.get(method) not in able:
+        raise RequestError(f"this client does not offer {method[:100]}", code=METHOD_NOT_FOUND)
+
+
+def _visited(pages: tuple[str, ...], answers: Mapping[str, Any]) -> bool:
+    return all(key in answers and answers[key].get("action") == "accept" for key in pages)
+
+
+def _is_fault(exc: ProtocolError) -> bool:
+    """Whether an error is of the transport, and not one that the upstream answered."""
+    return exc.code == INTERNAL_ERROR and "http_status" in (as_object(exc.data) or {})
+
+
+def _odd(call: RelayedCall, what: str) -> RequestError:
+    return RequestError(f"server {call.route.server!r} answered {call.method} with {what}", code=INTERNAL_ERROR)

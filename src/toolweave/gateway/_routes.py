@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -40,6 +40,7 @@ class Routes:
         self._hub = hub
         self._tools = tools
         self._offers = offers
+        self._renamed: dict[str, tuple[int, Mapping[str, str]]] = {}
 
     def tool(self, name: str) -> Route | None:
         """Return the route of a tool by its exposed name or an alias, or None."""
@@ -50,8 +51,38 @@ class Routes:
 
     async def prompt(self, name: str) -> Route | None:
         """Return the route of a prompt by its exposed name, or None."""
-        raise NotImplementedError
+        given = self._hub.given("prompt")
+        if given.holder(name) is None:
+            await self._offers.prompts()  # names what there is
+        holder = given.holder(name)
+        return None if holder is None or holder[0] not in self._hub.clients else Route(str(holder[0]), holder[1])
 
     async def resources(self, uri: str) -> Sequence[Route]:
         """Return the upstreams that may have a resource, the owner alone where it is known, in the order to ask."""
-        raise NotImplementedError
+        if self._hub.given("resource").holder(uri) is None:
+            await self._offers.resources()  # as above
+        return [Route(connection.name, own) for connection, own in self._offers.owners(uri)]
+
+    def keep_resource(self, uri: str, route: Route) -> None:
+        """Note that a resource was read from an upstream, where it stays."""
+        self._hub.given("resource").give((route.server, route.name), uri, None)
+
+    async def template(self, uri: str) -> Route | None:
+        """Return the route of a resource template, or of a resource, by its exposed form, or None."""
+        for kind, listing in (("resource template", self._offers.templates), ("resource", self._offers.resources)):
+            given = self._hub.given(kind)
+            if given.holder(uri) is None:
+                await listing()
+            holder = given.holder(uri)
+            if holder is not None and holder[0] in self._hub.clients:
+                return Route(str(holder[0]), holder[1])
+        return None
+
+    def renamed_uris(self, server: str) -> Mapping[str, str]:
+        """Return the resources of an upstream that callers know under other URIs: these by its own."""
+        given = self._hub.given("resource").names_of(server)
+        known = self._renamed.get(server)
+        if known is None or known[0] != len(given):
+            found = {own: name for name, own in given.items() if own != name}
+            known = self._renamed[server] = (len(given), found)
+        return known[1]

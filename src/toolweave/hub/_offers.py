@@ -73,8 +73,8 @@ class HubOffers:
             ServerError: It cannot be read.
         """
         await self.resources()  # names what there is
-        for connection, own in self._owners(uri):
-            await self._follow(connection, own, uri)
+        for connection, own in self.owners(uri):
+            await self.follow(connection, own, uri)
             try:
                 result = await connection.request(methods.RESOURCES_READ, {"uri": own})
             except ProtocolError as error:
@@ -126,7 +126,7 @@ class HubOffers:
                 named += [{**raw[own], member: name} for name, own in names.items()]
         return named
 
-    def _owners(self, uri: str) -> list[tuple[McpConnection, str]]:
+    def owners(self, uri: str) -> list[tuple[McpConnection, str]]:
         """Return the connections to ask for a resource, with its URI there: only the owner if known, else all."""
         holder = self._hub.given("resource").holder(uri)
         clients = self._hub.clients
@@ -157,7 +157,7 @@ class HubOffers:
                 tasks.start_soon(one, connection)
         return [(connection, answers[connection]) for connection in asked if connection in answers]
 
-    async def _follow(self, connection: McpConnection, own: str, uri: str) -> None:
+    async def follow(self, connection: McpConnection, own: str, uri: str) -> None:
         """Subscribe to a resource that is about to be read, so that no update after the reading is missed."""
         declared: Any = connection.capabilities.get("resources")
         can = isinstance(declared, dict) and cast("Json", declared).get("subscribe") is True

@@ -13,14 +13,16 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
-from toolweave.errors import SchemaError
+from toolweave.errors import RequestError, SchemaError
 from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.content import ContentBlock, block_json, content_block
 from toolweave.protocol.json_types import as_array, as_object, as_text
 
 __all__ = [
     "ABILITIES",
     "CAPABILITY_OF",
+    "REJECTED",
     "REQUESTED_SCHEMA",
     "Askable",
     "ElicitationRequest",
@@ -41,6 +43,7 @@ __all__ = [
     "read_elicitation_result",
     "read_roots",
     "read_sampling_result",
+    "refused_by_expiry",
     "required_pages",
     "roots_json",
     "sampling_fields",
@@ -96,6 +99,10 @@ def can_answer(needs: Mapping[str, Any], declared: Mapping[str, Any]) -> bool:
         if any(as_object(offered.get(part)) is None for part in parts):
             return False
     return True
+
+
+REJECTED = -1
+"""The code of a sampling request that the user turned down (client/sampling, Error Handling)."""
 
 
 # Elicitation
@@ -468,6 +475,21 @@ def _root(item: object) -> Root:
     if not isinstance(uri, str):
         raise ValueError("a root has a 'uri', a text")
     return Root(uri=uri, name=as_text(root.get("name")))
+
+
+# Users that do not answer
+
+
+def refused_by_expiry(method: str) -> _Json:
+    """Return the answer to a request whose user did not come back: the form or page was dismissed.
+
+    Raises:
+        RequestError: The method has no such answer; the code is that of a user who rejects a sampling request.
+    """
+    if method == methods.ELICITATION_CREATE:
+        return elicitation_result_json(ElicitationResult.cancel())
+    code = REJECTED if method == methods.SAMPLING_CREATE_MESSAGE else INTERNAL_ERROR
+    raise RequestError("the user did not answer in time", code=code)
 
 
 def _object(value: object, what: str) -> _Json:

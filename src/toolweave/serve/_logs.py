@@ -50,6 +50,15 @@ class Logs:
             return
         await request.line.notify(methods.NOTIFICATIONS_MESSAGE, log_params(level, data, logger))
 
+    def wants(self, request: Request, level: str | None) -> bool:
+        """Whether the client of a request wants a message of this level; one of no known level counts as `info`."""
+        return self._enabled and _SEVERITY.get(level, _UNASKED) >= self._minimum_level(request)
+
+    def level(self, request: Request) -> LogLevel | None:
+        """Return the minimum level that the client of a request wants, or None if it wants no messages."""
+        lowest = self._minimum_level(request) if self._enabled else len(LEVELS)
+        return LEVELS[lowest] if lowest < len(LEVELS) else None
+
     def _minimum_level(self, request: Request) -> int:
         if request.modern:
             return _SEVERITY.get(_hashable(request.meta.get(LOG_LEVEL)), len(_SEVERITY))

@@ -22,7 +22,7 @@ from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
 from toolweave.serve._request import Json, Request
 
-__all__ = ["TTL_SECONDS", "StateSigner"]
+__all__ = ["TTL_SECONDS", "StateSigner", "request_binding"]
 
 TTL_SECONDS = 600.0
 _LEAST_KEY_BYTES = 32
@@ -63,7 +63,7 @@ class StateSigner:
         state = {
             "v": _VERSION,
             "until": self._clock() + self._ttl,
-            "for": _binding(request),
+            "for": request_binding(request),
             "answers": answers,
         }
         payload = json.dumps(state, separators=(",", ":")).encode()
@@ -83,7 +83,7 @@ class StateSigner:
                 "share their request_state_keys; make the request anew",
                 code=INVALID_PARAMS,
             )
-        if state.get("v") != _VERSION or state.get("for") != _binding(request):
+        if state.get("v") != _VERSION or state.get("for") != request_binding(request):
             raise RequestError(f"{REQUEST_STATE} is not of this request; make the request anew", code=INVALID_PARAMS)
         if state["until"] < self._clock():
             raise RequestError(f"{REQUEST_STATE} has expired; make the request anew", code=INVALID_PARAMS)
@@ -101,7 +101,7 @@ class StateSigner:
         return cast("Json", json.loads(payload)) if any(genuine) else None
 
 
-def _binding(request: Request) -> str:
+def request_binding(request: Request) -> str:
     """Return a digest of a request's method, params and principal, to which a state is bound."""
     params = {name: value for name, value in request.params.items() if name not in _LOOSE}
     what = [request.method, params, request.client.principal]

@@ -22,6 +22,7 @@ from toolweave.serve._duplex.conversation import MAX_REQUESTS
 from toolweave.serve._duplex.inprocess import ClientEnd, InProcessSessions, in_process
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._request import Offered
+from toolweave.tools import Toolset
 from toolweave.tools._owner_loop import running_loop
 
 if TYPE_CHECKING:
@@ -64,10 +65,14 @@ class ServerRunners(ABC):
     """Base class with the methods that serve an endpoint.
 
     Attributes:
+        name: Its name, for programs.
+        tools: Everything that is offered as a tool.
         endpoint: Answers the requests of every transport.
         changes: The change notifications and their subscribers.
     """
 
+    name: str
+    tools: Toolset
     endpoint: Endpoint
     changes: Changes
 

@@ -5,13 +5,16 @@ A task group must be used inside a task: elsewhere anyio may not know which even
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol, TypeVarTuple
 
 import anyio
 from anyio.abc import TaskGroup
 
-__all__ = ["SpawnsTasks", "TaskSpawner"]
+__all__ = ["ServingGroups", "SpawnsTasks", "TaskSpawner"]
 
 T = TypeVarTuple("T")
 
@@ -49,3 +52,42 @@ class TaskSpawner:
             due, self._due = self._due, []
             for func, args in due:
                 self._tasks.start_soon(func, *args)
+
+
+_serving: ContextVar[TaskGroup | None] = ContextVar("toolweave-serve-tasks", default=None)
+
+
+class ServingGroups:
+    """The task groups in which a server is served, of every transport and event loop; for work that outlives a request.
+
+    Args:
+        what: What runs in them, for the error where there is none, such as `"tasks run"`.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._groups: list[tuple[asyncio.AbstractEventLoop, TaskGroup]] = []
+
+    @contextmanager
+    def within(self, group: TaskGroup) -> Generator[None]:
+        """Let work run in a task group until the block ends."""
+        self._groups.append(mine := (asyncio.get_running_loop(), group))
+        before = _serving.get()
+        _serving.set(group)
+        try:
+            yield
+        finally:
+            _serving.set(before)
+            self._groups.remove(mine)
+
+    def current(self) -> TaskGroup:
+        """Return the group for work of the running request: that in whose block it came, else the oldest of its loop.
+
+        Raises:
+            RuntimeError: The server is not served on this event loop.
+        """
+        loop, serving = asyncio.get_running_loop(), _serving.get()
+        here = [group for known, group in self._groups if known is loop]
+        if not here:
+            raise RuntimeError(f"{self._what} only while their server is served")
+        return serving if serving is not None and serving in here else here[0]

@@ -17,7 +17,7 @@ from typing import Any, cast
 import anyio
 
 from toolweave.connect._report import Report
-from toolweave.connect._session import ClientHandlers, Wire
+from toolweave.connect._session import ClientHandlers, OnNotification, Wire
 from toolweave.connect._stdio.process import ServerProcess
 from toolweave.connect._transports import ConnectPlan, open_wire, through
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
@@ -175,9 +175,9 @@ class _TappedPeer:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._peer, name)
 
-    def notification(self, method: str, params: Mapping[str, Any]) -> None:
+    def notification(self, method: str, params: Mapping[str, Any], listener: OnNotification | None = None) -> None:
         self._recorder.note("receive", {"method": method, "params": params})
-        self._peer.notification(method, params)
+        self._peer.notification(method, params, listener)
 
     async def request(self, method: str, params: Mapping[str, Any], *rest: Any, **options: Any) -> Any:
         note = self._recorder.note

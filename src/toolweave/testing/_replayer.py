@@ -19,7 +19,7 @@ import anyio
 import anyio.lowlevel
 
 from toolweave.connect._report import Report
-from toolweave.connect._session import ClientHandlers, Wire
+from toolweave.connect._session import ClientHandlers, OnNotification, Wire
 from toolweave.connect._stdio.process import ServerProcess
 from toolweave.connect._transports import ConnectPlan
 from toolweave.connect._wire.request_encoder import request_text
@@ -246,6 +246,7 @@ class _ReplayWire:
         *,
         schema: Mapping[str, Any] | None = None,
         request_id: str | None = None,
+        on_notification: OnNotification | None = None,
     ) -> dict[str, Any]:
         if self._over.is_set():
             raise ConnectionLostError("the connection ended", server=self._server, sent=False)

@@ -118,6 +118,10 @@ class AssignedNames:
         """Return the holder of a name, a source and an inner name, or None."""
         return self._holders.get(name)
 
+    def names_of(self, source: Hashable) -> Mapping[str, str]:
+        """Return the inner names of a source by the names they were given; a live view."""
+        return self._by_source.get(source, {})
+
     def give(self, who: tuple[Hashable, str], wanted: str, server: str | None) -> str:
         """Return the name of a holder that wants `wanted`; where that is taken, it is prefixed by `server`."""
         name = self._others.get((*who, wanted), wanted) if self._others else wanted

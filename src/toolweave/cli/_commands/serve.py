@@ -15,7 +15,7 @@ from toolweave.cli._serve.editor_config import EditorSource
 
 if TYPE_CHECKING:
     from toolweave.config import LoadedConfig
-    from toolweave.serve import McpServer
+    from toolweave.serve._runners import ServerRunners
 
 __all__ = ["COMMAND", "serve"]
 
@@ -131,7 +131,7 @@ def _check(options: ServeOptions) -> None:
             raise CommandError(message)
 
 
-def _server(options: ServeOptions) -> McpServer:
+def _server(options: ServeOptions) -> ServerRunners:
     from toolweave.cli._serve.build import hub_server, only_protocol_on_stdout, server_of
     from toolweave.cli._serve.locate import find, parse_place  # late, as above
 
@@ -153,7 +153,7 @@ def _selection(options: ServeOptions) -> LoadedConfig:
     return loaded
 
 
-def _run_http(server: McpServer, options: ServeOptions, where: str) -> None:
+def _run_http(server: ServerRunners, options: ServeOptions, where: str) -> None:
     from toolweave.cli._screen import note  # late, as above
 
     host, port = listening(where)
@@ -213,7 +213,7 @@ def _state_keys(variable: str) -> list[str]:
     return keys
 
 
-def _tell(server: McpServer, url: str, *, as_json: bool) -> None:
+def _tell(server: ServerRunners, url: str, *, as_json: bool) -> None:
     from toolweave.cli._screen import announce, answer  # late, as above
 
     tools = len(server.tools.snapshot())

@@ -13,6 +13,7 @@ from toolweave.errors import ToolweaveError
 
 if TYPE_CHECKING:
     from toolweave.config import LoadedConfig
+    from toolweave.gateway import Gateway
     from toolweave.serve import McpServer
 
 __all__ = ["hub_server", "only_protocol_on_stdout", "server_of"]
@@ -50,7 +51,7 @@ def server_of(found: ServedObject, *, name: str | None, state_keys: Sequence[str
 
 def hub_server(
     selection: LoadedConfig, *, name: str | None, wait: float | None, state_keys: Sequence[str] | None = None
-) -> McpServer:
+) -> Gateway:
     """Return one server with the tools, resources and prompts of many. It starts them when it is served.
 
     `wait` is the maximum number of seconds that clients wait for slow servers; None waits for responsive ones. The

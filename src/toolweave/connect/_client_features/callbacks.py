@@ -22,7 +22,7 @@ from toolweave.protocol.client_requests import (
 from toolweave.protocol.logs import LogLevel, LogMessage, check_level
 from toolweave.tools._spec import ToolSpec
 
-__all__ = ["NO_CALLBACKS", "Callbacks", "RootsAnswer", "SamplingRequest"]
+__all__ = ["NO_CALLBACKS", "AnswerRequest", "Callbacks", "ClientStandIn", "RootsAnswer", "SamplingRequest"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +50,8 @@ class SamplingRequest:
 SamplingAnswer: TypeAlias = SamplingResult | str | None
 ElicitationAnswer: TypeAlias = ElicitationResult | Mapping[str, Any] | None
 RootsAnswer: TypeAlias = Sequence[RootLike]
+AnswerRequest: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""Answers a request of a server, by its method and params, with the result as it is; a `RequestError` refuses it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,3 +107,16 @@ class Callbacks:
 
 NO_CALLBACKS = Callbacks()
 """Offers nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientStandIn:
+    """Another client, on whose behalf a connection is made: what a gateway passes on.
+
+    Attributes:
+        capabilities: Its capabilities, which are declared as they are.
+        answer: Gets every request of the server but pings, as it came.
+    """
+
+    capabilities: Mapping[str, Any]
+    answer: AnswerRequest

@@ -13,7 +13,6 @@ import anyio
 
 from toolweave.connect._client_features.server_requests import ServerRequestHandler
 from toolweave.connect._idle_timeout import IdleTimeout
-from toolweave.connect._session import Session
 from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.client_requests import CAPABILITY_OF, required_pages
@@ -26,26 +25,18 @@ from toolweave.protocol.input_required import (
     read_input_required,
 )
 
-__all__ = ["MAX_ROUNDS", "exchange", "gather_input"]
+__all__ = ["MAX_ROUNDS", "Send", "exchange", "gather_input"]
 
 MAX_ROUNDS = 10
 _PAUSE_SECONDS = 0.05
 _MAX_PAUSE_SECONDS = 1.0
 
 Send = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
-"""Sends the request again with these members added to its parameters."""
+"""Sends the request with these members added to its parameters; each round of input sends it again."""
 
 
 async def exchange(
-    session: Session,
-    method: str,
-    params: Mapping[str, Any],
-    asked: ServerRequestHandler,
-    silence: IdleTimeout,
-    *,
-    first: dict[str, Any] | None = None,
-    meta: Mapping[str, Any] | None = None,
-    schema: Mapping[str, Any] | None = None,
+    send: Send, method: str, asked: ServerRequestHandler, silence: IdleTimeout, *, first: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Make a request, provide all the input it asks for, and return its final result.
 
@@ -55,10 +46,6 @@ async def exchange(
     Raises:
         ProtocolError: The server refuses, needs a capability that is not declared, or asks in too many rounds.
     """
-
-    async def send(more: Mapping[str, Any]) -> dict[str, Any]:
-        return await session.request(method, {**params, **more}, meta=meta, schema=schema)
-
     result = first if first is not None else await _send_first(send, asked, silence)
     result = await _answer_rounds(result, send, method, asked, silence)
     kind = result.get("resultType", "complete")

@@ -11,11 +11,12 @@ import logging
 from collections.abc import Mapping
 from typing import Any, cast
 
-from toolweave.connect._client_features.callbacks import Callbacks, SamplingRequest
+from toolweave.connect._client_features.callbacks import NO_CALLBACKS, AnswerRequest, Callbacks, SamplingRequest
 from toolweave.connect._feed.list_reader import read_tools
-from toolweave.errors import ProtocolError, SchemaError, printable
+from toolweave.errors import ProtocolError, RequestError, SchemaError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.client_requests import (
+    REJECTED,
     ElicitationResult,
     Root,
     SamplingResult,
@@ -33,10 +34,7 @@ from toolweave.protocol.meta import TASKS_EXTENSION
 from toolweave.schema._problems import describe
 from toolweave.schema._validate import Validator
 
-__all__ = ["ServerRequestHandler", "client_capabilities"]
-
-REJECTED = -1
-"""The code of a sampling request that the user turned down (client/sampling, Error Handling)."""
+__all__ = ["ForwardingHandler", "ServerRequestHandler", "client_capabilities"]
 
 _log = logging.getLogger("toolweave.connect")
 
@@ -165,3 +163,22 @@ class ServerRequestHandler:
     def refusal(self, code: int, message: str) -> ProtocolError:
         """Make the error of a request that is not answered."""
         return ProtocolError(message, server=self._server, code=code)
+
+
+class ForwardingHandler(ServerRequestHandler):
+    """The handler of one server's requests that another client answers: nothing is read, checked or changed."""
+
+    def __init__(self, forward: AnswerRequest, server: str) -> None:
+        super().__init__(NO_CALLBACKS, server)
+        self._forward = forward
+
+    async def answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the other client's result.
+
+        Raises:
+            ProtocolError: Its refusal, with its code and data.
+        """
+        try:
+            return await self._forward(method, params)
+        except RequestError as exc:
+            raise ProtocolError(exc.message, server=self._server, code=exc.code, data=exc.data) from None

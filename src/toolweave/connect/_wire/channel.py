@@ -17,7 +17,7 @@ import anyio.abc
 import msgspec
 
 from toolweave.connect._channel import Channel, NotSent
-from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss
+from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss, OnNotification
 from toolweave.connect._wire.dispatcher import IncomingDispatcher
 from toolweave.connect._wire.request_encoder import RequestEncoder
 from toolweave.connect._wire.responses import invalid, result_of
@@ -94,8 +94,9 @@ class ChannelWire:
         *,
         schema: Mapping[str, Any] | None = None,
         request_id: str | None = None,
+        on_notification: OnNotification | None = None,
     ) -> dict[str, Any]:
-        """Send a request and return its result as it came; see `Wire.request`."""
+        """Send a request and return its result as it came; see `Wire.request`; it has no stream of its own."""
         if self.over:
             raise self._loss(False)
         self._last_id += 1

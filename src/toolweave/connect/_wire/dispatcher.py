@@ -15,7 +15,7 @@ import anyio
 import anyio.abc
 import msgspec
 
-from toolweave.connect._session import ClientHandlers
+from toolweave.connect._session import ClientHandlers, OnNotification
 from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
@@ -54,8 +54,11 @@ class IncomingDispatcher:
         self._refused: deque[ForeignId] = deque()
         self._refusing = False
 
-    def take(self, message: LenientMessage, *, answerable: bool = True) -> None:
-        """Handle one notification or request; a request that is not `answerable` is reported and ignored."""
+    def take(self, message: LenientMessage, *, answerable: bool = True, listener: OnNotification | None = None) -> None:
+        """Handle one notification or request; a request that is not `answerable` is reported and ignored.
+
+        `listener` is that of the request on whose stream the message came.
+        """
         try:
             params = as_object(value_of(message.params)) if message.params is not msgspec.UNSET else None
         except ValueError:
@@ -64,7 +67,7 @@ class IncomingDispatcher:
         if message.id is msgspec.UNSET or message.id is None:
             if method == methods.NOTIFICATIONS_CANCELLED:
                 self._stop_serving((params or {}).get("requestId"))
-            self._peer.notification(method, params or {})
+            self._peer.notification(method, params or {}, listener)
         elif not answerable:
             self._peer.ignore(method)
         elif len(self._waiting) >= _MAX_WAITING:
@@ -103,7 +106,7 @@ class IncomingDispatcher:
         try:
             answer = encode_result(request_id, await self._peer.request(method, params))
         except ProtocolError as exc:
-            answer = encode_error(request_id, exc.code, exc.message)
+            answer = encode_error(request_id, exc.code, exc.message, exc.data)
         except Exception:  # boundary: a callback of the user
             _log.exception("server %r: its request %r could not be answered", self._server, method)
             answer = encode_error(request_id, INTERNAL_ERROR, "the client failed to answer")

@@ -19,7 +19,7 @@ import anyio.abc
 import msgspec
 
 from toolweave.connect._http_errors import HttpSettings, http_error, not_json
-from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss
+from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss, OnNotification
 from toolweave.connect._wire.dispatcher import IncomingDispatcher
 from toolweave.connect._wire.endpoint import EVENTS, JSON, HttpEndpoint
 from toolweave.connect._wire.event_streams import EventStreams
@@ -131,6 +131,7 @@ class HttpWire:
             headers=self._session_headers,
             server=server,
         )
+        self._listeners: dict[int | str, OnNotification | None] = {}
         self._ids = itertools.count(1)
         self._texts = RequestEncoder()
         self._over = anyio.Event()
@@ -154,6 +155,7 @@ class HttpWire:
         *,
         schema: Mapping[str, Any] | None = None,
         request_id: str | None = None,
+        on_notification: OnNotification | None = None,
     ) -> dict[str, Any]:
         """Send a request and return its result as it came; see `Wire.request`."""
         if self.over:
@@ -163,6 +165,7 @@ class HttpWire:
         if method == methods.INITIALIZE:  # what the probe said counts no more
             self._enter(None, None)
         headers = self._headers(method, params, schema)
+        self._listeners[key] = on_notification
         try:
             response = await self._endpoint.send(
                 "POST", headers, text, repeatable=method != methods.TOOLS_CALL, lasting=method == _LASTING
@@ -183,6 +186,8 @@ class HttpWire:
         except ProtocolError as exc:
             exc.mask(self._settings.redact)  # tokens that callables made are known here only
             raise
+        finally:
+            del self._listeners[key]
         if method == methods.INITIALIZE:
             self._enter(self._session, as_text(result.get("protocolVersion")))
         return result
@@ -341,7 +346,8 @@ class HttpWire:
         answer: LenientMessage | None = None
         for message in messages:
             if message.method is not msgspec.UNSET:
-                self._incoming.take(message, answerable=not self._stateless)
+                listener = self._listeners.get(key) if key is not None else None
+                self._incoming.take(message, answerable=not self._stateless, listener=listener)
             elif key is not None and (message.id == key or _answers(message, key)):
                 answer = message
             else:

@@ -15,7 +15,7 @@ import anyio
 import anyio.abc
 
 from toolweave.connect._http_errors import HttpSettings, public_url, too_large
-from toolweave.connect._session import ClientHandlers, Loss
+from toolweave.connect._session import ClientHandlers, Loss, OnNotification
 from toolweave.connect._wire.channel import ChannelWire
 from toolweave.connect._wire.endpoint import EVENTS, HttpEndpoint
 from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
@@ -149,10 +149,13 @@ class SseWire(ChannelWire):
         *,
         schema: Mapping[str, Any] | None = None,
         request_id: str | None = None,
+        on_notification: OnNotification | None = None,
     ) -> dict[str, Any]:
         """Send a request and return its result as it came; see `Wire.request`."""
         try:
-            return await super().request(method, params, schema=schema, request_id=request_id)
+            return await super().request(
+                method, params, schema=schema, request_id=request_id, on_notification=on_notification
+            )
         except ProtocolError as exc:
             exc.mask(self._settings.redact)  # tokens that callables made are known here only
             raise

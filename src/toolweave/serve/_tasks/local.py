@@ -5,12 +5,10 @@ Only how they began and ended is in a store. Knows neither rules nor methods.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +20,7 @@ from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.serve._changes import Changes, Topic
 from toolweave.serve._request import Json
 from toolweave.serve._request_context import HandlerRunner, Work
+from toolweave.serve._task_spawner import ServingGroups
 from toolweave.serve._tasks.port import KEPT_AT_LEAST, MARK_SECONDS, Heard, NewTask, TaskHandle, full, perform, too_long
 from toolweave.serve._tasks.task import TOLD_BY, RunningTask, TaskCaller
 from toolweave.state import MemoryStore, Store
@@ -33,8 +32,6 @@ __all__ = ["LocalTasks"]
 _log = logging.getLogger("toolweave.serve")
 
 COLLECTION = "tasks"
-
-_serving: ContextVar[anyio.abc.TaskGroup | None] = ContextVar("toolweave-serve-tasks", default=None)
 
 
 class LocalTasks:
@@ -63,7 +60,7 @@ class LocalTasks:
         self._most = most
         self._clock = clock
         self._running: dict[str, _Running] = {}
-        self._groups: list[tuple[asyncio.AbstractEventLoop, anyio.abc.TaskGroup]] = []
+        self._groups = ServingGroups("tasks run")
 
     @contextmanager
     def within(self, group: anyio.abc.TaskGroup) -> Generator[None]:
@@ -72,14 +69,10 @@ class LocalTasks:
         Tasks of requests that came in the block, or in tasks begun in it, run there; others in the group that has been
         there longest.
         """
-        self._groups.append(mine := (asyncio.get_running_loop(), group))
-        before = _serving.get()
-        _serving.set(group)
         try:
-            yield
+            with self._groups.within(group):
+                yield
         finally:
-            _serving.set(before)
-            self._groups.remove(mine)
             for running in tuple(self._running.values()):
                 if running.group is group:
                     running.task.scope.cancel()
@@ -92,7 +85,7 @@ class LocalTasks:
         """
         if len(self._running) >= self._most:
             raise full()
-        group = self._group()
+        group = self._groups.current()
         client = new.request.client
         task = RunningTask(new.shown, expires_at=new.expires_at, now=self._clock, changed=self._tell)
         caller = TaskCaller(task, client, new.given)
@@ -161,13 +154,6 @@ class LocalTasks:
 
     def _tell(self, task: RunningTask) -> None:
         self._changes.tell(Topic(TOLD_BY, task.id), task.show())
-
-    def _group(self) -> anyio.abc.TaskGroup:
-        loop, serving = asyncio.get_running_loop(), _serving.get()
-        here = [group for known, group in self._groups if known is loop]
-        if not here:
-            raise RuntimeError("tasks run only while their server is served")
-        return serving if serving is not None and serving in here else here[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,137 @@
+"""The requests that are relayed: calls of tools, prompts, resources that are read, completions.
+
+Finds the upstream and its own name of the thing; everything else of a request goes up as it is, members that this
+version does not know included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolweave.errors import RequestError
+from toolweave.gateway._relay import Relay
+from toolweave.gateway._routes import Route, Routes
+from toolweave.hub import Hub
+from toolweave.hub._offers import HubOffers
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
+from toolweave.protocol.resource_uris import with_uris
+from toolweave.protocol.server_features import completion_json, read_reference
+from toolweave.serve._request import Feature, Json, Method, Request
+
+__all__ = ["Calls"]
+
+_UNKNOWN = frozenset({INVALID_PARAMS, RESOURCE_NOT_FOUND, METHOD_NOT_FOUND})
+"""Error codes by which an upstream answers that it does not have a resource."""
+_OURS = frozenset({"_meta", "task"})
+"""Parameters that are not of the upstream: those of this hop, and tasks, which the gateway does not offer here."""
+
+
+class Calls:
+    """The feature: requests that one upstream answers.
+
+    Args:
+        hub: The upstreams.
+        routes: Finds the upstream.
+        relay: Sends the requests.
+        offers: Follows resources that are read, so that their updates are heard.
+        local: Answers calls of tools that no upstream offers.
+    """
+
+    def __init__(self, hub: Hub, routes: Routes, relay: Relay, offers: HubOffers, *, local: Feature) -> None:
+        self._hub = hub
+        self._routes = routes
+        self._relay = relay
+        self._offers = offers
+        self._local = local
+
+    def methods(self, *, modern: bool) -> Mapping[str, Method]:
+        """Return the methods that are relayed."""
+        return {
+            methods.TOOLS_CALL: self._call,
+            methods.PROMPTS_GET: self._get_prompt,
+            methods.RESOURCES_READ: self._read,
+            methods.COMPLETION_COMPLETE: self._complete,
+        }
+
+    def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
+        """Return the `completions` capability while an upstream has it; the lists declare the others."""
+        return {"completions": {}} if any(self._completes(name) for name in self._hub.clients) else {}
+
+    def _completes(self, server: str) -> bool:
+        return "completions" in self._hub.clients[server].capabilities
+
+    async def _call(self, request: Request) -> Json:
+        name = request.text("name")
+        if request.params.get("arguments") is not None:
+            request.object("arguments")  # anything else is refused
+        route = self._routes.tool(name)
+        if route is None:  # a tool of this process, or none
+            return await self._local.methods(modern=request.modern)[methods.TOOLS_CALL](request)
+        params = _params(request, name=route.name)
+        if params.get("arguments", params) is None:  # some clients write null for none
+            params["arguments"] = {}
+        return self._named(route, await self._relay.request(request, route, request.method, params))
+
+    async def _get_prompt(self, request: Request) -> Json:
+        name = request.text("name")
+        route = await self._routes.prompt(name)
+        if route is None:
+            raise RequestError(f"Unknown prompt: {name}", code=INVALID_PARAMS, data={"name": name})
+        params = _params(request, name=route.name)
+        return self._named(route, await self._relay.request(request, route, request.method, params))
+
+    async def _read(self, request: Request) -> Json:
+        uri = request.text("uri")
+        routes = await self._routes.resources(uri)
+        resumed = self._relay.resumed(request)
+        if resumed is not None:  # the upstream that asked, whoever else may have it
+            routes = [route for route in routes if route.server == resumed.server]
+        for route in routes:
+            await self._follow(route, uri)
+            try:
+                result = await self._relay.request(request, route, request.method, _params(request, uri=route.name))
+            except RequestError as exc:
+                if exc.code not in _UNKNOWN or len(routes) == 1:
+                    raise
+                continue
+            self._routes.keep_resource(uri, route)
+            own = result if route.name == uri else with_uris(result, {route.name: uri})
+            return self._named(route, own) | ({"cacheScope": "private"} if _is_limited(request) else {})
+        code = INVALID_PARAMS if request.modern else RESOURCE_NOT_FOUND
+        raise RequestError(f"Resource not found: {uri}", code=code, data={"uri": uri})
+
+    async def _follow(self, route: Route, uri: str) -> None:
+        connection = self._hub.clients.get(route.server)
+        if connection is not None:
+            await self._offers.follow(connection, route.name, uri)
+
+    async def _complete(self, request: Request) -> Json:
+        ref = request.object("ref")
+        try:
+            kind, name = read_reference(ref)
+        except ValueError as exc:
+            raise RequestError(f"{request.method} needs 'ref': {exc}", code=INVALID_PARAMS) from None
+        route = await (self._routes.prompt(name) if kind == "prompt" else self._routes.template(name))
+        if route is None:
+            raise RequestError(f"Unknown {kind}: {name}", code=INVALID_PARAMS)
+        if route.server not in self._hub.clients or not self._completes(route.server):
+            return completion_json((), total=0, has_more=False)
+        own = {member: route.name if value == name and member != "type" else value for member, value in ref.items()}
+        return await self._relay.request(request, route, request.method, _params(request, ref=own))
+
+    def _named(self, route: Route, result: Json) -> Json:
+        """Return a result with the URIs under which callers know the resources in it."""
+        renamed = self._routes.renamed_uris(route.server)
+        return with_uris(result, renamed) if renamed else result
+
+
+def _params(request: Request, **changed: Any) -> Json:
+    """Return the parameters that go up: all of the caller's but those of this hop."""
+    return {name: value for name, value in request.params.items() if name not in _OURS} | changed
+
+
+def _is_limited(request: Request) -> bool:
+    """Whether what a caller may see is of that caller alone."""
+    return request.modern and request.client.may is not None

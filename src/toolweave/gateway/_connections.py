@@ -1,0 +1,184 @@
+"""Connections to legacy upstreams on behalf of one caller, whose capabilities they declare.
+
+A legacy server learns at its handshake what its client can be asked, and over stdio, or on a session's own stream, its
+questions do not say for which call they are. So a caller who can answer gets connections of its own, each for one call
+at a time: whatever comes on it is of that call. Callers who can answer nothing share the connection of the hub.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import msgspec
+
+from toolweave.config import ServerConfig
+from toolweave.connect._client_features.callbacks import AnswerRequest, ClientStandIn
+from toolweave.connect._connection import McpConnection
+from toolweave.connect._state import ConnectionState
+from toolweave.errors import ErrorKind, RequestError, ToolError, printable
+from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.serve._request import Json
+
+__all__ = ["AskingConnection", "AskingConnections"]
+
+_log = logging.getLogger("toolweave.gateway")
+_OVER = frozenset({ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED, ConnectionState.CLOSED})
+
+
+class AskingConnection:
+    """A connection that carries one call at a time; all that its server asks is asked for that call.
+
+    Attributes:
+        connection: The connection.
+        handler: Gets the requests of the server while a call runs; None between calls.
+        running: Whether a call runs.
+        since: The time at which the last call ended.
+    """
+
+    def __init__(self, config: ServerConfig, capabilities: Mapping[str, Any]) -> None:
+        stand_in = ClientStandIn(capabilities=capabilities, answer=self._answer)
+        self.connection = McpConnection(config, stand_in=stand_in)
+        self.handler: AnswerRequest | None = None
+        self.running = False
+        self.since = 0.0
+
+    async def _answer(self, method: str, params: Mapping[str, Any]) -> Json:
+        if self.handler is None:
+            name = self.connection.name
+            _log.warning(
+                "server %r: its request %r was refused: no call of a caller runs that it could be for",
+                *(name, printable(method[:100])),
+            )
+            raise RequestError("no request is running on whose behalf this could be asked", code=INTERNAL_ERROR)
+        return await self.handler(method, params)
+
+
+_Key = tuple[str, bytes, str | None]
+"""The server, the capabilities as JSON, and the caller, or None for one that cannot be told from others."""
+
+
+class AskingConnections:
+    """The pool of these connections.
+
+    Args:
+        most: Maximum number of connections; each may be a process.
+        most_per_caller: Maximum number for one caller, server and set of capabilities.
+        idle_seconds: Seconds without a call after which a connection is closed.
+    """
+
+    def __init__(self, *, most: int = 128, most_per_caller: int = 16, idle_seconds: float = 300.0) -> None:
+        self._most = most
+        self._most_per_caller = most_per_caller
+        self._idle_seconds = idle_seconds
+        self._pool: dict[_Key, list[AskingConnection]] = {}
+        self._freed = anyio.Event()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._pool.values()))
+
+    @asynccontextmanager
+    async def lease(
+        self, config: ServerConfig, capabilities: Mapping[str, Any], caller: str | None
+    ) -> AsyncGenerator[AskingConnection]:
+        """Return an open connection for one call, which may wait for those of others to end.
+
+        One caller's calls that follow one another get the same connection, and so the same server process. A caller
+        that cannot be told from others gets a used one only if its last call was answered: nothing of that is left.
+
+        Raises:
+            ToolError: None was free in time; the call was not sent.
+            ServerError: The server cannot be reached.
+        """
+        key = config.name, msgspec.json.encode(capabilities, order="deterministic"), caller
+        asking = await self._taken(key, config, capabilities)
+        answered = False
+        try:
+            await asking.connection.open()
+            yield asking
+            answered = True
+        except Exception:  # the call has failed, and is over
+            answered = asking.connection.state not in _OVER
+            raise
+        finally:
+            asking.handler = None
+            if asking.connection.state in _OVER or not (answered or caller is not None):
+                await self._drop(key, asking)
+            asking.running, asking.since = False, anyio.current_time()
+            self._tell()
+
+    async def _taken(self, key: _Key, config: ServerConfig, capabilities: Mapping[str, Any]) -> AskingConnection:
+        seconds = config.timeout.call
+        with anyio.move_on_after(seconds):
+            while True:
+                found = self._free(key, config, capabilities)
+                if found is not None:
+                    found.running = True
+                    return found
+                if len(self) >= self._most and await self._drop_idle():
+                    continue
+                await self._freed.wait()
+        raise ToolError(
+            f"the call was not sent to server {config.name!r}: every connection for callers that can be asked was in "
+            f"use for {seconds:g} s",
+            kind=ErrorKind.NOT_SENT,
+            retryable=True,
+        )
+
+    def _free(self, key: _Key, config: ServerConfig, capabilities: Mapping[str, Any]) -> AskingConnection | None:
+        """Return a connection that carries no call, a new one where there may be one more, or None."""
+        there = self._pool.get(key, [])
+        for asking in there:
+            if not asking.running and asking.connection.config is config:
+                return asking
+        most = self._most if key[2] is None else self._most_per_caller
+        if len(there) >= most or len(self) >= self._most:
+            return None
+        made = AskingConnection(config, capabilities)
+        self._pool.setdefault(key, []).append(made)
+        return made
+
+    async def _drop_idle(self) -> bool:
+        """Close the connection that has been idle for longest; False when all are in use."""
+        idle = [(one.since, key, one) for key, there in self._pool.items() for one in there if not one.running]
+        if not idle:
+            return False
+        _, key, asking = min(idle, key=lambda item: item[0])
+        await self._drop(key, asking)
+        return True
+
+    async def _drop(self, key: _Key, asking: AskingConnection) -> None:
+        there = self._pool.get(key, [])
+        if asking in there:
+            there.remove(asking)
+        if not there:
+            self._pool.pop(key, None)
+        with anyio.CancelScope(shield=True):  # bounded by the server's own time for closing
+            await asking.connection.close()
+
+    def _tell(self) -> None:
+        event, self._freed = self._freed, anyio.Event()
+        event.set()
+
+    async def sweep(self) -> None:
+        """Close connections that are idle for too long, until cancelled."""
+        while True:
+            await anyio.sleep(self._idle_seconds / 4)
+            too_old = anyio.current_time() - self._idle_seconds
+            old = [(key, one) for key, there in self._pool.items() for one in there if not one.running]
+            for key, asking in old:
+                if asking.since <= too_old and not asking.running:
+                    asking.running = True  # nobody takes it meanwhile
+                    await self._drop(key, asking)
+            if old:
+                self._tell()
+
+    async def close(self) -> None:
+        """Close all of them."""
+        async with anyio.create_task_group() as tasks:
+            for key, there in list(self._pool.items()):
+                for asking in list(there):
+                    tasks.start_soon(self._drop, key, asking)

@@ -1,0 +1,205 @@
+"""Results, errors, questions and capabilities of one revision in the form of another, for a gateway between them.
+
+Pure. What a revision does not know is left out or said in text; everything else passes unchanged, unknown members too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from secrets import token_hex
+from typing import Any
+
+from toolweave.protocol import methods
+from toolweave.protocol.client_requests import CAPABILITY_OF, required_pages
+from toolweave.protocol.codes import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    MISSING_CAPABILITY,
+    RESOURCE_NOT_FOUND,
+    UNSUPPORTED_VERSION,
+)
+from toolweave.protocol.input_required import input_request
+from toolweave.protocol.json_types import as_array, as_object
+from toolweave.protocol.meta import RELATED_TASK, SERVER_INFO, SUBSCRIPTION_ID, TASKS_EXTENSION
+from toolweave.protocol.versions import LATEST_HANDSHAKE_VERSION, MODERN_VERSION
+
+__all__ = [
+    "abilities",
+    "error_for",
+    "legacy_result",
+    "missing_abilities",
+    "modern_result",
+    "page_questions",
+    "passed_capabilities",
+    "question_for",
+]
+
+_Json = dict[str, Any]
+
+_FORMS_SINCE = "2025-06-18"
+"""The first revision with elicitation: forms."""
+_BLOCKS_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
+"""The revisions that brought kinds of content blocks."""
+_HOPS = frozenset({SERVER_INFO, SUBSCRIPTION_ID, RELATED_TASK, "progressToken"})
+"""Members of `_meta` that are of one hop: they say nothing to the next one."""
+_OF_MODERN_RESULTS = frozenset({"resultType", "ttlMs", "cacheScope"})
+
+
+# Capabilities
+
+
+def passed_capabilities(declared: Mapping[str, Any], *, version: str, tasks: bool) -> _Json:
+    """Return the capabilities of a client as its gateway declares them to a server, of whatever era.
+
+    Members that the client's revision does not have are left out; changed roots are not told.
+
+    Args:
+        declared: The capabilities as the client declared them.
+        version: The client's revision.
+        tasks: Whether the extension for tasks is declared, whoever follows them.
+    """
+    made = {name: value for name, value in declared.items() if name not in ("tasks", "extensions")}
+    if as_object(made.get("roots")) is not None:
+        made["roots"] = {name: value for name, value in made["roots"].items() if name != "listChanged"}
+    if "elicitation" in made and version < LATEST_HANDSHAKE_VERSION:
+        if version < _FORMS_SINCE:
+            del made["elicitation"]
+        else:
+            made["elicitation"] = {}  # which means forms, and all there was
+    extensions = dict(as_object(declared.get("extensions")) or {})
+    extensions.pop(TASKS_EXTENSION, None)
+    if tasks:
+        extensions[TASKS_EXTENSION] = {}
+    return made | {"extensions": extensions} if extensions else made
+
+
+def abilities(declared: Mapping[str, Any]) -> _Json:
+    """Return the capabilities behind which there are requests that a server may make of its client."""
+    asked = set(CAPABILITY_OF.values())
+    return {name: value for name, value in declared.items() if name in asked and as_object(value) is not None}
+
+
+def missing_abilities(error_data: object) -> list[str]:
+    """Return the names of the capabilities that a client lacks, from the data of the error `MISSING_CAPABILITY`."""
+    needed = as_object((as_object(error_data) or {}).get("requiredCapabilities")) or {}
+    return [f"{name}.{part}" for name, parts in needed.items() for part in as_object(parts) or ()] or list(needed)
+
+
+# Results
+
+
+def modern_result(method: str, result: Mapping[str, Any]) -> _Json:
+    """Return the result of a server of any era for a modern client, but for what its own server adds."""
+    made = _without_hops(result)
+    if method == methods.TOOLS_CALL and "resultType" not in made:
+        made.setdefault("content", [])
+    if method in methods.CACHEABLE:
+        lifetime = made.get("ttlMs")
+        made["ttlMs"] = lifetime if isinstance(lifetime, int) and lifetime > 0 else 0
+        made.setdefault("cacheScope", "private")
+    return made
+
+
+def legacy_result(method: str, result: Mapping[str, Any], version: str) -> _Json:
+    """Return the result of a server of any era for a client of a legacy revision.
+
+    Structured content that is no object, which these do not know, becomes text, and so do newer content blocks.
+    """
+    made = {name: value for name, value in _without_hops(result).items() if name not in _OF_MODERN_RESULTS}
+    if method == methods.TOOLS_CALL:
+        content = as_array(made.setdefault("content", []))
+        if content is not None:
+            made["content"] = [_known_block(block, version) for block in content]
+        if "structuredContent" in made and as_object(made["structuredContent"]) is None:
+            value = made.pop("structuredContent")
+            made["content"] = made["content"] or [_text(json.dumps(value, ensure_ascii=False))]
+    elif method == methods.PROMPTS_GET and (messages := as_array(made.get("messages"))) is not None:
+        made["messages"] = [_known_message(message, version) for message in messages]
+    return made
+
+
+def _without_hops(result: Mapping[str, Any]) -> _Json:
+    made, meta = dict(result), as_object(result.get("_meta"))
+    if meta is None or _HOPS.isdisjoint(meta):
+        return made
+    made["_meta"] = {name: value for name, value in meta.items() if name not in _HOPS}
+    if not made["_meta"]:
+        del made["_meta"]
+    return made
+
+
+def _known_message(message: Any, version: str) -> Any:
+    members = as_object(message)
+    return message if members is None else {**members, "content": _known_block(members.get("content"), version)}
+
+
+def _known_block(block: Any, version: str) -> Any:
+    """Return a content block, or a note in its place where it is newer than the revision."""
+    members = as_object(block)
+    kind = members.get("type") if members is not None else None
+    if members is None or not isinstance(kind, str) or version >= _BLOCKS_SINCE.get(kind, ""):
+        return block
+    if kind == "resource_link":
+        return _text(f"{members.get('title') or members.get('name') or 'resource'}: {members.get('uri')}")
+    return _text(f"[{kind}, {members.get('mimeType')}: protocol revision {version} cannot carry it]")
+
+
+def _text(text: str) -> _Json:
+    return {"type": "text", "text": text}
+
+
+# Errors
+
+
+def error_for(code: int, message: str, data: Any, *, method: str, modern: bool) -> tuple[int, str, Any]:
+    """Return code, message and data of a server's error for a client of an era.
+
+    Args:
+        code: The JSON-RPC error code.
+        message: Its message.
+        data: Its data, or None.
+        method: The method of the request.
+        modern: Whether the client is of the modern era.
+    """
+    if code in (HEADER_MISMATCH, UNSUPPORTED_VERSION):  # of the hop behind the gateway: not the client's fault
+        return INTERNAL_ERROR, f"the upstream refused the gateway's request: {message}", data
+    if modern:
+        return (INVALID_PARAMS if code == RESOURCE_NOT_FOUND else code), message, data
+    if code == INVALID_PARAMS and method == methods.RESOURCES_READ:
+        return RESOURCE_NOT_FOUND, message, data
+    return (INTERNAL_ERROR if code == MISSING_CAPABILITY else code), message, data
+
+
+# Questions
+
+
+def question_for(method: str, params: Mapping[str, Any], version: str) -> _Json:
+    """Return the parameters of a server's request to its client, for a client of this revision.
+
+    Only 2025-11-25 has an id of a visit to a web page: later revisions get none, this one always gets one.
+    """
+    made = {name: value for name, value in params.items() if name not in ("_meta", "task")}
+    meta = {key: value for key, value in (as_object(params.get("_meta")) or {}).items() if key not in _HOPS}
+    if meta:
+        made["_meta"] = meta
+    if method != methods.ELICITATION_CREATE:
+        return made
+    if version == MODERN_VERSION:
+        made.pop("elicitationId", None)
+    elif version < LATEST_HANDSHAKE_VERSION:
+        made.pop("mode", None)
+    elif made.get("mode") == "url":
+        made.setdefault("elicitationId", token_hex(16))
+    return made
+
+
+def page_questions(error_data: object) -> _Json:
+    """Return the input requests for the pages that the error `URL_ELICITATION_REQUIRED` of 2025-11-25 names, by key."""
+    found: _Json = {}
+    for number, page in enumerate(required_pages(error_data), 1):
+        key = str(page.get("elicitationId") or f"page-{number}")
+        params = question_for(methods.ELICITATION_CREATE, page, MODERN_VERSION)
+        found[key] = input_request(methods.ELICITATION_CREATE, params)
+    return found

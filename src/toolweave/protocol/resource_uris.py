@@ -1,0 +1,53 @@
+"""URIs of resources inside results, for a gateway that offers resources under other URIs than their servers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolweave.protocol.json_types import as_array, as_object
+
+__all__ = ["with_uris"]
+
+_Json = dict[str, Any]
+
+
+def with_uris(result: Mapping[str, Any], uris: Mapping[str, str]) -> _Json:
+    """Return a result of a tool, a prompt or a reading whose resources have other URIs.
+
+    Links and embedded resources in content, the contents of resources, and the page of an app (`_meta.ui.resourceUri`)
+    are looked at, nothing else.
+
+    Args:
+        result: The result.
+        uris: The new URIs, by those of the server.
+    """
+    made = dict(result)
+    for member in ("content", "contents", "messages"):
+        entries = as_array(made.get(member))
+        if entries is not None:
+            made[member] = [_entry(entry, uris) for entry in entries]
+    return _with_page(made, uris)
+
+
+def _with_page(made: _Json, uris: Mapping[str, str]) -> _Json:
+    meta = as_object(made.get("_meta"))
+    page = as_object(meta.get("ui")) if meta is not None else None
+    if meta is None or page is None or page.get("resourceUri") not in uris:
+        return made
+    return {**made, "_meta": {**meta, "ui": {**page, "resourceUri": uris[page["resourceUri"]]}}}
+
+
+def _entry(entry: Any, uris: Mapping[str, str]) -> Any:
+    """Return a block, the contents of a resource, or a message, with what is in it."""
+    members = as_object(entry)
+    if members is None:
+        return entry
+    made = dict(members)
+    uri = made.get("uri")
+    if isinstance(uri, str):
+        made["uri"] = uris.get(uri, uri)
+    for inner in ("resource", "content"):
+        if as_object(made.get(inner)) is not None:
+            made[inner] = _entry(made[inner], uris)
+    return made

@@ -1,0 +1,244 @@
+"""Requests go up as they are and results come down as they came, but for what belongs to one hop or one era."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.gateway.relayed import EACH_CALLER, MODERN, Json, gateway_to, upstream
+from tests.serve.talking import talking
+from toolweave import Callbacks, Hub, ProtocolError, ToolweaveError, connect_mcp
+from toolweave.errors import RequestError
+from toolweave.gateway import create_gateway
+from toolweave.testing import MemoryServer
+
+pytestmark = pytest.mark.anyio
+
+
+def through_gateway(server: MemoryServer, **options: Any) -> Any:
+    return create_gateway({"up": {"server": server, "tool_prefix": "", **options}})
+
+
+def offering() -> MemoryServer:
+    server = MemoryServer()
+
+    @server.tool
+    def f(text: str = "") -> str:
+        return text
+
+    @server.prompt
+    def greet() -> str:
+        return "hello"
+
+    server.resource("res://a", "one")
+    return server
+
+
+def sent(server: MemoryServer, method: str) -> Json:
+    """Return the params of the last request of a method that the upstream got."""
+    return next(dict(one.params) for one in reversed(server.requests) if one.method == method)
+
+
+ODD: Json = {
+    "content": [
+        {"type": "text", "text": "a\u2028b", "annotations": {"priority": 0.5, "odd": [None]}, "_meta": {"k": 1}},
+        {"type": "hologram", "data": {"deep": [1, 2.5, -0.0, 2**70]}},
+    ],
+    "structuredContent": {"big": 2**70, "none": None},
+    "_meta": {"example.com/trace": "t"},
+    "futureMember": {"a": [1]},
+}
+
+
+@EACH_CALLER
+@pytest.mark.parametrize("era", ["legacy", MODERN])
+async def test_a_result_comes_as_it_is_with_all_its_members(version: str, era: str) -> None:
+    server = offering()
+    server.answer("tools/call", ODD)
+    with anyio.fail_after(60):
+        async with talking(through_gateway(server, protocol=era), version) as talk:
+            result = await talk.ask("tools/call", {"name": "f", "arguments": {}})
+
+    meta = result.pop("_meta")
+    if version == MODERN:
+        assert meta.pop("io.modelcontextprotocol/serverInfo")["name"] == "toolweave"
+        assert result.pop("resultType") == "complete"
+    assert result == {name: value for name, value in ODD.items() if name != "_meta"}
+    assert meta == ODD["_meta"]
+
+
+@EACH_CALLER
+@pytest.mark.parametrize("era", ["legacy", MODERN])
+@pytest.mark.parametrize("data", [None, {"k": [1, {"deep": True}]}, "text"])
+async def test_an_error_of_the_upstream_keeps_its_code_message_and_data(version: str, era: str, data: Any) -> None:
+    server = offering()
+    server.fail_next("tools/call", "app", code=42, data=data)
+    with anyio.fail_after(60):
+        async with connect_mcp({"server": through_gateway(server, protocol=era), "protocol": version}) as caller:
+            with pytest.raises(ProtocolError) as refused:
+                await caller.call_tool("f")
+
+    assert (refused.value.code, refused.value.message, refused.value.data) == (42, "app", data)
+
+
+@pytest.mark.parametrize("method", ["prompts/get", "resources/read"])
+async def test_errors_of_prompts_and_resources_keep_theirs_too(method: str) -> None:
+    server = offering()
+    server.fail_next(method, "app", code=-32099, data={"k": 1})
+    with anyio.fail_after(60):
+        async with talking(through_gateway(server)) as talk:
+            with pytest.raises(RequestError) as refused:
+                await talk.ask(method, {"name": "greet", "uri": "res://a"})
+
+    assert (refused.value.code, refused.value.message, refused.value.data) == (-32099, "app", {"k": 1})
+
+
+@pytest.mark.parametrize(("era", "version"), [("legacy", MODERN), (MODERN, "2025-11-25"), (MODERN, MODERN)])
+async def test_the_code_of_an_unknown_resource_is_that_of_the_callers_era(era: str, version: str) -> None:
+    with anyio.fail_after(60):
+        async with talking(through_gateway(offering(), protocol=era), version) as talk:
+            with pytest.raises(RequestError) as refused:
+                await talk.ask("resources/read", {"uri": "res://none"})
+
+    assert refused.value.code == (-32602 if version == MODERN else -32002)
+
+
+async def test_what_a_legacy_revision_does_not_know_is_said_in_text_or_left_out() -> None:
+    server = offering()
+    link = {"type": "resource_link", "uri": "res://a", "name": "a"}
+    sound = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
+    server.answer("tools/call", {"content": [link, sound]}, times=1)
+    server.answer("tools/call", {"content": [], "structuredContent": [1, 2]}, times=1)
+    with anyio.fail_after(60):
+        async with talking(through_gateway(server), "2024-11-05") as talk:
+            blocks = (await talk.ask("tools/call", {"name": "f"}))["content"]
+            listed = await talk.ask("tools/call", {"name": "f"})
+
+    assert [block["type"] for block in blocks] == ["text", "text"]
+    assert "res://a" in blocks[0]["text"]
+    assert listed == {"content": [{"type": "text", "text": "[1, 2]"}]}
+
+
+@EACH_CALLER
+async def test_members_of_a_request_go_up_and_those_of_the_hop_do_not(version: str) -> None:
+    server = offering()
+    own = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "example.com/k": {"a": 1}}
+    params: Json = {"name": "f", "arguments": {"text": "t"}, "futureParam": [1], "task": {"ttl": 1}}
+    if version != MODERN:
+        params["_meta"] = own
+    with anyio.fail_after(60):
+        async with talking(through_gateway(server), version) as talk:
+            await talk.ask("tools/call", params, **own)
+
+    got = sent(server, "tools/call")
+    meta = got.pop("_meta")
+    assert got == {"name": "f", "arguments": {"text": "t"}, "futureParam": [1]}
+    assert {name: meta.get(name) for name in own} == own
+    assert "progressToken" not in meta
+
+
+@EACH_CALLER
+async def test_a_modern_upstream_is_told_of_the_caller_and_not_of_the_gateway(version: str) -> None:
+    server = offering()
+    able: Json = {
+        "elicitation": {},
+        "sampling": {"context": {}},
+        "roots": {"listChanged": True},
+        "experimental": {"x": 1},
+    }
+    with anyio.fail_after(60):
+        async with talking(through_gateway(server), version, able) as talk:
+            await talk.ask("tools/call", {"name": "f"})
+
+    declared = sent(server, "tools/call")["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+    declared.pop("extensions")  # tasks, which the gateway follows
+    assert declared == {**able, "roots": {}}
+
+
+@EACH_CALLER
+@pytest.mark.parametrize("kind", ["stdio-legacy", "stdio-modern", "http-legacy", "http-modern"])
+async def test_progress_comes_under_the_callers_own_token_and_before_the_answer(version: str, kind: str) -> None:
+    call: Json = {"name": "slow", "arguments": {"seconds": 0.2, "steps": 3}}
+    if version != MODERN:
+        call["_meta"] = {"progressToken": "mine"}
+    with anyio.fail_after(60), upstream(kind) as config:
+        async with talking(gateway_to(config), version) as talk:
+            await talk.ask("tools/call", call, progressToken="mine")
+            told = talk.of("notifications/progress")
+
+    assert len(told) >= 3
+    assert {one["progressToken"] for one in told} == {"mine"}
+    assert [one["progress"] for one in told] == sorted(one["progress"] for one in told)
+
+
+@EACH_CALLER
+@pytest.mark.parametrize("kind", ["stdio-legacy", "stdio-modern", "http-legacy", "http-modern"])
+async def test_a_call_that_its_caller_cancels_is_cancelled_upstream(version: str, kind: str) -> None:
+    with anyio.fail_after(60), upstream(kind) as config:
+        gateway = gateway_to(config)
+        async with talking(gateway, version) as talk:
+            hanging = await talk.send("tools/call", {"name": "hang", "arguments": {}})
+            await anyio.sleep(0.5)
+            await talk.tell("notifications/cancelled", {"requestId": hanging})
+            seen: Json = {}
+            while not seen.get("cancelled"):
+                await anyio.sleep(0.05)
+                result = await talk.ask("tools/call", {"name": "state", "arguments": {}})
+                seen = result.get("structuredContent") or json.loads(result["content"][0]["text"])
+
+    assert len(seen["cancelled"]) == 1
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+async def test_log_messages_of_a_call_reach_its_caller_at_its_level(version: str) -> None:
+    with anyio.fail_after(60), upstream("http-modern") as config:
+        async with talking(gateway_to(config), version) as talk:
+            if version != MODERN:
+                await talk.ask("logging/setLevel", {"level": "error"})
+            await talk.ask("tools/call", {"name": "chatter"}, **{"io.modelcontextprotocol/logLevel": "error"})
+            told = talk.of("notifications/message")
+
+    assert [one["level"] for one in told] == ["error", "critical", "alert", "emergency"]
+    assert told[0]["data"] == {"said": "error"}
+
+
+async def test_completions_are_the_upstreams_own() -> None:
+    from toolweave import create_mcp_server
+
+    server = create_mcp_server(name="up", version="1")
+
+    @server.prompt
+    def trip(place: str) -> str:
+        return place
+
+    @server.completion(ref="prompt:trip", argument="place")
+    def places(value: str) -> list[str]:
+        return [place for place in ("paris", "park", "rome") if place.startswith(value)]
+
+    gateway = create_gateway({"up": {"server": server}})
+    with anyio.fail_after(60):
+        async with connect_mcp(gateway) as caller:
+            assert "completions" in caller.capabilities
+            found = await caller.complete({"type": "ref/prompt", "name": "up_trip"}, "place", "pa")
+            with pytest.raises(ProtocolError) as refused:
+                await caller.complete({"type": "ref/prompt", "name": "up_none"}, "place", "pa")
+
+    assert found.values == ("paris", "park")
+    assert refused.value.code == -32602
+
+
+async def test_an_upstream_that_is_gone_is_an_error_result_of_a_call_and_an_error_of_the_rest() -> None:
+    with anyio.fail_after(60), upstream("stdio-legacy") as config:
+        hub = Hub({"up": {**config, "restart": "never"}})
+        gateway = create_gateway(hub)
+        async with connect_mcp(gateway, callbacks=Callbacks()) as caller:
+            crashed = await caller.call_tool("crash")
+            with pytest.raises(ToolweaveError):
+                await caller.get_prompt("greeting")
+
+    assert crashed.is_error
+    assert crashed.error is not None
+    assert crashed.error.kind == "outcome_unknown"
