@@ -242,3 +242,38 @@ async def test_an_upstream_that_is_gone_is_an_error_result_of_a_call_and_an_erro
     assert crashed.is_error
     assert crashed.error is not None
     assert crashed.error.kind == "outcome_unknown"
+
+
+async def test_resources_in_results_have_the_uris_under_which_callers_know_them() -> None:
+    servers = {name: offering() for name in ("a", "b")}
+    for name, server in servers.items():
+        link = {"type": "resource_link", "uri": "res://a", "name": name}
+        inside = {"type": "resource", "resource": {"uri": "res://a", "text": name}}
+        page = {"ui": {"resourceUri": "res://a"}}
+        server.answer("tools/call", {"content": [link, inside, {"type": "text", "text": "res://a"}], "_meta": page})
+    gateway = create_gateway({name: {"server": server} for name, server in servers.items()})
+    with anyio.fail_after(60):
+        async with talking(gateway) as talk:
+            listed = [one["uri"] for one in (await talk.ask("resources/list"))["resources"]]
+            results = [await talk.ask("tools/call", {"name": f"{name}_f"}) for name in servers]
+            read = await talk.ask("resources/read", {"uri": "b+res://a"})
+
+    assert listed == ["res://a", "b+res://a"]
+    for uri, result in zip(listed, results, strict=True):
+        link, inside, text = result["content"]
+        assert (link["uri"], inside["resource"]["uri"], text["text"]) == (uri, uri, "res://a")
+        assert result["_meta"]["ui"] == {"resourceUri": uri}
+    assert read["contents"][0]["uri"] == "b+res://a"
+
+
+async def test_a_read_resource_keeps_its_lifetime_from_a_modern_upstream_alone() -> None:
+    with anyio.fail_after(60):
+        for era, lifetime in (("legacy", (0, "private")), (MODERN, (12345, "public"))):
+            server = offering()
+            contents = [{"uri": "res://a", "text": "one"}]
+            server.answer("resources/read", {"contents": contents, "ttlMs": 12345, "cacheScope": "public"})
+            if era == "legacy":
+                server.answer("resources/read", {"contents": contents})
+            async with talking(through_gateway(server, protocol=era)) as talk:
+                read = await talk.ask("resources/read", {"uri": "res://a"})
+            assert (read["ttlMs"], read["cacheScope"]) == lifetime

@@ -218,3 +218,37 @@ async def test_servers_of_this_process_are_relayed_like_any_other(version: str, 
     with anyio.fail_after(60):
         async with connect_mcp({"server": gateway, "protocol": version}, callbacks=callbacks) as caller:
             assert (await caller.call_tool("plan")).text == "Oslo"
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+async def test_a_page_that_has_to_be_visited_first_is_visited_and_the_call_made_anew(version: str) -> None:
+    visited: list[str | None] = []
+
+    def elicitation(request: ElicitationRequest) -> Json:
+        visited.append(request.url)
+        return {}
+
+    with anyio.fail_after(60):
+        async with through("http-legacy", version, Callbacks(elicitation=elicitation)) as caller:
+            assert (await caller.call_tool("needs_visit")).text == "visited"
+
+    assert visited == ["https://example.com/consent"]
+
+
+async def test_a_caller_that_cannot_visit_a_page_is_told_what_it_lacks() -> None:
+    with anyio.fail_after(60):
+        async with through("http-legacy", MODERN, Callbacks(roots=[])) as caller:
+            with pytest.raises(ProtocolError) as refused:
+                await caller.call_tool("needs_visit")
+
+    assert refused.value.code == -32021
+    assert refused.value.data == {"requiredCapabilities": {"elicitation": {"url": {}}}}
+
+
+async def test_a_user_that_does_not_consent_to_a_visit_ends_the_call() -> None:
+    with anyio.fail_after(60):
+        async with through("http-legacy", MODERN, Callbacks(elicitation=lambda request: None)) as caller:
+            result = await caller.call_tool("needs_visit")
+
+    assert result.is_error
+    assert "did not consent" in result.text

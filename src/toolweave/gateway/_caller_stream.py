@@ -71,9 +71,17 @@ class CallerStream:
         self._waiting.append((method, params))
         self._news.set()
 
+    @property
+    def _wanted(self) -> bool:
+        """Whether there is anything that the caller could get."""
+        return self.wants_progress or not self._request.modern or self._logs.level(self._request) is not None
+
     @asynccontextmanager
     async def delivered(self) -> AsyncGenerator[None]:
         """Deliver during the block; all that came in it is sent when it is left."""
+        if not self._wanted:
+            yield
+            return
         failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._deliver)

@@ -33,15 +33,17 @@ class AskingConnection:
     """A connection that carries one call at a time; all that its server asks is asked for that call.
 
     Attributes:
-        connection: The connection.
+        config: The server, as the hub connects to it.
+        connection: The connection, which asks for no revision but the one that the hub has found out.
         handler: Gets the requests of the server while a call runs; None between calls.
         running: Whether a call runs.
         since: The time at which the last call ended.
     """
 
-    def __init__(self, config: ServerConfig, capabilities: Mapping[str, Any]) -> None:
+    def __init__(self, config: ServerConfig, version: str, capabilities: Mapping[str, Any]) -> None:
+        self.config = config
         stand_in = ClientStandIn(capabilities=capabilities, answer=self._answer)
-        self.connection = McpConnection(config, stand_in=stand_in)
+        self.connection = McpConnection(config.replace(protocol=version), stand_in=stand_in)
         self.handler: AnswerRequest | None = None
         self.running = False
         self.since = 0.0
@@ -57,8 +59,8 @@ class AskingConnection:
         return await self.handler(method, params)
 
 
-_Key = tuple[str, bytes, str | None]
-"""The server, the capabilities as JSON, and the caller, or None for one that cannot be told from others."""
+_Key = tuple[str, str, bytes, str | None]
+"""The server, the revision, the capabilities as JSON, and the caller; None for one that cannot be told from others."""
 
 
 class AskingConnections:
@@ -82,7 +84,7 @@ class AskingConnections:
 
     @asynccontextmanager
     async def lease(
-        self, config: ServerConfig, capabilities: Mapping[str, Any], caller: str | None
+        self, config: ServerConfig, version: str, capabilities: Mapping[str, Any], caller: str | None
     ) -> AsyncGenerator[AskingConnection]:
         """Return an open connection for one call, which may wait for those of others to end.
 
@@ -93,7 +95,7 @@ class AskingConnections:
             ToolError: None was free in time; the call was not sent.
             ServerError: The server cannot be reached.
         """
-        key = config.name, msgspec.json.encode(capabilities, order="deterministic"), caller
+        key = config.name, version, msgspec.json.encode(capabilities, order="deterministic"), caller
         asking = await self._taken(key, config, capabilities)
         answered = False
         try:
@@ -132,12 +134,12 @@ class AskingConnections:
         """Return a connection that carries no call, a new one where there may be one more, or None."""
         there = self._pool.get(key, [])
         for asking in there:
-            if not asking.running and asking.connection.config is config:
+            if not asking.running and asking.config is config:
                 return asking
-        most = self._most if key[2] is None else self._most_per_caller
+        most = self._most if key[3] is None else self._most_per_caller
         if len(there) >= most or len(self) >= self._most:
             return None
-        made = AskingConnection(config, capabilities)
+        made = AskingConnection(config, key[1], capabilities)
         self._pool.setdefault(key, []).append(made)
         return made
 

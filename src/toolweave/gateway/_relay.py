@@ -7,9 +7,10 @@ upstream is asked by the gateway in a loop; before a legacy upstream questions p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
 import msgspec
@@ -26,7 +27,7 @@ from toolweave.errors import (
     as_tool_error,
 )
 from toolweave.gateway._caller_stream import CallerStream
-from toolweave.gateway._connections import AskingConnections
+from toolweave.gateway._connections import AskingConnection, AskingConnections
 from toolweave.gateway._parking import LiveCall, Parking, ParkingFull
 from toolweave.gateway._routes import Route
 from toolweave.gateway._sealed_state import SealedRound, StateCipher
@@ -69,6 +70,9 @@ from toolweave.tools._mcp import call_result
 from toolweave.tools._result import ToolResult
 
 __all__ = ["Relay"]
+
+Lease: TypeAlias = Callable[[], AbstractAsyncContextManager[AskingConnection]]
+"""Gives a connection to a legacy upstream for one call."""
 
 _HOPS = frozenset({RELATED_TASK, SUBSCRIPTION_ID})
 _COMPLETE = "complete"
@@ -217,16 +221,18 @@ class Relay:
         return connection
 
     async def _sent(self, call: RelayedCall, connection: McpConnection) -> Json:
-        if (await connection.agreement()).modern:
+        agreement = await connection.agreement()
+        if agreement.modern:
             return await (self._rounds if call.request.modern else self._loop)(call, connection)
         client = call.request.client
         declared = passed_capabilities(client.capabilities, version=client.version, tasks=False)
         able = abilities(declared)
         if not able or call.method not in methods.INPUT_REQUIRED:
             return await connection.forward(call.forwarded(None))
+        lease = partial(self._connections.lease, connection.config, agreement.version, declared, client.key)
         if not client.modern:
-            return await self._asked(call, connection, declared)
-        return await self._kept(call, connection, declared)
+            return await self._asked(call, lease, able)
+        return await self._kept(call, lease, able)
 
     def _declared(self, call: RelayedCall) -> Declared:
         """Return the caller as modern upstreams are told of it."""
@@ -277,10 +283,9 @@ class Relay:
 
     # legacy caller, legacy upstream
 
-    async def _asked(self, call: RelayedCall, connection: McpConnection, declared: Json) -> Json:
+    async def _asked(self, call: RelayedCall, lease: Lease, able: Json) -> Json:
         """Pass the questions of the upstream on as they come."""
-        able = abilities(declared)
-        async with self._connections.lease(connection.config, declared, call.request.client.key) as asking:
+        async with lease() as asking:
 
             async def answer(method: str, params: Mapping[str, Any]) -> Json:
                 _check_able(method, able)
@@ -291,7 +296,7 @@ class Relay:
 
     # modern caller, legacy upstream
 
-    async def _kept(self, call: RelayedCall, connection: McpConnection, declared: Json) -> Json:
+    async def _kept(self, call: RelayedCall, lease: Lease, able: Json) -> Json:
         """Begin a call that may be parked, or go on with one."""
         resumed, answers = call.resumed, call.answers
         if resumed is not None and resumed.handle is not None:
@@ -308,12 +313,11 @@ class Relay:
             raise ToolError("the user did not consent to visit the page that this request needs", kind=ErrorKind.DENIED)
         live = LiveCall()
         live.stream = call.stream
-        self._groups.current().start_soon(live.run, partial(self._live, call, connection, declared))
+        self._groups.current().start_soon(live.run, partial(self._live, call, lease, able))
         return await self._next_round(call, live)
 
-    async def _live(self, call: RelayedCall, connection: McpConnection, declared: Json, live: LiveCall) -> Json:
-        able = abilities(declared)
-        async with self._connections.lease(connection.config, declared, call.request.client.key) as asking:
+    async def _live(self, call: RelayedCall, lease: Lease, able: Json, live: LiveCall) -> Json:
+        async with lease() as asking:
 
             async def answer(method: str, params: Mapping[str, Any]) -> Json:
                 _check_able(method, able)
