@@ -16,8 +16,7 @@ from toolweave.agent._idempotency import call_key, part_key, run_id_of
 from toolweave.errors import ModelError, RunError
 from toolweave.models import Model, ScriptedModel, ToolMessage, tool_call
 from toolweave.state import MemoryStore, Store
-from toolweave.tools import CallContext, Tool, tool
-from toolweave.tools._call import IDEMPOTENCY_KEY, RESUMABLE
+from toolweave.tools import IDEMPOTENCY_KEY, RESUMABLE, CallContext, Tool, tool
 
 pytestmark = pytest.mark.anyio
 

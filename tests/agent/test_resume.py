@@ -18,7 +18,7 @@ from toolweave.agent._durable import Durable, StoreJournal
 from toolweave.agent._journal import RunStart
 from toolweave.agent._records import JOURNAL, LEASES, RUNS, read_record
 from toolweave.errors import ErrorKind, ModelError, RunError, StoreError
-from toolweave.jobs._lease import Lease, ask_to_cancel
+from toolweave.jobs import Lease, ask_to_cancel
 from toolweave.models import (
     AssistantMessage,
     Finished,

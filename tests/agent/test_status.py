@@ -18,7 +18,7 @@ from toolweave.agent._events import RunResult
 from toolweave.agent._journal import RunStart
 from toolweave.agent._records import LEASES, create
 from toolweave.errors import ModelError
-from toolweave.jobs._lease import Lease
+from toolweave.jobs import Lease
 from toolweave.models import AssistantMessage, Finished, ScriptedModel, TextPart, Usage, UserMessage
 from toolweave.state import MemoryStore, SqliteStore, Store
 

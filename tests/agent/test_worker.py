@@ -16,8 +16,7 @@ from toolweave import Agent
 from toolweave.agent import resubmit_runs, run_handlers, work_runs
 from toolweave.agent._records import LEASES, RUN_NOTES, RUNS, STARTS, RunRecord
 from toolweave.errors import StoreError
-from toolweave.jobs import Backend, Job, Reschedule
-from toolweave.jobs._lease import Lease
+from toolweave.jobs import Backend, Job, Lease, Reschedule
 from toolweave.models import ModelRequest, ScriptedModel, UserMessage
 from toolweave.state import Document, MemoryStore, SqliteStore
 

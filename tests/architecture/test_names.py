@@ -43,21 +43,13 @@ def test_what_a_room_does_not_export_is_private_by_its_name() -> None:
 
 
 REACHING_TESTS = {
-    "agent/test_idempotency.py toolweave.tools._call",
-    "agent/test_resume.py toolweave.jobs._lease",
-    "agent/test_status.py toolweave.jobs._lease",
-    "agent/test_worker.py toolweave.jobs._lease",
     "cli/test_install_entries.py toolweave.config._jsonc",
     "cli/test_runs.py toolweave.agent._journal",
     "cli/test_runs.py toolweave.agent._records",
     "connect/test_properties.py toolweave.tools._mcp",
     "jobs/test_workers.py toolweave.agent._records",
-    "models/test_history.py toolweave.tools._arguments",
     "models/test_wire_tools.py toolweave.tools._wire_tools",
-    "requirements/test_serving_rows.py toolweave.serve._http.app",
-    "schema/test_work.py toolweave.tools._names",
     "sync/test_sync.py toolweave.tools._portal",
-    "testing/test_clock.py toolweave.connect._clock",
 }
 """Tests that import a private module of another room: none may be added. Those of the pages in `docs` may: they compare
 the figures of a page with the constants."""

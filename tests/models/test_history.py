@@ -1,8 +1,7 @@
-"""Conversations as providers insist on them: every call answered once, directly after. And arguments as JSON."""
+"""Conversations as providers insist on them: every call answered once, directly after."""
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
 
 from hypothesis import given
@@ -19,7 +18,6 @@ from toolweave.models._messages import (
     UserMessage,
 )
 from toolweave.tools import ToolResult
-from toolweave.tools._arguments import json_text, read_arguments, wire_id
 
 IDS = st.sampled_from("abcd")
 CALLS = st.lists(IDS, unique=True, max_size=3).map(
@@ -59,36 +57,3 @@ def test_an_outcome_without_its_call_is_told_as_text() -> None:
     assert pair_tool_calls([UserMessage.of("u"), ToolMessage(outcomes=(stray,))])[1] == UserMessage.of(
         "[result of an earlier call of 'look'] found"
     )
-
-
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**60), 2**60)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=8,
-)
-
-
-@given(st.dictionaries(st.text(), JSON))
-def test_arguments_survive_the_way_there_and_back(arguments: dict[str, object]) -> None:
-    assert read_arguments(json_text(arguments)) == (arguments, None)
-
-
-@given(st.text())
-def test_what_a_model_writes_is_an_object_or_kept_as_it_came(text: str) -> None:
-    arguments, malformed = read_arguments(text)
-
-    assert malformed in (None, text)
-    assert malformed is None or arguments == {}
-
-
-@given(st.text())
-def test_ids_fit_every_provider_and_stay_the_same(call_id: str) -> None:
-    wire = wire_id(call_id)
-
-    assert re.fullmatch(r"[A-Za-z0-9_-]{1,40}", wire)
-    assert wire_id(wire) == wire
-    assert wire_id(call_id) == wire

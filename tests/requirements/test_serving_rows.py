@@ -37,7 +37,7 @@ from toolweave import (
 )
 from toolweave.connect import LogMessage
 from toolweave.errors import SchemaError
-from toolweave.serve._http.app import HttpOptions
+from toolweave.serve import HttpOptions
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from toolweave import ConnectionLostError, McpConnection, ServerConfig
-from toolweave.connect._clock import Clock
+from toolweave.connect import Clock
 from toolweave.testing import FakeClock, MemoryServer
 
 pytestmark = pytest.mark.anyio

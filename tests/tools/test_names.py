@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Sequence
@@ -215,3 +216,13 @@ def test_every_real_tool_has_a_wire_name_of_its_own(definitions: list[dict[str, 
     for exposed in tools:
         assert LEGAL.match(names.wire(exposed))
         assert names.exposed(names.wire(exposed)) == exposed
+
+
+@pytest.mark.parametrize("name", ["x" * 4_000_000, "list_" * 800_000], ids=["one letter", "words"])
+def test_a_name_of_megabytes_that_no_tool_has_is_refused_at_once_and_not_said_back_whole(name: str) -> None:
+    said = unknown_tool(name, [f"list_{number}" * 10 for number in range(2_000)] + ["y" * 1_000_000])
+    assert said.startswith(f"no tool {name[:100]!r}"[:50])
+    assert "4,000,000 characters in all" in said
+    assert len(said) < 3_000
+    assert "did you mean 'list_7'" in unknown_tool("lst_7", [f"list_{number}" for number in range(100)])
+    assert json.dumps(said)

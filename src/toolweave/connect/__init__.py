@@ -13,6 +13,7 @@ from toolweave._lazy import lazy_exports
 if TYPE_CHECKING:
     from toolweave.connect._channel import Channel, memory_channels
     from toolweave.connect._client_features.callbacks import Callbacks, SamplingRequest
+    from toolweave.connect._clock import Clock
     from toolweave.connect._connection import Connecting, McpConnection, connect_mcp
     from toolweave.connect._feed.list_cache import ListChanged
     from toolweave.connect._feed.subscriptions import ResourceUpdated
@@ -44,6 +45,7 @@ __all__ = [
     "AuthHook",
     "Callbacks",
     "Channel",
+    "Clock",
     "Completion",
     "Connecting",
     "ConnectionState",
@@ -100,6 +102,7 @@ __getattr__, __dir__ = lazy_exports(
             "Callbacks",
             "SamplingRequest",
         ),
+        "_clock": ("Clock",),
         "_connection": (
             "Connecting",
             "McpConnection",

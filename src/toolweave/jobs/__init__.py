@@ -13,6 +13,7 @@ from toolweave.jobs._queue import Handler, Job, Reschedule, WorkBackend, WorkQue
 
 if TYPE_CHECKING:
     from toolweave.jobs._backend import Backend
+    from toolweave.jobs._lease import Lease, ask_to_cancel
     from toolweave.jobs._worker import JobWorker, resubmit_jobs, work_jobs
 
 __all__ = [
@@ -20,9 +21,11 @@ __all__ = [
     "Handler",
     "Job",
     "JobWorker",
+    "Lease",
     "Reschedule",
     "WorkBackend",
     "WorkQueue",
+    "ask_to_cancel",
     "resubmit_jobs",
     "work_jobs",
 ]
@@ -31,6 +34,10 @@ __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "_backend": ("Backend",),
+        "_lease": (
+            "Lease",
+            "ask_to_cancel",
+        ),
         "_worker": (
             "JobWorker",
             "resubmit_jobs",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from toolweave.protocol.logs import LogLevel
     from toolweave.tools._call import (
         IDEMPOTENCY_KEY,
+        RESUMABLE,
         CallContext,
         Progress,
         ProgressCallback,
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IDEMPOTENCY_KEY",
+    "RESUMABLE",
     "Alias",
     "AudioContent",
     "BaseToolset",
@@ -149,6 +151,7 @@ __getattr__, __dir__ = lazy_exports(
             "Progress",
             "ProgressCallback",
             "ProgressReporter",
+            "RESUMABLE",
             "ToolCall",
         ),
         "_client_requests": (
