@@ -14,7 +14,6 @@ def search(query: str) -> str:
     return f"no note has {query!r}"
 
 
-server = create_mcp_server("notes", tools=[search])
 auth = OAuthServer(
     url="https://notes.example/mcp",
     upstream=Upstream.entra("7c4ad1a0-tenant", "client-id", "client-secret"),
@@ -24,8 +23,9 @@ auth = OAuthServer(
     allow=lambda claims: claims.get("department") == "research",
     required_scopes=["notes"],
 )
+server = create_mcp_server("notes", tools=[search], auth=auth)
 for name in ("issuer", "registration_endpoint", "code_challenge_methods_supported"):
     print(auth.metadata()[name])
 
 if "--serve" in sys.argv:
-    server.run_http("0.0.0.0", 8000, auth=auth, allowed_hosts=["notes.example"])
+    server.run_http("0.0.0.0", 8000, allowed_hosts=["notes.example"])

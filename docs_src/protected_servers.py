@@ -34,7 +34,6 @@ def token_of(user: str, scope: str) -> str:
 
 
 async def main() -> None:
-    server = create_mcp_server("notes", tools=[search, wipe])
     auth = JwtAuth(
         issuer=ISSUER,
         audience=ENDPOINT,
@@ -43,9 +42,10 @@ async def main() -> None:
         required_scopes=["notes"],
         scopes=ScopeRules(includes=lambda scope: ["notes:delete"] if scope == "notes:admin" else []),
     )
+    server = create_mcp_server("notes", tools=[search, wipe], auth=auth)
     started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     async with asyncio.TaskGroup() as tasks:
-        serving = tasks.create_task(server.serve_http("127.0.0.1", 0, auth=auth, on_started=started.set_result))
+        serving = tasks.create_task(server.serve_http("127.0.0.1", 0, on_started=started.set_result))
         url = f"{await started}/mcp"
         async with connect_mcp(url, auth=token_of("ada", "notes notes:admin")) as ada:
             print((await ada.call_tool("wipe")).text)

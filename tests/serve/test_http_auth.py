@@ -20,7 +20,7 @@ from tests.connect.targets import eventually
 from tests.serve.exchanges import call, events, exchange, handshake
 from tests.serve.offered import doing_server
 from tests.serve.serving import served_http
-from toolweave import tool
+from toolweave import connect_mcp, tool
 from toolweave.errors import ConfigError
 from toolweave.serve import BearerAuth, Dpop, Identity, JwtAuth, ScopeRules, create_mcp_server
 from toolweave.tools import CallContext
@@ -31,6 +31,11 @@ OTHER = "bobby-0123456789abcdef"
 LISTED = {TOKEN: "alice", OTHER: "bob"}
 ISSUER = "https://login.example"
 AUDIENCE = "https://api.example/mcp"
+
+
+def added(a: int) -> int:
+    """Add one."""
+    return a + 1
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -53,6 +58,21 @@ async def test_a_listed_token_is_let_in_and_no_other() -> None:
         ]
 
     assert statuses == [200, 200, 401, 401, 401, 401, 401]
+
+
+async def test_a_server_brings_its_authorization_with_it_unless_serving_is_given_another() -> None:
+    server = create_mcp_server("sums", tools=[added], auth=BearerAuth(tokens=[TOKEN]))
+    sent: list[dict[str, str]] = [bearer(TOKEN), bearer(OTHER), {}]
+    async with served_http(server) as own, served_http(server, auth=BearerAuth(tokens=[OTHER])) as given:
+        statuses = {
+            where: [(await call(url, "added", {"a": 1}, headers=headers)).status for headers in sent]
+            for where, url in (("own", own), ("given", given))
+        }
+    async with connect_mcp(server) as connection:
+        in_process = await connection.call_tool("added", {"a": 1})
+
+    assert statuses == {"own": [200, 401, 401], "given": [401, 200, 401]}
+    assert in_process.text == "2"
 
 
 async def test_without_a_token_nothing_is_read_and_no_session_begins() -> None:

@@ -26,6 +26,7 @@ from toolweave.tools import Toolset
 from toolweave.tools._owner_loop import running_loop
 
 if TYPE_CHECKING:
+    from toolweave.serve._auth.token_auth import TokenAuth
     from toolweave.serve._http.app import HttpApp, HttpOptions, ServedEndpoint
 
 __all__ = ["ServerRunners"]
@@ -69,12 +70,14 @@ class ServerRunners(ABC):
         tools: Everything that is offered as a tool.
         endpoint: Answers the requests of every transport.
         changes: The change notifications and their subscribers.
+        auth: The authorization of requests over HTTP, where serving is given none; None for none.
     """
 
     name: str
     tools: Toolset
     endpoint: Endpoint
     changes: Changes
+    auth: TokenAuth | None = None
 
     def __init__(self) -> None:
         self._visits = InProcessSessions(self._visit)
@@ -185,14 +188,14 @@ class ServerRunners(ABC):
 
         Args:
             host: The address that will be bound; it decides which Host headers are right.
-            **options: See `HttpOptions`; `path` is `/mcp` by default.
+            **options: See `HttpOptions`; `path` is `/mcp` by default, `auth` that of the server.
 
         Raises:
             ConfigError: An option is wrong.
         """
         from toolweave.serve._http.app import http_app
 
-        return http_app(self.http_endpoint(), host=host, options=options)
+        return http_app(self.http_endpoint(), host=host, options={"auth": self.auth, **options})
 
     def http_endpoint(self) -> ServedEndpoint:
         """Return the server as `HttpApp.mounted` takes it: to be served beside another, on one port."""

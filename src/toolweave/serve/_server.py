@@ -51,6 +51,7 @@ from toolweave.tools._sources import with_registry
 
 if TYPE_CHECKING:
     from toolweave.jobs._worker import JobWorker
+    from toolweave.serve._auth.token_auth import TokenAuth
     from toolweave.serve._tasks.store import TaskStore
 
 __all__ = ["AgentLike", "McpServer", "create_mcp_server"]
@@ -76,6 +77,7 @@ class Options:
     backend: WorkBackend | None = None
     logging: bool = False
     request_state_keys: Sequence[str | bytes] | None = field(default=None, repr=False)
+    auth: TokenAuth | None = None
 
     def __post_init__(self) -> None:
         if self.page_size is not None and self.page_size < 1:
@@ -137,6 +139,7 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
     backend: WorkBackend | None = None,
     logging: bool = False,
     request_state_keys: Sequence[str | bytes] | None = None,
+    auth: TokenAuth | None = None,
 ) -> McpServer:
     """Return an MCP server that offers tools and agents, in every protocol revision.
 
@@ -171,6 +174,8 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         logging: Send the log messages of `ctx.log`, and declare the capability; MCP has deprecated it.
         request_state_keys: Secrets of at least 32 bytes that sign the state passed through clients while a handler
             waits for their input, the newest first; by default made for this process, so replicas must share some.
+        auth: Authorizes requests over HTTP wherever the server is served, unless that is given another: `BearerAuth`,
+            `JwtAuth`, `IntrospectionAuth` or `OAuthServer`. Over stdio and in process nobody is asked.
 
     Raises:
         SchemaError: Naming the tool, the schema and the JSON pointer at fault.
@@ -202,6 +207,7 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         backend=backend,
         logging=logging,
         request_state_keys=request_state_keys,
+        auth=auth,
     )
     return McpServer(
         info,
@@ -266,6 +272,7 @@ class McpServer(ServerContent, ServerRunners):
         endpoint: Answers the requests of every transport.
         changes: The change notifications and their subscribers.
         backend: The backend of its tasks, or None when they run in this process.
+        auth: The authorization of its requests over HTTP, or None.
     """
 
     def __init__(
@@ -280,6 +287,7 @@ class McpServer(ServerContent, ServerRunners):
     ) -> None:
         super().__init__()
         self.name = str(info["name"])
+        self.auth = options.auth
         self.tools = toolset
         self.changes = Changes()
         self._registry = registry

@@ -164,7 +164,7 @@ def _run_http(server: ServerRunners, options: ServeOptions, where: str) -> None:
     }
     if options.token_env is not None:
         settings["auth"] = _auth(options.token_env)
-    elif host not in ("127.0.0.1", "localhost", "::1", "[::1]"):
+    elif server.auth is None and host not in ("127.0.0.1", "localhost", "::1", "[::1]"):
         note("warning: whoever reaches this port can call the tools; --token-env VAR asks for a token")
 
     if options.stateless and options.state_keys_env is None:
