@@ -10,7 +10,16 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache
 
-__all__ = ["hidden_characters", "is_plain", "printable", "replace_hidden", "shortened", "takes_joiner", "visible"]
+__all__ = [
+    "hidden_characters",
+    "is_plain",
+    "one_line",
+    "printable",
+    "replace_hidden",
+    "shortened",
+    "takes_joiner",
+    "visible",
+]
 
 _MAX_PRINTED = 10_000
 _CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # but tab, line feed and carriage return
@@ -44,6 +53,11 @@ def printable(text: str) -> str:
     """
     text = visible(shortened(text, _MAX_PRINTED))
     return text if "\n" not in text else "\n".join(_indented(text.split("\n")))
+
+
+def one_line(text: str, limit: int) -> str:
+    """Make foreign text fit to be quoted within a line: white space joined, cut, what cannot be seen written out."""
+    return visible(shortened(" ".join(text.split()), limit), keep="")
 
 
 def visible(text: str, *, keep: str = "\t\n") -> str:

@@ -91,10 +91,25 @@ async def test_a_server_that_no_config_names_is_signed_in_to_by_its_url(folder: 
     async with hosted(folder) as (made, run):
         login = await run("auth", "login", made.server.url)
         tools = await run("tools", "--config", "api.json")
+        by_url = await anyio.to_thread.run_sync(partial(toolweave, "tools", "--url", made.server.url, cwd=folder))
 
     assert login.code == 0, login.err
     assert '"auth": "oauth"' in login.err
-    assert tools.code == 0
+    assert (tools.code, by_url.code) == (0, 0), by_url.err
+    assert len(made.host.authorizations()) == 1
+
+
+async def test_a_url_that_nobody_has_signed_in_to_stays_refused_and_says_what_to_do(folder: Path) -> None:
+    async with hosted(folder) as (made, _):
+        refused = await anyio.to_thread.run_sync(partial(toolweave, "tools", "--url", made.server.url, cwd=folder))
+        sent = await anyio.to_thread.run_sync(
+            partial(toolweave, "tools", "--url", made.server.url, "-H", "Authorization: Bearer mine", cwd=folder)
+        )
+
+    assert (refused.code, sent.code) == (3, 3)
+    assert "toolweave auth login" in refused.err
+    assert {*made.server.tokens()} == {"", "Bearer mine"}
+    assert made.host.requests == []
 
 
 async def test_without_a_browser_the_address_is_shown_and_the_redirect_can_be_pasted(folder: Path) -> None:

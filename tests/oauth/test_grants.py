@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import jwt
@@ -9,9 +10,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from tests.connect.scripted import Exchange
+from tests.connect.scripted import Exchange, answer_to
 from tests.connect.targets import connected
-from tests.oauth.world import AuthorizationHost, another_host, basic, form_of, refuse, world
+from tests.oauth.world import AuthorizationHost, another_host, basic, form_of, nonce_of, refuse, world
 from toolweave import AuthRequiredError, ConfigError, connect_mcp
 from toolweave.config import OAuth
 from toolweave.oauth import sign_in
@@ -187,6 +188,30 @@ async def test_a_nonce_is_taken_up_and_is_no_reason_to_sign_in_again(engine: str
             here.server.nonce = "n-2"
             assert (await connection.call_tool("t")).text == "done"
         assert len(here.person.asked) == 1
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_a_nonce_that_comes_with_an_answer_is_in_the_next_proof(engine: str) -> None:
+    nonces, refused = ["n-0"], 0
+
+    async def renewing(exchange: Exchange) -> None:
+        nonlocal refused
+        if nonce_of(exchange.headers["dpop"]) != nonces[-1]:
+            refused += 1
+            await exchange.respond(401, www_authenticate='DPoP error="use_dpop_nonce"', dpop_nonce=nonces[-1])
+            return
+        nonces.append(f"n-{len(nonces)}")
+        text = answer_to(json.loads(exchange.body))
+        await exchange.respond(200, text.encode(), content_type="application/json", dpop_nonce=nonces[-1])
+
+    async with world() as here:
+        here.server.scheme = "DPoP"
+        async with connected(here.target(engine)) as connection:
+            here.server.answer["/mcp"] = renewing
+            for _ in range(4):
+                assert (await connection.call_tool("t")).text == "done"
+            del here.server.answer["/mcp"]
+    assert refused == 1
 
 
 async def test_the_nonce_of_the_authorization_server_is_taken_up() -> None:

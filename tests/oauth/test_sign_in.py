@@ -316,7 +316,7 @@ async def test_an_authorization_server_that_is_down_is_no_refusal() -> None:
 async def test_a_person_who_refuses_is_told_so() -> None:
     async with world() as here:
         here.host.redirect = {"code": None, "error": "access_denied", "error_description": "not\x1b[31m today"}
-        with pytest.raises(AuthRequiredError, match=r"access_denied: not\?\[31m today"):
+        with pytest.raises(AuthRequiredError, match=r"access_denied: not\\x1b\[31m today"):
             await connect_mcp(here.target())
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "another_host",
     "basic",
     "form_of",
+    "nonce_of",
     "refuse",
     "world",
 ]

@@ -12,7 +12,7 @@ from toolweave.cli._options import Target
 from toolweave.cli._questions import ask_line
 from toolweave.cli._screen import note, stderr_console
 from toolweave.cli._streams import is_terminal
-from toolweave.oauth import BrowserUserAgent, DevicePrompt, OAuth, default_token_store, resource_of
+from toolweave.oauth import BrowserUserAgent, DevicePrompt, OAuth, StoredSignIn, default_token_store, resource_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -84,7 +84,7 @@ def settings_of(config: ServerConfig) -> OAuth:
     Raises:
         CommandError: Its config authorizes it in another way.
     """
-    if config.auth is None:
+    if config.auth is None or isinstance(config.auth.provider, StoredSignIn):
         return OAuth()
     if config.auth.oauth is None:
         raise CommandError(

@@ -77,7 +77,7 @@ def _from_command_line(target: Target) -> LoadedConfig:
     if target.url:  # as a mapping: a text could also be a command
         entry = {"url": target.url, "headers": dict(_header(line) for line in target.header)}
     name = target.server[0] if target.server else None
-    config = server_config(entry, name=name, auth=_token(target.bearer_env))
+    config = server_config(entry, name=name, auth=_credentials(target))
     return LoadedConfig(servers={config.name: config})
 
 
@@ -88,9 +88,18 @@ def _header(line: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _token(variable: str | None) -> str | None:
-    if variable is None:
+def _credentials(target: Target) -> Any:  # what `server_config` takes
+    """Return the token of the line, else for a URL the sign-in that is kept for it, which is used once it is wanted."""
+    if target.bearer_env is not None:
+        return _token(target.bearer_env)
+    if not target.url or any(_header(line)[0].lower() == "authorization" for line in target.header):
         return None
+    from toolweave.oauth import StoredSignIn  # for those who name a URL
+
+    return StoredSignIn(target.url)
+
+
+def _token(variable: str) -> str:
     token = os.environ.get(variable)
     if not token:
         raise CommandError(f"environment variable {variable!r} is not set; --bearer-env names the one with the token")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
+from toolweave._text import visible
 from toolweave.connect._channel import MAX_MESSAGE_BYTES
 from toolweave.connect._wire.credentials import AuthFlow, AuthHook
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ErrorKind, ProtocolError, ServerError
@@ -241,7 +242,7 @@ def public_url(url: str) -> str:
 def excerpt(body: bytes, settings: HttpSettings) -> str:
     """Return the beginning of a body as one printable line, credentials masked."""
     text = body[: _EXCERPT * 4].decode("utf-8", "replace")
-    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    line = visible(" ".join(text.split()), keep="")
     return settings.redact(line)[:_EXCERPT]
 
 

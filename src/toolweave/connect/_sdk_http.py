@@ -305,6 +305,9 @@ class _HookFlow:
             request.headers.update(made)
             response = yield request
             if response.status_code not in (401, 403) or attempt == resends_of(self._hook):
+                answered = getattr(self._hook, "answered", None)
+                if answered is not None:
+                    answered(url, response.headers)
                 return
             challenge = AuthChallenge(
                 method=request.method,

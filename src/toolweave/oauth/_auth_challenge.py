@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["AuthChallenge"]
+__all__ = ["MOST_RESENDS", "AuthChallenge"]
+
+MOST_RESENDS = 6
+"""The most times that one refused request is sent again: for a nonce, a renewal, a sign-in, more scopes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

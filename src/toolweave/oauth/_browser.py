@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 import anyio
 import anyio.to_thread
 
+from toolweave._text import one_line
 from toolweave.errors import AuthRequiredError, printable, shortened
 from toolweave.oauth._loopback import LoopbackListener, loopback_listener
 from toolweave.oauth._user_agent import DevicePrompt
@@ -71,7 +72,7 @@ class BrowserUserAgent:
             AuthRequiredError: The page is no web page.
         """
         page = _checked(prompt.verification_uri_complete or prompt.verification_uri, server)
-        code = printable(shortened(" ".join(prompt.user_code.split()), _MAX_CODE))
+        code = one_line(prompt.user_code, _MAX_CODE)
         self._tell(
             f"To sign in to {printable(server)}, open this page on any device:\n\n  {page}\n\nits code is: {code}"
         )

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from toolweave.oauth._discovery import Discovered
 from toolweave.oauth._encoding import code_challenge
-from toolweave.oauth._fetch import NotFetched, shown_text
+from toolweave.oauth._fetch import NotFetched, quoted
 from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._user_agent import AuthorizationResponse
 from toolweave.protocol.value import Value
@@ -103,8 +103,8 @@ def redeemed(
     if response.issuer is not None and response.issuer != server.issuer:
         raise NotFetched("the redirect comes from another authorization server ('iss'): it is not used", final=True)
     if response.error is not None:
-        said = f": {shown_text(response.error_description)}" if response.error_description else ""
-        raise NotFetched(f"the authorization server refuses: {shown_text(response.error)}{said}", final=True)
+        said = f": {quoted(response.error_description)}" if response.error_description else ""
+        raise NotFetched(f"the authorization server refuses: {quoted(response.error)}{said}", final=True)
     if not response.code:
         raise NotFetched("the redirect has no code", final=True)
     return {

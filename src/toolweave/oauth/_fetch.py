@@ -14,6 +14,7 @@ from urllib.parse import urlencode, urljoin, urlsplit, urlunsplit
 import anyio
 import msgspec
 
+from toolweave._text import one_line
 from toolweave.config import is_loopback
 from toolweave.http import (
     DEFAULT_PORTS,
@@ -29,7 +30,7 @@ from toolweave.http import (
 from toolweave.oauth._addresses import AddressKind, kind_of_address
 from toolweave.protocol.value import Value
 
-__all__ = ["FetchedAnswer", "GuardedFetch", "NotFetched", "checked_url", "shown_text", "shown_url"]
+__all__ = ["FetchedAnswer", "GuardedFetch", "NotFetched", "checked_url", "quoted", "shown_url"]
 
 MAX_BYTES = 256 * 1024
 """The largest answer that is read; metadata and tokens are some kilobytes."""
@@ -37,6 +38,7 @@ SECONDS = 15.0
 """The time for one fetch: lookup, TCP, TLS, redirects and the body together."""
 _MAX_REDIRECTS = 3
 _MAX_URL = 4096
+_MAX_QUOTED = 200
 _NO_CHARACTER = re.compile(r"[\x00-\x20\x7f-\x9f\\<>\"`{}|^]")
 _HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "toolweave"}
 _FORM = "application/x-www-form-urlencoded"
@@ -92,12 +94,12 @@ def shown_url(url: str) -> str:
         text = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
     except ValueError:
         text = "what is no URL"
-    return shown_text(text)
+    return quoted(text)
 
 
-def shown_text(text: str) -> str:
-    """Return a foreign text as it may be shown: one line of at most 200 characters, nothing that moves a cursor."""
-    return "".join(char if char.isprintable() else "?" for char in text[:200])
+def quoted(text: str) -> str:
+    """Return a text of a foreign server as it is quoted in errors: one short line, what cannot be seen written out."""
+    return one_line(text, _MAX_QUOTED)
 
 
 def checked_url(url: str, what: str) -> str:

@@ -10,7 +10,7 @@ import anyio
 from toolweave.config import OAuth
 from toolweave.errors import ConfigError
 from toolweave.oauth._discovery import Discovered
-from toolweave.oauth._fetch import GuardedFetch, NotFetched, checked_url, shown_text
+from toolweave.oauth._fetch import GuardedFetch, NotFetched, checked_url, quoted
 from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._records import ClientRegistration
 from toolweave.oauth._token_endpoint import AnswerOfTokens, TokenEndpoint, TokenRefused, revealed
@@ -55,7 +55,7 @@ async def device_tokens(
     form = _with_scopes({"resource": found.resource}, scopes)
     answer = (await endpoint.post(url, "the device authorization endpoint", form)).decoded(DeviceAnswer)
     prompt = DevicePrompt(
-        user_code=shown_text(answer.user_code),
+        user_code=quoted(answer.user_code),
         verification_uri=checked_url(answer.verification_uri, "the page of the sign-in by device"),
         verification_uri_complete=_complete(answer),
         expires_in=max(0.0, min(answer.expires_in, endpoint.settings.timeout)),

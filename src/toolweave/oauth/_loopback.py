@@ -6,6 +6,8 @@ nothing of browsers.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import hmac
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -32,6 +34,12 @@ _REQUEST_SECONDS = 10.0
 
 _RECEIVED = "The answer has arrived. Close this page and go back to the program that you sign in to."
 _REFUSED = "The sign-in was refused. Close this page and go back to the program that you sign in to."
+_STYLE = (
+    ":root{color-scheme:light dark}"
+    "body{font:1rem/1.5 system-ui,sans-serif;max-width:32rem;margin:20vh auto;padding:0 1.5rem}"
+    "h1{font-size:1.5rem}"
+)
+_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()  # no other style counts on the page
 _PAGES = {
     200: "OK",
     400: "Bad Request",
@@ -40,9 +48,10 @@ _PAGES = {
     421: "Misdirected Request",
     431: "Request Header Fields Too Large",
 }
+_NOTHING_ELSE = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _HEADERS = (
     "Content-Type: text/html; charset=utf-8",
-    "Content-Security-Policy: default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    f"Content-Security-Policy: default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; {_NOTHING_ELSE}",
     "Cache-Control: no-store",
     "Referrer-Policy: no-referrer",
     "X-Content-Type-Options: nosniff",
@@ -235,6 +244,11 @@ def _response_of(query: str) -> AuthorizationResponse | None:
 
 def _page(status: int, text: str) -> bytes:
     """Return an answer with a page; its texts are all ours."""
-    body = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Sign in</title><p>{text}</p></html>\n'.encode()
+    said, _, then = text.partition(". ")
+    lines = (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
+        f"<title>Sign in</title><style>{_STYLE}</style><main><h1>{said.rstrip('.')}</h1><p>{then}</p></main></html>\n",
+    )
+    body = "".join(lines).encode()
     head = "\r\n".join((f"HTTP/1.1 {status} {_PAGES[status]}", *_HEADERS, f"Content-Length: {len(body)}"))
     return head.encode("ascii") + b"\r\n\r\n" + body

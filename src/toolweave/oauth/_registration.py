@@ -11,7 +11,7 @@ import time
 import msgspec
 
 from toolweave.config import OAuth
-from toolweave.oauth._fetch import GuardedFetch, NotFetched, shown_text
+from toolweave.oauth._fetch import GuardedFetch, NotFetched, quoted
 from toolweave.oauth._metadata import AuthorizationServer, first_of
 from toolweave.oauth._records import ClientRegistration
 from toolweave.oauth._token_endpoint import RefusalBody, TokenRefused, revealed
@@ -99,7 +99,7 @@ async def register(
     default = "none" if made.client_secret is None else _BASIC  # RFC 7591, 2
     method = made.token_endpoint_auth_method or default
     if method not in _METHODS or not made.client_id or (method != "none" and made.client_secret is None):
-        raise NotFetched(f"{what} makes a client that cannot be used, with {shown_text(method)!r}", final=True)
+        raise NotFetched(f"{what} makes a client that cannot be used, with {quoted(method)!r}", final=True)
     return ClientRegistration(
         client_id=made.client_id,
         client_secret=made.client_secret,
@@ -117,4 +117,4 @@ def _refused(status: int, body: bytes, what: str) -> Exception:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return NotFetched(f"{what} answers HTTP {status}", final=True)
     text = f"{refusal.error}: {refusal.error_description}" if refusal.error_description else refusal.error
-    return TokenRefused(refusal.error, f"{what} refuses: {shown_text(text)}")
+    return TokenRefused(refusal.error, f"{what} refuses: {quoted(text)}")

@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from toolweave.config import OAuth, OAuthSecret, Secret
 from toolweave.http import origin_of
-from toolweave.oauth._fetch import FetchedAnswer, GuardedFetch, NotFetched, shown_text
+from toolweave.oauth._fetch import FetchedAnswer, GuardedFetch, NotFetched, quoted
 from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._records import ClientRegistration
 from toolweave.protocol.value import Value
@@ -118,7 +118,7 @@ class TokenEndpoint:
         """
         wanted = "Bearer" if self.key is None else _DPOP
         if tokens.token_type.lower() != wanted.lower():
-            text = f"the token endpoint gives a token of type {shown_text(tokens.token_type)!r} instead of {wanted!r}"
+            text = f"the token endpoint gives a token of type {quoted(tokens.token_type)!r} instead of {wanted!r}"
             raise NotFetched(f"{text}: it is not used", final=True)
         return tokens.replace(token_type=wanted)
 
@@ -216,5 +216,5 @@ def _refusal(answer: FetchedAnswer, what: str, sent: Mapping[str, str]) -> Token
         value = sent.get(name, "")
         text = text.replace(value, "***") if len(value) >= _HIDDEN_FROM else text
     if temporary:
-        raise NotFetched(f"{what} answers HTTP {answer.status}: {shown_text(text)}", final=False)
-    return TokenRefused(body.error, f"{what} refuses: {shown_text(text)}")
+        raise NotFetched(f"{what} answers HTTP {answer.status}: {quoted(text)}", final=False)
+    return TokenRefused(body.error, f"{what} refuses: {quoted(text)}")

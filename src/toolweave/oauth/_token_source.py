@@ -10,23 +10,23 @@ import base64
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-import anyio
 import msgspec
 
 from toolweave.config import OAuth
 from toolweave.errors import AuthRequiredError, ConnectError, ServerError, StoreError
 from toolweave.http import origin_of
-from toolweave.oauth._auth_challenge import AuthChallenge
+from toolweave.oauth._auth_challenge import MOST_RESENDS, AuthChallenge
 from toolweave.oauth._challenges import Challenge, challenge_for, parse_challenges
 from toolweave.oauth._defaults import default_token_store, default_user_agent
 from toolweave.oauth._discovery import Discovered
 from toolweave.oauth._metadata import resource_of
 from toolweave.oauth._records import TokenRecord
 from toolweave.oauth._sign_in import PERSONAL, SignIn
+from toolweave.oauth._single_flight import SingleFlight
 from toolweave.oauth._token_endpoint import take_nonce
 from toolweave.protocol.json_types import as_object
 
@@ -43,15 +43,6 @@ _MAX_SOURCES = 1_000
 _USELESS_SECONDS = 60.0
 
 
-class _Flight:
-    """A sign-in or renewal under way, whose outcome is that of all who wait for it."""
-
-    def __init__(self) -> None:
-        self.over = anyio.Event()
-        self.settled = False
-        self.error: ServerError | StoreError | None = None
-
-
 class TokenSource:
     """The authorization of the requests of one identity to one MCP server.
 
@@ -63,7 +54,7 @@ class TokenSource:
         signing_in: Whether a sign-in is under way, for which a person may need minutes.
     """
 
-    most_resends = 6
+    most_resends = MOST_RESENDS
 
     def __init__(self, way: SignIn) -> None:
         self.signing_in = False
@@ -79,7 +70,7 @@ class TokenSource:
         self._granted = ""
         self._useless = ("", -math.inf)
         self._steps: OrderedDict[str, set[frozenset[str]]] = OrderedDict()
-        self._flight: _Flight | None = None
+        self._work = SingleFlight[None](again=_repeated)
 
     def steady(self) -> Mapping[str, str] | None:
         """Return the headers if they are the same for every request and good for a while: always the same object."""
@@ -125,6 +116,11 @@ class TokenSource:
             changed = await self._replace(challenge, sent, challenges)
         return self._made(challenge.method, challenge.url) if changed else None
 
+    def answered(self, url: str, headers: Mapping[str, str]) -> None:
+        """Keep the nonce that an answer brings for the next proof (RFC 9449, 8.2), which then is not refused first."""
+        if self._key is not None:
+            take_nonce(self._way.nonces, url, headers)
+
     # what is held
 
     async def _adopt(self, record: TokenRecord | None) -> None:
@@ -163,25 +159,6 @@ class TokenSource:
 
     # one flight at a time
 
-    async def _once(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do some work, or wait for the work of somebody who is at it and share its outcome."""
-        while (flight := self._flight) is not None:
-            await flight.over.wait()
-            if flight.error is not None:
-                raise _repeated(flight.error)
-            if flight.settled:
-                return
-        flight = self._flight = _Flight()  # also where the one before was cancelled
-        try:
-            await work()
-            flight.settled = True
-        except (ServerError, StoreError) as exc:
-            flight.error = exc
-            raise
-        finally:
-            self._flight = None
-            flight.over.set()
-
     async def _renew_in_time(self) -> None:
         """Renew a token that ends soon, where its authorization server is known; else its refusal will tell that."""
         record, found = self._record, self._found
@@ -203,7 +180,7 @@ class TokenSource:
                 self._due = math.inf  # its refusal will lead to a sign-in
 
         try:
-            await self._once(work)
+            await self._work.run(None, work)
         except (ConnectError, StoreError):
             if time.time() >= self._end:
                 raise
@@ -227,7 +204,7 @@ class TokenSource:
             if not self._holds_another(sent):
                 await self._another(kept, challenges, refused.status)
 
-        await self._once(work)
+        await self._work.run(None, work)
         return self._holds_another(sent)
 
     async def _another(self, kept: TokenRecord | None, challenges: Sequence[Challenge], status: int) -> None:
@@ -276,7 +253,7 @@ class TokenSource:
                 await self._sign_in(found, union)
 
         try:
-            await self._once(work)
+            await self._work.run(None, work)
         except AuthRequiredError as exc:
             exc.status = 403  # it is about this operation alone
             raise
@@ -314,13 +291,13 @@ def _good(record: TokenRecord) -> bool:
     return record.expires_at is None or record.expires_at > time.time()
 
 
-def _repeated(error: ServerError | StoreError) -> ServerError | StoreError:
+def _repeated(error: Exception) -> Exception:
     """Return an error for another one who waited: each needs one with a traceback of its own."""
     if isinstance(error, AuthRequiredError):
         return AuthRequiredError(error.message, server=error.server, status=error.status, challenge=error.challenge)
     if isinstance(error, ServerError):
         return ConnectError(error.message, server=error.server)
-    return StoreError(str(error))
+    return StoreError(str(error)) if isinstance(error, StoreError) else error
 
 
 _sources: WeakKeyDictionary[asyncio.AbstractEventLoop, OrderedDict[tuple[object, ...], TokenSource]] = (

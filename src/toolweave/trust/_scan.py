@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
-from toolweave._text import hidden_characters, is_plain, printable, shortened
+from toolweave._text import hidden_characters, is_plain, one_line, shortened
 from toolweave.protocol.content import TextContent
 from toolweave.protocol.value import Value
 from toolweave.schema._problems import path_text
@@ -212,4 +212,4 @@ def _named(char: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    return repr(shortened(printable(" ".join(text.split())), 120))
+    return repr(one_line(text, 120))

@@ -25,8 +25,10 @@ _HIDDEN_FROM = 4  # a shorter value found in a foreign text is more likely a coi
 class AuthHook(Protocol):
     """An authorization hook for the HTTP requests to one server; an exception fails the request at hand.
 
-    It may have an attribute `most_resends`: how often one request is sent again at most, once without it; and a method
-    `steady()`, which returns the headers, as always the same object, if they are the same for every request right now.
+    It may have an attribute `most_resends`: how often one request is sent again at most, once without it; a method
+    `steady()`, which returns the headers, as always the same object, if they are the same for every request right now;
+    and a method `answered(url, headers)`, called with the headers of answers, in lower case: it may miss those to
+    requests with steady headers.
     """
 
     async def headers(self, method: str, url: str) -> Mapping[str, str]:

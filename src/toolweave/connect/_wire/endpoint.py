@@ -189,6 +189,7 @@ class HttpEndpoint:
         self._client = self._client_of(settings.url)
         self._target = target_of(settings.url)
         self._steady: Callable[[], Mapping[str, str] | None] | None = getattr(settings.hook, "steady", None)
+        self._answered: Callable[[str, Mapping[str, str]], None] | None = getattr(settings.hook, "answered", None)
         made_anew = settings.flow is not None or (settings.hook is not None and self._steady is None)
         self._fixed = None if callable(settings.headers) or made_anew else _sendable(settings.headers)
 
@@ -325,6 +326,8 @@ class HttpEndpoint:
             response.close()
             sent = others
             response = await self._sent(method, url, {**headers, **others}, body, **how)
+        if self._answered is not None:
+            self._answered(url, response.headers)
         return response
 
     async def _made(self, making: Awaitable[Mapping[str, str] | None]) -> Mapping[str, str]:

@@ -77,14 +77,14 @@ class ProofTarget:
     Attributes:
         method: Its method.
         url: Its URL, as the client knows it.
-        token: Its access token.
-        thumbprint: The thumbprint of the key that the token is bound to.
+        token: Its access token; None for a request that asks for one.
+        thumbprint: The thumbprint of the key that the token is bound to, or is to be bound to; None for any.
     """
 
     method: str
     url: str
-    token: str = field(repr=False)
-    thumbprint: str
+    token: str | None = field(default=None, repr=False)
+    thumbprint: str | None = None
 
 
 class BadProof(Exception):
@@ -114,20 +114,27 @@ class ProofChecker:
         self._nonces = _Nonces(rules.nonce_keys) if rules.nonces else None
         self.store: Store = rules.store or MemoryStore(most_documents=100_000, most_bytes=32 * 1024 * 1024)
 
-    async def check(self, proof: str, target: ProofTarget) -> str | None:
-        """Accept a proof once; return a nonce for the next one where the client's is about to expire.
+    async def check(self, proofs: Sequence[str], target: ProofTarget) -> tuple[str, str | None]:
+        """Accept the proof of a request once; return its key's thumbprint, and the next nonce where its own ends soon.
+
+        Args:
+            proofs: The headers `DPoP` of the request.
+            target: The request.
 
         Raises:
-            BadProof: It does not hold for this request.
+            BadProof: It does not hold for this request, or there is not exactly one.
             IssuerUnavailable: It cannot be remembered, so it might be a replay.
         """
-        claims, thumbprint = self._signed(proof)
-        if not hmac.compare_digest(thumbprint.encode(), target.thumbprint.encode()):
+        if len(proofs) != 1:
+            raise BadProof("The request needs one header DPoP")
+        claims, thumbprint = self._signed(proofs[0])
+        wanted = target.thumbprint
+        if wanted is not None and not hmac.compare_digest(thumbprint.encode(), wanted.encode()):
             raise BadProof("The proof is signed with another key than the token is bound to")
         self._check_request(claims, target)
         nonce = None if self._nonces is None else self._nonces.check(claims.get("nonce"))
         await self._remember(claims, thumbprint)
-        return nonce
+        return thumbprint, nonce
 
     def _signed(self, proof: str) -> tuple[dict[str, Any], str]:
         """Return the claims of a proof whose signature is that of the key in its header, and the key's thumbprint."""
@@ -159,14 +166,17 @@ class ProofChecker:
         return claims, thumbprint
 
     def _check_request(self, claims: Mapping[str, Any], target: ProofTarget) -> None:
-        issued, digest = claims["iat"], hashlib.sha256(target.token.encode()).digest()
+        issued = claims["iat"]
         if not isinstance(issued, int | float) or abs(time.time() - issued) > self.rules.window_seconds:
             raise BadProof("The proof is of another time; check the clock")
         if claims["htm"] != target.method:
             raise BadProof("The proof is for another method")
         if not isinstance(claims["htu"], str) or _without_query(claims["htu"]) != _without_query(target.url):
             raise BadProof("The proof is for another URL")
-        if not hmac.compare_digest(str(claims.get("ath", "")).encode(), base64url(digest).encode()):
+        if target.token is None:
+            return
+        digest = base64url(hashlib.sha256(target.token.encode()).digest())
+        if not hmac.compare_digest(str(claims.get("ath", "")).encode(), digest.encode()):
             raise BadProof("The proof is for another access token")
 
     async def _remember(self, claims: Mapping[str, Any], thumbprint: str) -> None:

@@ -21,11 +21,11 @@ import anyio
 
 from toolweave.config import Secret
 from toolweave.errors import ConfigError
+from toolweave.oauth._single_flight import SingleFlight
 from toolweave.serve._auth.documents import NoDocument, ask_issuer, check_issuer_url
 from toolweave.serve._auth.issuer_keys import issuer_metadata
 from toolweave.serve._auth.jwt_auth import identity_of_claims, is_other_kind
 from toolweave.serve._auth.refusal import IssuerUnavailable
-from toolweave.serve._auth.shared_work import SharedWork
 from toolweave.serve._auth.token_auth import ProtectionOptions, TokenAuth, own_metadata
 from toolweave.serve._request import Identity
 
@@ -133,7 +133,7 @@ class _Introspector:
         self._audience = audience
         self._seconds = cache_seconds
         self._known: OrderedDict[bytes, tuple[float, Identity | None]] = OrderedDict()
-        self._work = SharedWork[Identity | None](_SECONDS)
+        self._work = SingleFlight[Identity | None](_SECONDS, late=partial(IssuerUnavailable, _SECONDS))
         self._turns = anyio.Semaphore(_MOST_AT_ONCE)
         self._down_until = -math.inf
 

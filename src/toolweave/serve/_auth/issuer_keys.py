@@ -11,15 +11,16 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
 from toolweave.errors import ConfigError
 from toolweave.http import origin_of
 from toolweave.oauth._metadata import authorization_server_urls
+from toolweave.oauth._single_flight import SingleFlight
 from toolweave.serve._auth.documents import NoDocument, ask_issuer, check_issuer_url
 from toolweave.serve._auth.refusal import IssuerUnavailable
-from toolweave.serve._auth.shared_work import SharedWork
 
 __all__ = ["GivenKey", "PublishedKeys", "VerificationKeys", "issuer_metadata"]
 
@@ -78,7 +79,7 @@ class PublishedKeys:
         self._keys: dict[str | None, Any] = {}
         self._asked = -math.inf
         self._fetched = -math.inf
-        self._work = SharedWork[None](_FETCH_SECONDS)
+        self._work = SingleFlight[None](_FETCH_SECONDS, late=partial(IssuerUnavailable, _FETCH_SECONDS))
 
     async def find(self, key_id: str | None) -> Any:
         """Return the key of an id, or None.

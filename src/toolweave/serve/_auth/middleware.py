@@ -103,16 +103,15 @@ class Authorization:
         return identity, scheme, await self._proved(scope, token, identity.key_thumbprint)
 
     async def _proved(self, scope: Scope, token: str, thumbprint: str) -> str | None:
-        proofs = [value for name, value in scope["headers"] if name == b"dpop"]
+        proofs = [value.decode("latin-1") for name, value in scope["headers"] if name == b"dpop"]
         target = ProofTarget(
             method=scope["method"], url=self._auth.resource or _url(scope), token=token, thumbprint=thumbprint
         )
         try:
-            if len(proofs) != 1:
-                raise BadProof("The request needs one header DPoP")
-            return await self._auth.proofs.check(proofs[0].decode("latin-1"), target)
+            _, nonce = await self._auth.proofs.check(proofs, target)
         except BadProof as exc:
             raise self._refused(exc.error, str(exc), exc.nonce) from None
+        return nonce
 
     def _refused(self, error: str, description: str, nonce: str | None = None) -> Refused:
         algorithms = self._auth.proofs.rules.algorithms

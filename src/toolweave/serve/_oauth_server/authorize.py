@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from toolweave.errors import StoreError, printable
+from toolweave.serve._auth.dpop import ProofChecker
 from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.serve._oauth_server.browser import Browser, BrowserCookies
 from toolweave.serve._oauth_server.clients import Clients, KnownClient, OAuthRefusal
@@ -28,7 +29,7 @@ __all__ = ["AuthorizationPages", "ServerFacts"]
 
 _log = logging.getLogger("toolweave.serve._oauth_server")
 
-_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
+_SHA256 = re.compile(r"[A-Za-z0-9_-]{43}")
 _LONGEST_STATE = 4096
 
 
@@ -40,6 +41,7 @@ class ServerFacts(Protocol):
     all_scopes: tuple[str, ...]
     clients: Clients
     grants: GrantStore
+    proofs: ProofChecker
     provider: UpstreamClient
     allow: Callable[[Mapping[str, Any]], bool] | None
 
@@ -138,10 +140,13 @@ class AuthorizationPages:
         if asked.get("response_type") != "code":
             raise OAuthRefusal("unsupported_response_type", "response_type must be 'code'")
         challenge = asked.get("code_challenge", "")
-        if asked.get("code_challenge_method") != "S256" or not _CHALLENGE.fullmatch(challenge):
+        if asked.get("code_challenge_method") != "S256" or not _SHA256.fullmatch(challenge):
             raise OAuthRefusal("invalid_request", "PKCE with S256 is required")
         if asked.get("resource", self._server.resource_url) != self._server.resource_url:
             raise OAuthRefusal("invalid_target", "tokens are for one resource only")
+        thumbprint = asked.get("dpop_jkt", "")
+        if thumbprint and not _SHA256.fullmatch(thumbprint):
+            raise OAuthRefusal("invalid_request", "dpop_jkt is no thumbprint of a key")
         state = asked.get("state", "")
         scopes = tuple(dict.fromkeys(asked["scope"].split())) if "scope" in asked else self._server.all_scopes
         known = {*self._server.all_scopes, "offline_access"}
@@ -153,6 +158,7 @@ class AuthorizationPages:
             state=state,
             challenge=challenge,
             scopes=tuple(scope for scope in scopes if scope != "offline_access"),
+            thumbprint=thumbprint,
         )
 
     async def _ask(

@@ -20,8 +20,9 @@ import msgspec
 from toolweave.config import is_loopback
 from toolweave.errors import StoreError, printable
 from toolweave.oauth._fetch import GuardedFetch, NotFetched
+from toolweave.oauth._single_flight import SingleFlight
 from toolweave.protocol.value import Value
-from toolweave.serve._auth.shared_work import SharedWork
+from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.serve._oauth_server.keys import digest, new_secret
 from toolweave.serve._oauth_server.redirect_uris import redirect_problem
 from toolweave.state import Store
@@ -154,7 +155,7 @@ class Clients:
         self._static = {one.client_id: _static(one) for one in rules.clients}
         self._fetch = GuardedFetch([issuer] if self._local else [])
         self._documents: dict[str, tuple[float, KnownClient]] = {}
-        self._work = SharedWork[KnownClient](_FETCH_SECONDS)
+        self._work = SingleFlight[KnownClient](_FETCH_SECONDS, late=partial(IssuerUnavailable, _FETCH_SECONDS))
 
     async def find(self, client_id: str) -> KnownClient | None:
         """Return a client, or None.

@@ -21,16 +21,25 @@ _MAX_FIELDS = 50
 _SHARED = [
     (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-methods", b"POST, OPTIONS"),
-    (b"access-control-allow-headers", b"authorization, content-type, mcp-protocol-version"),
+    (b"access-control-allow-headers", b"authorization, content-type, dpop, mcp-protocol-version"),
+    (b"access-control-expose-headers", b"dpop-nonce"),
 ]
 
 
 class OAuthExchange:
-    """One request and its answer."""
+    """One request and its answer.
+
+    Attributes:
+        proofs: Its headers `DPoP`; a valid request has one at most.
+        nonce: The nonce for the client's next proof, which the answer brings.
+    """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
+        self.path: str = scope["path"]
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
+        self.proofs = [value.decode("latin-1") for name, value in scope["headers"] if name == b"dpop"]
+        self.nonce: str | None = None
         self.send = send
         self._query: bytes = scope.get("query_string", b"")
         self._receive = receive
@@ -88,11 +97,14 @@ class OAuthExchange:
             *_SHARED,
             *headers,
         ]
+        if self.nonce is not None:
+            head.append((b"dpop-nonce", self.nonce.encode()))
         await self.send({"type": "http.response.start", "status": status, "headers": head})
         await self.send({"type": "http.response.body", "body": body})
 
-    async def refuse(self, refusal: OAuthRefusal) -> None:
+    async def refuse(self, refusal: OAuthRefusal, *, nonce: str | None = None) -> None:
         """Answer a client with an error (RFC 6749, 5.2)."""
+        self.nonce = nonce or self.nonce
         headers: list[tuple[bytes, bytes]] = []
         if refusal.status == 401:
             headers.append((b"www-authenticate", b"Basic"))

@@ -39,6 +39,7 @@ class PendingSignIn(Value, frozen=True, kw_only=True):
         scopes: The scopes that it asks for.
         verifier: The PKCE verifier for the provider, once the person has consented.
         nonce: The nonce for the provider.
+        thumbprint: The thumbprint of the key that the code is to be redeemed with (RFC 9449, 10), empty for any.
     """
 
     quiet: ClassVar[frozenset[str]] = frozenset({"state", "verifier", "nonce"})
@@ -50,6 +51,7 @@ class PendingSignIn(Value, frozen=True, kw_only=True):
     scopes: tuple[str, ...]
     verifier: str = ""
     nonce: str = ""
+    thumbprint: str = ""
 
 
 class Code(Value, frozen=True, kw_only=True):
@@ -57,6 +59,7 @@ class Code(Value, frozen=True, kw_only=True):
 
     Attributes:
         grant: The id of the grant.
+        thumbprint: The thumbprint of the key that it is to be redeemed with, empty for any or none.
         used: Whether it was redeemed; then a second try revokes what it gave.
     """
 
@@ -65,6 +68,7 @@ class Code(Value, frozen=True, kw_only=True):
     redirect_uri: str
     challenge: str
     scopes: tuple[str, ...]
+    thumbprint: str = ""
     used: bool = False
 
 
@@ -89,11 +93,16 @@ class Grant(Value, frozen=True, kw_only=True):
 
 
 class RefreshToken(Value, frozen=True, kw_only=True):
-    """A refresh token; one that was used stays, so that its reuse is noticed."""
+    """A refresh token; one that was used stays, so that its reuse is noticed.
+
+    Attributes:
+        thumbprint: The thumbprint of the key that it is bound to, empty for none.
+    """
 
     grant: str
     client_id: str
     scopes: tuple[str, ...]
+    thumbprint: str = ""
     used: bool = False
 
 
@@ -153,6 +162,7 @@ class GrantStore:
             redirect_uri=sign_in.redirect_uri,
             challenge=sign_in.challenge,
             scopes=sign_in.scopes,
+            thumbprint=sign_in.thumbprint,
         )
         await self._store.write(
             [
@@ -218,10 +228,10 @@ class GrantStore:
 
     # refresh tokens
 
-    async def refresh_token(self, name: str, client_id: str, scopes: tuple[str, ...], grant: Grant) -> str:
+    async def refresh_token(self, made: RefreshToken, grant: Grant) -> str:
         """Make a refresh token of a grant."""
         token = new_secret()
-        value = msgspec.to_builtins(RefreshToken(grant=name, client_id=client_id, scopes=scopes))
+        value = msgspec.to_builtins(made)
         await self._store.put(_REFRESH, digest(token), value, ttl=self._left(grant))
         return token
 

@@ -115,6 +115,8 @@ class OAuthServer(TokenAuth):
             "authorization_response_iss_parameter_supported": True,
             "client_id_metadata_document_supported": rules.documents,
         }
+        if self.challenges.dpop_algorithms:
+            document["dpop_signing_alg_values_supported"] = list(self.challenges.dpop_algorithms)
         if self.all_scopes:
             document["scopes_supported"] = list(self.all_scopes)
         if rules.registration:

@@ -12,11 +12,12 @@ from urllib.parse import unquote_plus
 
 from toolweave.errors import StoreError
 from toolweave.oauth._encoding import code_challenge
+from toolweave.serve._auth.dpop import BadProof, ProofTarget
 from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.serve._oauth_server.authorize import ServerFacts
 from toolweave.serve._oauth_server.clients import KnownClient, OAuthRefusal
 from toolweave.serve._oauth_server.exchange import OAuthExchange
-from toolweave.serve._oauth_server.grants import Grant
+from toolweave.serve._oauth_server.grants import Grant, RefreshToken
 from toolweave.serve._oauth_server.keys import ServerKeys, new_secret
 from toolweave.serve._oauth_server.upstream_client import SignInFailed
 
@@ -57,6 +58,8 @@ class TokenPages:
             return
         try:
             status, value = await work(exchange)
+        except BadProof as exc:
+            await exchange.refuse(OAuthRefusal(exc.error, str(exc)), nonce=exc.nonce)
         except OAuthRefusal as exc:
             await exchange.refuse(exc)
         except (IssuerUnavailable, StoreError):
@@ -71,16 +74,30 @@ class TokenPages:
     async def _token(self, exchange: OAuthExchange) -> tuple[int, Mapping[str, Any]]:
         form = await exchange.form()
         client = await self._authenticated(exchange, form)
+        thumbprint = await self._proved(exchange)
         if form.get("resource", self._server.resource_url) != self._server.resource_url:
             raise OAuthRefusal("invalid_target", "tokens are for one resource only")
         kind = form.get("grant_type")
         if kind == "authorization_code":
-            return 200, await self._by_code(client, form)
+            return 200, await self._by_code(client, form, thumbprint)
         if kind == "refresh_token":
-            return 200, await self._by_refresh(client, form)
+            return 200, await self._by_refresh(client, form, thumbprint)
         raise OAuthRefusal("unsupported_grant_type", "grant_type is 'authorization_code' or 'refresh_token'")
 
-    async def _by_code(self, client: KnownClient, form: Mapping[str, str]) -> Mapping[str, Any]:
+    async def _proved(self, exchange: OAuthExchange) -> str:
+        """Return the thumbprint of the key that a client proves, to which its tokens are bound; empty without a proof.
+
+        Raises:
+            BadProof: Its proof does not hold, or it gives none where that is demanded.
+        """
+        proofs = self._server.proofs
+        if not exchange.proofs and not proofs.rules.required:
+            return ""
+        target = ProofTarget(method=exchange.method, url=self._server.issuer + exchange.path)
+        thumbprint, exchange.nonce = await proofs.check(exchange.proofs, target)
+        return thumbprint
+
+    async def _by_code(self, client: KnownClient, form: Mapping[str, str], thumbprint: str) -> Mapping[str, Any]:
         name, verifier = form.get("code", ""), form.get("code_verifier", "")
         code = await self._server.grants.code(name)
         if code is None or code.client_id != client.client_id:
@@ -91,16 +108,20 @@ class TokenPages:
             code_challenge(verifier).encode(), code.challenge.encode()
         ):
             raise OAuthRefusal("invalid_grant", "code_verifier does not fit the code")
+        if code.thumbprint and code.thumbprint != thumbprint:
+            raise BadProof("The code is to be redeemed with the key that was named when it was asked for")
         grant = await self._server.grants.use_code(name)
         if grant is None:
             raise OAuthRefusal("invalid_grant", "the code is unknown, used or expired")
-        return await self._issued(client, code.grant, grant, code.scopes)
+        return await self._issued(client, code.grant, grant, code.scopes, thumbprint)
 
-    async def _by_refresh(self, client: KnownClient, form: Mapping[str, str]) -> Mapping[str, Any]:
+    async def _by_refresh(self, client: KnownClient, form: Mapping[str, str], thumbprint: str) -> Mapping[str, Any]:
         grants, name = self._server.grants, form.get("refresh_token", "")
         known = await grants.refresh(name)
         if known is None or known.client_id != client.client_id:
             raise OAuthRefusal("invalid_grant", "the refresh token is unknown, used or expired")
+        if known.thumbprint and known.thumbprint != thumbprint:
+            raise BadProof("The refresh token is bound to another key")
         scopes = tuple(form["scope"].split()) if "scope" in form else known.scopes
         if not set(known.scopes).issuperset(scopes):
             raise OAuthRefusal("invalid_scope", "a scope is none of those that were granted")
@@ -111,7 +132,7 @@ class TokenPages:
         if grant is None:
             raise OAuthRefusal("invalid_grant", "the grant was revoked or has ended")
         await self._still_there(known.grant, grant, name)
-        return await self._issued(client, known.grant, grant, scopes)
+        return await self._issued(client, known.grant, grant, scopes, thumbprint)
 
     async def _still_there(self, name: str, grant: Grant, refresh: str) -> None:
         """Renew the provider's tokens where they expire: a person who has left the company is let in no more.
@@ -133,7 +154,10 @@ class TokenPages:
         if renewed != kept:
             await grants.keep_tokens(name, grant, renewed)
 
-    async def _issued(self, client: KnownClient, name: str, grant: Grant, scopes: tuple[str, ...]) -> Mapping[str, Any]:
+    async def _issued(
+        self, client: KnownClient, name: str, grant: Grant, scopes: tuple[str, ...], thumbprint: str
+    ) -> Mapping[str, Any]:
+        bound = {"cnf": {"jkt": thumbprint}} if thumbprint else {}
         now = int(time.time())
         seconds = max(1, min(self._seconds, int(grant.ends_at) - now))
         claims = {
@@ -146,17 +170,19 @@ class TokenPages:
             "exp": now + seconds,
             "jti": new_secret(),
             "grant": name,
+            **bound,
         }
         answer: dict[str, Any] = {
             "access_token": self._keys.token(claims),
-            "token_type": "Bearer",
+            "token_type": "DPoP" if bound else "Bearer",
             "expires_in": seconds,
             "scope": " ".join(scopes),
         }
         if client.refreshes:
-            answer["refresh_token"] = await self._server.grants.refresh_token(
-                name, client.client_id, grant.scopes, grant
-            )
+            # of a client with a secret it is bound by that (RFC 9449, 5), so that it may change its key
+            key = thumbprint if client.method == "none" else ""
+            made = RefreshToken(grant=name, client_id=client.client_id, scopes=grant.scopes, thumbprint=key)
+            answer["refresh_token"] = await self._server.grants.refresh_token(made, grant)
         return answer
 
     async def _revoke(self, exchange: OAuthExchange) -> tuple[int, Mapping[str, Any]]:
