@@ -28,6 +28,7 @@ from benchmarks.report import as_json, as_markdown, show
 from benchmarks.scan import scan
 from benchmarks.serving import serving
 from benchmarks.settings import Settings
+from benchmarks.sign_in import sign_in
 from benchmarks.targets import judge
 
 BENCHMARKS: dict[str, Callable[[Settings], list[Figure]]] = {
@@ -43,6 +44,7 @@ BENCHMARKS: dict[str, Callable[[Settings], list[Figure]]] = {
     "growth": growth,
     "catalog": catalog,
     "scan": scan,
+    "sign_in": sign_in,
     "agents": agents,
     "durable": durable,
 }

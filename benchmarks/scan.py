@@ -1,6 +1,6 @@
-"""The scan of definitions, beside the listing that it is a part of: 10,000 tools over HTTP; and of a call's result.
+"""The scan of definitions, beside the listing that it is a part of: 10,000 tools over stdio and HTTP; and of a result.
 
-Every measurement is a process of its own (`python -m benchmarks.scan URL`): it lists the tools without the scan, the
+Every measurement is a process of its own (`python -m benchmarks.scan ENTRY`): it lists the tools without the scan, the
 baseline, and then scans what it has. What the scan of a result costs is measured beside a whole call of 100 B.
 """
 
@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-from benchmarks.crew import ROOT, http_url
+from benchmarks.crew import ROOT, http_url, server_command
 from benchmarks.measure import Figure, Sample, compare
 from benchmarks.settings import Settings
 
@@ -22,26 +22,34 @@ __all__ = ["scan"]
 TOOLS = 10_000
 CALLS = 2_000
 ROUNDS = 3
-LIST, CALL = "10,000 tools listed", "one call, 100 B"
+LISTS = ("10,000 tools listed, stdio", "10,000 tools listed, http")
+CALL = "one call, 100 B"
+PARTS = {"list": "scan", "call": "result"}
+"""What is measured -> the part of it that is the scan."""
 
 
-def sample(url: str) -> dict[str, float]:
+def sample(entry: dict[str, Any]) -> dict[str, float]:
     """Measure one fresh process."""
-    command = [sys.executable, "-m", "benchmarks.scan", url]
+    command = [sys.executable, "-m", "benchmarks.scan", json.dumps(entry)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=300, check=True)
     return json.loads(done.stdout)
 
 
 def scan(settings: Settings) -> list[Figure]:
     """Measure the scan of 10,000 definitions and of one result."""
+    count = 1 if settings.quick else ROUNDS
+    options = ("--era", "modern", "--tools", str(TOOLS))
+    program, *arguments = server_command(*options)
+    with http_url(*options) as url:
+        entries: list[dict[str, Any]] = [{"command": program, "args": arguments}, {"type": "http", "url": url}]
+        rounds = {case: [sample(entry) for _ in range(count)] for case, entry in zip(LISTS, entries, strict=True)}
     figures: list[Figure] = []
-    with http_url("--era", "modern", "--tools", TOOLS) as url:
-        rounds = [sample(url) for _ in range(1 if settings.quick else ROUNDS)]
-    for case, whole, part in ((LIST, "list", "scan"), (CALL, "call", "result")):
+    for case, whole in ((LISTS[0], "list"), (LISTS[1], "list"), (CALL, "call")):
         if settings.wants(case):
+            measured = rounds[LISTS[1] if case == CALL else case]
             samples = {
-                "raw": [Sample(cpu=one[whole], wall=one[whole]) for one in rounds],
-                "toolweave": [Sample(cpu=one[part], wall=one[part]) for one in rounds],
+                "raw": [Sample(cpu=one[whole], wall=one[whole]) for one in measured],
+                "toolweave": [Sample(cpu=one[PARTS[whole]], wall=one[PARTS[whole]]) for one in measured],
             }
             figures += compare("scan", case, samples)
     return figures
@@ -52,8 +60,7 @@ async def main() -> None:
     from toolweave import connect_mcp
     from toolweave.trust import scan_result, scan_tool
 
-    url = sys.argv[1]
-    entry: dict[str, Any] = {"type": "http", "url": url, "scan": False}
+    entry: dict[str, Any] = {**json.loads(sys.argv[1]), "scan": False}
     async with connect_mcp(entry) as connection:  # what is loaded at the first use does not count
         await connection.refresh()
     scan_tool(connection.snapshot()[0])

@@ -97,13 +97,19 @@ TARGETS = (
     Target(
         text="10,000 tools scanned, CPU of listing them",
         limit=1,
-        applies=ours("scan", "10,000 tools listed"),
+        applies=ours("scan", "10,000 tools listed, stdio", "10,000 tools listed, http"),
         value=cpu,
     ),
     Target(
         text="a result scanned, CPU of its call",
         limit=0.02,
         applies=ours("scan", "one call, 100 B"),
+        value=cpu,
+    ),
+    Target(
+        text="a call with the token of a sign-in, CPU of one with a fixed token",
+        limit=1.05,
+        applies=ours("sign_in", "one call over http, 100 B"),
         value=cpu,
     ),
     Target(
