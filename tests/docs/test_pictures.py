@@ -43,6 +43,14 @@ def test_pictures_are_small_and_ask_no_host_for_anything() -> None:
         assert not re.search(r"url\(|@import|<script|<image|/home/|/tmp/|/work/", text), path.name
 
 
+def test_pictures_of_pages_are_small_and_a_test_takes_them() -> None:
+    source = (CHECKOUT / "tests" / "browser" / "test_sign_in.py").read_text(encoding="utf-8")
+    for path in IMAGES.glob("*.png"):
+        assert path.stat().st_size < MOST_BYTES
+        assert path.read_bytes().startswith(b"\x89PNG")
+        assert re.sub(r"-(light|dark)$", "", path.stem) in source, path.name
+
+
 def test_every_picture_is_shown_somewhere_with_words_for_those_who_cannot_see_it() -> None:
     shown: set[Any] = set()
     for page in pages():
@@ -51,7 +59,7 @@ def test_every_picture_is_shown_somewhere_with_words_for_those_who_cannot_see_it
                 assert len(match["alt"].split()) > 3, f"{page.name}: {match['path']}"
                 shown.add((page.parent / match["path"]).resolve())
 
-    assert shown == set(IMAGES.glob("*.svg"))
+    assert shown == {*IMAGES.glob("*.svg"), *IMAGES.glob("*.png")}
     assert IMAGES.is_relative_to(CHECKOUT)
 
 
