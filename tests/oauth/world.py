@@ -197,7 +197,7 @@ class ProtectedHost:
         self.scheme = "Bearer"
         self.needs: dict[str, str] = {}
         self.metadata: dict[str, Any] = {}
-        self.script = HttpScript(modern_answer, self._special)
+        self.script = HttpScript(either_answer, self._special)
         self.answer: dict[str, Callable[[Exchange], Any]] = {}
         self.header: str | None = None
         self.nonce: str | None = None
@@ -320,6 +320,17 @@ async def another_host() -> AsyncGenerator[AuthorizationHost, None]:
     async with listening(host.handle) as (url, _):
         host.url = url.removesuffix("/mcp")
         yield host
+
+
+def either_answer(message: Json) -> Json | None:
+    """Answer as a server of both eras, with all that each demands."""
+    if message["method"] == "initialize":
+        server: Json = {"serverInfo": {"name": "protected", "version": "1"}, "capabilities": {"tools": {}}}
+        return {"result": {"protocolVersion": "2025-11-25", **server}}
+    answer = modern_answer(message)
+    if answer is None or "result" not in answer:
+        return answer
+    return {"result": {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **answer["result"]}}
 
 
 def form_of(exchange: Exchange) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """MCP servers that want a token of an authorization server: ours, the SDK's and FastMCP's, each run as a script.
 
 `python protected_servers.py ours|sdk|fastmcp ISSUER --port PORT`; the tool `whoami` of each answers with the token's
-subject.
+subject, and `crash` fails.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 SCOPES = ["mcp:basic"]
+INSIDE = "/srv/secrets/key.pem cannot be read"
 
 
 def ours(port: int, issuer: str, url: str) -> None:
@@ -22,6 +23,10 @@ def ours(port: int, issuer: str, url: str) -> None:
         """Say who calls."""
         return json.loads(ctx.principal or "[null, null, null]")[2]
 
+    def crash() -> str:
+        """Fail."""
+        raise RuntimeError(INSIDE)
+
     auth = JwtAuth(
         issuer=issuer,
         audience=url,
@@ -31,7 +36,7 @@ def ours(port: int, issuer: str, url: str) -> None:
         resource=url,
         authorization_servers=[issuer],
     )
-    create_mcp_server(name="ours", version="1", tools=[whoami]).run("http", port=port, auth=auth)
+    create_mcp_server(name="ours", version="1", tools=[whoami, crash]).run("http", port=port, auth=auth)
 
 
 def sdk(port: int, issuer: str, url: str) -> None:
@@ -72,6 +77,11 @@ def sdk(port: int, issuer: str, url: str) -> None:
         token = get_access_token()
         return (token and token.subject) or ""
 
+    @server.tool()
+    def crash() -> str:  # pyright: ignore[reportUnusedFunction]
+        """Fail."""
+        raise RuntimeError(INSIDE)
+
     server.run("streamable-http", host="127.0.0.1", port=port)
 
 
@@ -95,6 +105,11 @@ def fastmcp(port: int, issuer: str, url: str) -> None:
     def whoami() -> str:  # pyright: ignore[reportUnusedFunction]
         """Say who calls."""
         return current().claims["sub"]
+
+    @server.tool
+    def crash() -> str:  # pyright: ignore[reportUnusedFunction]
+        """Fail."""
+        raise RuntimeError(INSIDE)
 
     server.run(transport="http", host="127.0.0.1", port=port, show_banner=False, log_level="ERROR")
 

@@ -1,0 +1,391 @@
+"""One client of one library as it comes, driven: `player.py PEER`, with a scenario as JSON on standard input.
+
+`{"servers": {NAME: {"command": [...]} or {"url": ...}}, "steps": [...], "sign_in": {...} or null}`, where a step is
+`["list"]` or `["call", TOOL, ARGUMENTS]`. Prints, as JSON, what a model would be given at each step or the error, what
+was logged and warned of, which pages a browser was sent to, and the most memory that the process had. Each library runs
+in an environment of its own; this file needs nothing but it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import logging
+import resource
+import sys
+import time
+import warnings
+import webbrowser
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from importlib import import_module
+from threading import Thread
+from typing import Any, Protocol
+from urllib.parse import parse_qs, urlsplit
+
+SECONDS = 20
+INNER = "10."
+"""Addresses of a network that is not there: a connection to one comes out on this machine, where it is seen."""
+REDIRECT = "http://127.0.0.1:43117/callback"
+
+
+class Played(Protocol):
+    """What a library's user has in hand."""
+
+    async def tools(self) -> list[dict[str, Any]]:
+        """Return the definitions as a model is given them."""
+        ...
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> str:
+        """Run a tool and return what a model reads."""
+        ...
+
+
+class Person:
+    """Who signs in: opens the page, and comes back at once.
+
+    Attributes:
+        opened: The pages.
+    """
+
+    def __init__(self) -> None:
+        self.opened: list[str] = []
+
+    def visit(self, url: str) -> str:
+        """Open a page and return where it leads to."""
+        self.opened.append(url)
+        parts = urlsplit(url)
+        connection = http.client.HTTPConnection(parts.netloc, timeout=SECONDS)
+        try:
+            connection.request("GET", f"{parts.path}?{parts.query}")
+            return connection.getresponse().getheader("location", "")
+        finally:
+            connection.close()
+
+    def open(self, url: str, *_: Any) -> bool:
+        """Be the browser of a program that waits for the redirect itself, once it has opened the page."""
+        Thread(target=self._come_back, args=(url,), daemon=True).start()
+        return True
+
+    def _come_back(self, url: str) -> None:
+        parts = urlsplit(self.visit(url))
+        for _ in range(100):
+            connection = http.client.HTTPConnection(parts.netloc, timeout=SECONDS)
+            try:
+                connection.request("GET", f"{parts.path}?{parts.query}")
+                connection.getresponse().read()
+            except ConnectionRefusedError:  # it does not listen yet
+                time.sleep(0.1)
+            else:
+                return
+            finally:
+                connection.close()
+
+
+Scenario = Mapping[str, Any]
+Opening = Callable[[Scenario, Person], Any]
+
+
+def text_of(content: Any) -> str:
+    """Return the text of a result's blocks."""
+    return "\n".join(block.text for block in content if getattr(block, "text", None) is not None)
+
+
+def defined(tool: Any) -> dict[str, Any]:
+    """Return a definition of the SDK's type."""
+    return tool.model_dump(mode="json", exclude_none=True)
+
+
+class _Sdk:
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    async def tools(self) -> list[dict[str, Any]]:
+        return [defined(tool) for tool in (await self._client.list_tools()).tools]
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> str:
+        return text_of((await self._client.call_tool(name, arguments)).content)
+
+
+class _SdkGroup:
+    def __init__(self, group: Any) -> None:
+        self._group = group
+
+    async def tools(self) -> list[dict[str, Any]]:
+        return [{**defined(tool), "name": name} for name, tool in self._group.tools.items()]
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> str:
+        return text_of((await self._group.call_tool(name, arguments)).content)
+
+
+@asynccontextmanager
+async def sdk(scenario: Scenario, person: Person) -> AsyncGenerator[Played]:
+    """The official SDK: `Client`, and `ClientSessionGroup` for several servers."""
+    mcp = import_module("mcp")
+    servers = scenario["servers"]
+    async with AsyncExitStack() as stack:
+        if len(servers) > 1:
+            group = await stack.enter_async_context(mcp.ClientSessionGroup())
+            for server in servers.values():
+                command = server["command"]
+                await group.connect_to_server(mcp.StdioServerParameters(command=command[0], args=command[1:]))
+            yield _SdkGroup(group)
+            return
+        (server,) = servers.values()
+        if "url" in server:
+            httpx, streams = import_module("httpx2"), import_module("mcp.client.streamable_http")
+            given = scenario["sign_in"]
+            provider = None if given is None else sdk_sign_in(server["url"], given, person)
+            client = await stack.enter_async_context(httpx.AsyncClient(auth=provider, timeout=SECONDS))
+            target: Any = streams.streamable_http_client(server["url"], http_client=client)
+        else:
+            command = server["command"]
+            target = mcp.StdioServerParameters(command=command[0], args=command[1:])
+        yield _Sdk(await stack.enter_async_context(mcp.Client(target)))
+
+
+class _Memory:
+    """A store of tokens that is gone with the process: the SDK leaves it to its user."""
+
+    def __init__(self, client: Any) -> None:
+        self.client, self.tokens = client, None
+
+    async def get_tokens(self) -> Any:
+        return self.tokens
+
+    async def set_tokens(self, tokens: Any) -> None:
+        self.tokens = tokens
+
+    async def get_client_info(self) -> Any:
+        return self.client
+
+    async def set_client_info(self, client_info: Any) -> None:
+        self.client = client_info
+
+
+def sdk_sign_in(url: str, given: Mapping[str, str], person: Person) -> Any:
+    """Return the SDK's `OAuthClientProvider`; its user shows the page and reads the redirect."""
+    auth, shared = import_module("mcp.client.auth"), import_module("mcp.shared.auth")
+    came: list[str] = []
+
+    async def show(address: str) -> None:
+        came.append(await asyncio.to_thread(person.visit, address))
+
+    async def answer() -> Any:
+        told = {name: values[0] for name, values in parse_qs(urlsplit(came[-1]).query).items()}
+        if "code" not in told:
+            raise RuntimeError(f"{told.get('error')}: {told.get('error_description')}")
+        return auth.AuthorizationCodeResult(code=told["code"], state=told.get("state"), iss=told.get("iss"))
+
+    metadata = {"client_name": "SDK", "redirect_uris": [REDIRECT], "token_endpoint_auth_method": "none"}
+    client = None
+    if given:
+        known = {**metadata, **given, "token_endpoint_auth_method": "client_secret_post"}
+        client = shared.OAuthClientInformationFull.model_validate(known)
+    return auth.OAuthClientProvider(
+        server_url=url,
+        client_metadata=shared.OAuthClientMetadata.model_validate(metadata),
+        storage=_Memory(client),
+        redirect_handler=show,
+        callback_handler=answer,
+    )
+
+
+class _FastMcp:
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    async def tools(self) -> list[dict[str, Any]]:
+        return [defined(tool) for tool in await self._client.list_tools()]
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> str:
+        return text_of((await self._client.call_tool(name, arguments, raise_on_error=False)).content)
+
+
+@asynccontextmanager
+async def fastmcp(scenario: Scenario, person: Person) -> AsyncGenerator[Played]:
+    """FastMCP's `Client` on a config, or with its `OAuth`."""
+    module = import_module("fastmcp")
+    servers, given = scenario["servers"], scenario["sign_in"]
+    webbrowser.open = person.open  # its sign-in calls this
+    if given is not None:
+        (server,) = servers.values()
+        oauth = import_module("fastmcp.client.auth").OAuth(**given)
+        client: Any = module.Client(server["url"], auth=oauth, timeout=SECONDS)
+    else:
+        entries = {
+            name: one if "url" in one else {"command": one["command"][0], "args": one["command"][1:]}
+            for name, one in servers.items()
+        }
+        client = module.Client({"mcpServers": entries}, timeout=SECONDS)
+    async with client:
+        yield _FastMcp(client)
+
+
+class _Agents:
+    def __init__(self, agent: Any) -> None:
+        self._agent = agent
+
+    async def _tools(self) -> Any:
+        context = import_module("agents").RunContextWrapper(None)
+        return await self._agent.get_mcp_tools(context)
+
+    async def tools(self) -> list[dict[str, Any]]:
+        return [
+            {"name": tool.name, "description": tool.description, "inputSchema": tool.params_json_schema}
+            for tool in await self._tools()
+        ]
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> str:
+        text = json.dumps(arguments)
+        context = import_module("agents.tool_context").ToolContext(
+            None, tool_name=name, tool_call_id="call_1", tool_arguments=text
+        )
+        tool = {one.name: one for one in await self._tools()}[name]
+        result = await tool.on_invoke_tool(context, text)
+        return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=str)
+
+
+@asynccontextmanager
+async def openai_agents(scenario: Scenario, person: Person) -> AsyncGenerator[Played]:
+    """An agent of openai-agents with its servers."""
+    agents, mcp = import_module("agents"), import_module("agents.mcp")
+    async with AsyncExitStack() as stack:
+        opened: list[Any] = []
+        for name, one in scenario["servers"].items():
+            params = {"command": one["command"][0], "args": one["command"][1:]}
+            server = mcp.MCPServerStdio(params=params, name=name, client_session_timeout_seconds=SECONDS)
+            opened.append(await stack.enter_async_context(server))
+        yield _Agents(agents.Agent(name="a", mcp_servers=opened))
+
+
+class _Langchain:
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    async def tools(self) -> list[dict[str, Any]]:
+        convert = import_module("langchain_core.utils.function_calling").convert_to_openai_tool
+        return [convert(tool)["function"] for tool in await self._client.get_tools()]
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> str:
+        tool = {one.name: one for one in await self._client.get_tools()}[name]
+        message = await tool.ainvoke({"type": "tool_call", "id": "call_1", "name": name, "args": arguments})
+        content = message.content
+        return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+
+
+@asynccontextmanager
+async def langchain(scenario: Scenario, person: Person) -> AsyncGenerator[Played]:
+    """The `MultiServerMCPClient` of langchain-mcp-adapters, whose tools are asked for anew each time."""
+    entries = {
+        name: {"transport": "stdio", "command": one["command"][0], "args": one["command"][1:]}
+        for name, one in scenario["servers"].items()
+    }
+    yield _Langchain(import_module("langchain_mcp_adapters.client").MultiServerMCPClient(entries))
+
+
+class _Toolweave:
+    def __init__(self, hub: Any) -> None:
+        self._hub = hub
+        self._exported = import_module("toolweave.export").AnthropicTools(hub)
+
+    async def tools(self) -> list[dict[str, Any]]:
+        for text in self._hub.warnings:
+            logging.getLogger("hub").warning("%s", text)
+        return self._exported.definitions()
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> str:
+        asked = {"content": [{"type": "tool_use", "id": "call_1", "name": name, "input": arguments}]}
+        (block,) = await self._exported.dispatch(asked)
+        content = block["content"]
+        return content if isinstance(content, str) else "\n".join(one.get("text", "") for one in content)
+
+
+@asynccontextmanager
+async def toolweave(scenario: Scenario, person: Person) -> AsyncGenerator[Played]:
+    """A `Hub` of ours, exported for a model."""
+    module = import_module("toolweave")
+    entries: dict[str, Any] = {}
+    for name, one in scenario["servers"].items():
+        entries[name] = one if "url" in one else {"command": one["command"][0], "args": one["command"][1:]}
+        if scenario["sign_in"] is not None:
+            oauth, agent = import_module("toolweave.oauth"), import_module("tests.attacks.visitor")
+            settings = {"store": oauth.MemoryTokenStore(), "user_agent": agent.Visitor(person, REDIRECT)}
+            entries[name] = {**one, "auth": oauth.OAuth(**settings, **scenario["sign_in"])}
+        if len(scenario["servers"]) == 1:
+            entries[name] = {**entries[name], "tool_prefix": ""}
+    async with module.connect_mcp_servers(entries, on_error="raise") as hub:
+        yield _Toolweave(hub)
+
+
+PEERS: dict[str, Opening] = {
+    "toolweave": toolweave,
+    "sdk": sdk,
+    "fastmcp": fastmcp,
+    "openai-agents": openai_agents,
+    "langchain": langchain,
+}
+
+
+def _warned(said: list[str], message: Warning | str, *_: Any, **__: Any) -> None:
+    said.append(str(message))
+
+
+class _Said(logging.Handler):
+    def __init__(self, said: list[str]) -> None:
+        super().__init__(logging.WARNING)
+        self._said = said
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._said.append(record.getMessage())
+
+
+def see_inner_addresses() -> None:
+    """Let connections to inner addresses come out on this machine."""
+    loop: Any = import_module("asyncio.selector_events").BaseSelectorEventLoop
+    connect: Any = loop.sock_connect
+
+    async def sock_connect(self: Any, sock: Any, address: Any) -> Any:
+        if str(address[0]).startswith(INNER):
+            address = ("127.0.0.1", address[1])
+        return await connect(self, sock, address)
+
+    loop.sock_connect = sock_connect
+
+
+def root_of(error: BaseException) -> BaseException:
+    """Return the first error in a group of them."""
+    group: Any = error
+    return root_of(group.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+async def play(peer: str, scenario: Scenario) -> dict[str, Any]:
+    """Play a scenario."""
+    said: list[str] = []
+    logging.getLogger().addHandler(_Said(said))
+    logging.getLogger("fastmcp").addHandler(_Said(said))
+    warnings.showwarning = partial(_warned, said)
+    person, steps = Person(), list[dict[str, Any]]()
+    try:
+        async with asyncio.timeout(2 * SECONDS), PEERS[peer](scenario, person) as played:
+            for step in scenario["steps"]:
+                try:
+                    if step[0] == "list":
+                        steps.append({"tools": await played.tools()})
+                    else:
+                        steps.append({"text": await played.call(step[1], step[2])})
+                except Exception as exc:  # boundary: it is what is looked at
+                    steps.append({"error": f"{type(root_of(exc)).__name__}: {root_of(exc)}"})
+                await asyncio.sleep(scenario.get("pause", 0))
+    except Exception as exc:  # boundary: the same
+        steps.append({"error": f"{type(root_of(exc)).__name__}: {root_of(exc)}", "connecting": True})
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    return {"steps": steps, "said": said, "opened": person.opened, "megabytes": memory}
+
+
+if __name__ == "__main__":
+    see_inner_addresses()
+    outcome = asyncio.run(play(sys.argv[1], json.load(sys.stdin)))
+    sys.stdout.write("\n" + json.dumps(outcome) + "\n")

@@ -1,0 +1,165 @@
+"""The attack tables of docs/security.md: plays every attack with Toolweave and four others, and writes the page.
+
+`scripts/attacks` runs it. What Toolweave does stands in the rows, and is asserted by tests; here it is played again, so
+that a row in which it does no better than `PASSED` is seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import anyio
+
+from tests.attacks import guests, servers, sign_ins
+from tests.attacks.playing import CHECKOUT, NONE, Peer
+
+__all__ = ["PEERS", "Cells", "as_page", "main", "marks", "table"]
+
+PAGE = CHECKOUT / "docs" / "security.md"
+PACKAGES = {
+    "sdk": ("MCP SDK", "mcp"),
+    "fastmcp": ("FastMCP", "fastmcp"),
+    "openai-agents": ("openai-agents", "openai-agents"),
+    "langchain": ("langchain-mcp-adapters", "langchain-mcp-adapters"),
+}
+"""Peer -> its title and its package."""
+PEERS = tuple(PACKAGES)
+SIGNING_IN = ("sdk", "fastmcp")
+"""Peers with a sign-in of their own, and with servers; the others take an object for it, or have none."""
+Cells = dict[str, dict[str, str]]
+"""Attack -> peer -> what came of it."""
+
+
+async def served(peer: Peer) -> dict[str, str]:
+    """Play what servers say, with one peer."""
+    cells: dict[str, str] = {}
+    for row in servers.ROWS:
+        with tempfile.TemporaryDirectory(prefix="toolweave-") as folder:
+            cells[row.attack] = NONE if row.play is None else await row.play(peer, Path(folder))
+        progress(peer, row.attack, cells)
+    return cells
+
+
+async def signed_in(peer: Peer) -> dict[str, str]:
+    """Play what a sign-in meets, with one peer."""
+    if peer.name not in (*SIGNING_IN, "toolweave"):
+        return {row.attack: NONE for row in sign_ins.ROWS}
+    await sign_ins.check(peer)
+    cells: dict[str, str] = {}
+    for row in sign_ins.ROWS:
+        cells[row.attack] = await row.play(peer)
+        progress(peer, row.attack, cells)
+    return cells
+
+
+async def called(peer: Peer) -> dict[str, str]:
+    """Play who calls a server, with one peer."""
+    if peer.name not in guests.KINDS:
+        return {row.attack: NONE for row in guests.ROWS}
+
+    def play() -> dict[str, str]:
+        cells: dict[str, str] = {}
+        with tempfile.TemporaryDirectory(prefix="toolweave-") as folder, guests.protected(peer, Path(folder)) as guest:
+            for row in guests.ROWS:
+                cells[row.attack] = row.cell(guest)
+                progress(peer, row.attack, cells)
+        return cells
+
+    return await anyio.to_thread.run_sync(play)
+
+
+def progress(peer: Peer, attack: str, cells: Mapping[str, str]) -> None:
+    """Tell what came of one attack."""
+    sys.stderr.write(f"{peer.name}: {attack}: {cells[attack]}\n")
+
+
+PLAYS = {"servers": served, "sign-ins": signed_in, "guests": called}
+ROWS: Mapping[str, Sequence[servers.ServerAttack | sign_ins.SignInAttack | guests.GuestAttack]] = {
+    "servers": servers.ROWS,
+    "sign-ins": sign_ins.ROWS,
+    "guests": guests.ROWS,
+}
+
+
+def marks(name: str) -> tuple[str, str]:
+    """Return the marks between which a table stands on the page."""
+    return f"<!-- attacks: {name} -->\n", f"<!-- /attacks: {name} -->\n"
+
+
+def table(name: str, cells: Cells, versions: Mapping[str, str]) -> str:
+    """Return a table of the page."""
+    ours = ["Toolweave, without any setting", 'with `"pins": "block"`'] if name == "servers" else ["Toolweave"]
+    heads = ["attack", *ours, *(f"{PACKAGES[peer][0]} {versions[peer]}" for peer in PEERS)]
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    for row in ROWS[name]:
+        said = [row.ours, row.pinned] if isinstance(row, servers.ServerAttack) else [row.ours]
+        lines.append(f"| {' | '.join([row.attack, *said, *(cells[row.attack][peer] for peer in PEERS)])} |")
+    return "\n".join(lines) + "\n"
+
+
+def as_page(page: str, tables: Mapping[str, str]) -> str:
+    """Return the page with these tables."""
+    for name, text in tables.items():
+        first, last = marks(name)
+        before, _, rest = page.partition(first)
+        page = f"{before}{first}\n{text}\n{last}{rest.partition(last)[2]}"
+    return page
+
+
+def version(python: str, package: str) -> str:
+    """Return the version of a package in a Python."""
+    code = f"import importlib.metadata as m; print(m.version({package!r}))"
+    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+async def played(name: str, peers: Sequence[Peer]) -> Cells:
+    """Play the attacks of one table with every peer."""
+    cells: Cells = {row.attack: {} for row in ROWS[name]}
+    for peer in peers:
+        for attack, cell in (await PLAYS[name](peer)).items():
+            cells[attack][peer.name] = cell
+    return cells
+
+
+def worse(name: str, cells: Cells) -> list[str]:
+    """Return the attacks that ours lets pass although the page says otherwise."""
+    fine = (sign_ins.REFUSED, "asked once", "written out, or not shown", "masked", guests.REFUSED)
+    passed = {row.attack for row in servers.ROWS if not row.stops or row.play is None}
+    found: list[str] = []
+    for attack, said in cells.items():
+        cell = said.get("toolweave", "")
+        bad = cell in (servers.PASSED, "it is there", "sent to the terminal") if name == "servers" else cell not in fine
+        if bad and attack not in passed:
+            found.append(f"{attack}: {cell}")
+    return found
+
+
+def main() -> None:
+    """Play, and write the page."""
+    parser = argparse.ArgumentParser(prog="scripts/attacks", description="Play every attack and publish the tables.")
+    parser.add_argument("--fastmcp", default=sys.executable, metavar="PYTHON", help="a Python that has fastmcp")
+    parser.add_argument("--langchain", default=sys.executable, metavar="PYTHON", help="one with langchain-mcp-adapters")
+    parser.add_argument("--only", action="append", choices=list(PLAYS), help="only these tables")
+    options = parser.parse_args()
+    pythons = {"fastmcp": options.fastmcp, "langchain": options.langchain}
+    peers = [Peer(name, pythons.get(name, sys.executable)) for name in ("toolweave", *PEERS)]
+    versions = {peer.name: version(peer.python, PACKAGES[peer.name][1]) for peer in peers if peer.name in PACKAGES}
+    wrong: list[str] = []
+    tables: dict[str, str] = {}
+    for name in options.only or PLAYS:
+        cells = anyio.run(played, name, peers)
+        wrong += worse(name, cells)
+        tables[name] = table(name, cells, versions)
+    if wrong:
+        raise SystemExit("Toolweave does not do what the page says:\n" + "\n".join(wrong))
+    PAGE.write_text(as_page(PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
+    sys.stderr.write(f"wrote {PAGE.relative_to(CHECKOUT)}\n")
+
+
+if __name__ == "__main__":
+    main()

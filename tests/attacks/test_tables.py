@@ -1,0 +1,70 @@
+"""The attacks of docs/security.md: ours stop what the page says, and the battery sees it where nothing does."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.attacks import guests, servers, sign_ins
+from tests.attacks.playing import CHECKOUT, NONE, Peer
+from tests.attacks.report import PEERS, ROWS, marks, worse
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+OURS, SDK = Peer("toolweave", sys.executable), Peer("sdk", sys.executable)
+
+
+def published(name: str) -> dict[str, list[str]]:
+    """Return the rows of a published table by their attack."""
+    first, last = marks(name)
+    text = (CHECKOUT / "docs" / "security.md").read_text(encoding="utf-8").partition(first)[2].partition(last)[0]
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    return {row[0]: row[1:] for row in rows[1:]}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_page_has_every_attack_with_what_four_others_do(name: str) -> None:
+    rows = published(name)
+
+    assert list(rows) == [row.attack for row in ROWS[name]], "run scripts/attacks"
+    assert all(all(row) for row in rows.values())
+    own = [[row.ours, row.pinned] if isinstance(row, servers.ServerAttack) else [row.ours] for row in ROWS[name]]
+    assert [row[: -len(PEERS)] for row in rows.values()] == own
+
+
+async def test_ours_signs_in_where_nobody_is_evil() -> None:
+    await sign_ins.check(OURS)
+
+
+@pytest.mark.parametrize("row", sign_ins.ROWS, ids=lambda row: row.attack)
+async def test_ours_stops_what_a_sign_in_meets(row: sign_ins.SignInAttack) -> None:
+    assert worse("sign-ins", {row.attack: {"toolweave": await row.play(OURS)}}) == []
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in servers.ROWS if row.play is not None and row.stops], ids=lambda row: row.attack
+)
+async def test_ours_stops_what_servers_say(row: servers.ServerAttack, tmp_path: Path) -> None:
+    play: Any = row.play
+    assert worse("servers", {row.attack: {"toolweave": await play(OURS, tmp_path)}}) == []
+
+
+def test_ours_stops_who_calls_a_server(tmp_path: Path) -> None:
+    with guests.protected(OURS, tmp_path) as guest:
+        cells = {row.attack: {"toolweave": row.cell(guest)} for row in guests.ROWS}
+
+    assert worse("guests", cells) == []
+
+
+async def test_the_battery_sees_an_attack_that_is_not_stopped(tmp_path: Path) -> None:
+    rows = {row.attack: row for row in servers.ROWS}
+    instructs = next(row for attack, row in rows.items() if attack.startswith("phrases"))
+    downgraded = next(row for row in sign_ins.ROWS if "PKCE" in row.attack)
+    assert instructs.play is not None
+
+    assert await instructs.play(SDK, tmp_path) == servers.PASSED
+    assert await downgraded.play(SDK) not in (sign_ins.REFUSED, NONE)
