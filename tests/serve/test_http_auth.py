@@ -19,7 +19,7 @@ from jwt.algorithms import RSAAlgorithm
 from tests.connect.targets import eventually
 from tests.serve.exchanges import call, events, exchange, handshake
 from tests.serve.offered import doing_server
-from tests.serve.serving import served_http
+from tests.serve.serving import served_app, served_http
 from toolweave import connect_mcp, tool
 from toolweave.errors import ConfigError
 from toolweave.serve import BearerAuth, Dpop, Identity, JwtAuth, ScopeRules, create_mcp_server
@@ -73,6 +73,20 @@ async def test_a_server_brings_its_authorization_with_it_unless_serving_is_given
 
     assert statuses == {"own": [200, 401, 401], "given": [401, 200, 401]}
     assert in_process.text == "2"
+
+
+async def test_a_protected_server_is_not_mounted_where_its_authorization_is_not_asked() -> None:
+    auth = BearerAuth(tokens=[TOKEN])
+    server = create_mcp_server("sums", tools=[added], auth=auth)
+    app = doing_server().asgi_app()
+    with pytest.raises(ConfigError, match="an `auth` of its own"):
+        async with app.mounted("/sums", server.http_endpoint()):
+            pass
+    app = doing_server().asgi_app(auth=auth)
+    async with served_app(app) as url, app.mounted("/sums", server.http_endpoint()):
+        answers = [await call(f"{url}/sums", "added", {"a": 1}, headers=sent) for sent in (bearer(TOKEN), {})]
+
+    assert [answer.status for answer in answers] == [200, 401]
 
 
 async def test_without_a_token_nothing_is_read_and_no_session_begins() -> None:

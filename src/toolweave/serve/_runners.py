@@ -208,6 +208,7 @@ class ServerRunners(ABC):
             conversations=self.changes,
             tool_schema=self.tool_schema,
             on_drain=[self.changes.close],
+            auth=self.auth,
         )
 
     async def serve_http(

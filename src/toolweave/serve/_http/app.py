@@ -162,6 +162,7 @@ class ServedEndpoint:
         conversations: Notified of every legacy session.
         tool_schema: Returns a tool's input schema by name; used to find tools that mirror arguments into headers.
         on_drain: Called when the shutdown begins, to end idle streams; may be async.
+        auth: The authorization of its server, which counts only where its app has it.
     """
 
     endpoint: Endpoint
@@ -170,6 +171,7 @@ class ServedEndpoint:
     conversations: ChangeSubscriptions | None = None
     tool_schema: Callable[[str], Mapping[str, Any] | None] | None = None
     on_drain: Sequence[Callable[[], object]] = ()
+    auth: TokenAuth | None = None
 
 
 class HttpApp:
@@ -255,8 +257,11 @@ class HttpApp:
         that run have `HttpLimits.shutdown_seconds` to finish.
 
         Raises:
-            ConfigError: The path is that of the app's own endpoint or health check.
+            ConfigError: The path is that of the app's own endpoint or health check, or the endpoint's server has an
+                authorization of its own, which would not be asked here.
         """
+        if served.auth is not None and served.auth is not self._build.settings.auth:
+            raise ConfigError(f"the server at {path!r} has an `auth` of its own; give it to the app that it stands in")
         async with self._answering(path, served) as dispatcher:
             end = self.route(path, dispatcher, below=False, authorized=True, instead=True)
             try:
