@@ -19,7 +19,8 @@ from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks
 from toolweave.connect._clock import Clock
 from toolweave.connect._connecting import Connecting, Openable
 from toolweave.connect._events import EventListeners, EventName
-from toolweave.connect._feed.refresher import ListRefresher
+from toolweave.connect._feed.list_cache import ListFacts, ListKind, LiveList
+from toolweave.connect._feed.refresher import CAPABILITIES, ListRefresher
 from toolweave.connect._forwarding import ForwardedRequest
 from toolweave.connect._health import Health
 from toolweave.connect._report import Report
@@ -38,6 +39,7 @@ from toolweave.errors import (
     WrongLoopError,
     as_tool_error,
 )
+from toolweave.protocol.json_types import as_object
 from toolweave.tools._call import CallContext, ProgressCallback, ToolCall
 from toolweave.tools._names import unknown_tool
 from toolweave.tools._result import ToolResult
@@ -259,6 +261,14 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
         if not self._catalog.fresh:
             await self.refresh(timeout=timeout)
         return (self if prefix is None else self.prefixed(prefix)).tools
+
+    def list_facts(self, kind: ListKind) -> ListFacts[Any]:
+        """Return a list of the server as it is known now, without asking for it: its items, lifetime and members."""
+        lists: Mapping[str, LiveList[Any]] = {
+            live.kind: live for live in (self._catalog.live, self._prompts, self._resources, self._templates)
+        }
+        declared = as_object(self.capabilities.get(CAPABILITIES[kind])) or {}
+        return lists[kind].facts(notified=declared.get("listChanged") is True)
 
     async def refresh(self, *, timeout: float | None = None) -> ToolsChanged:
         """List the server's tools again, whatever is cached; return the change."""

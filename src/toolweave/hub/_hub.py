@@ -382,9 +382,13 @@ class Hub(HubEvents, Openable, BaseToolset):
     def _join(self, client: McpConnection) -> None:
         """Make a connection that of its server."""
         config, name = client.config, client.name
+        returns = name in self._prefixes and name not in self._clients
         self._errors.pop(name, None)
         self._prefixes[name] = f"{name}_" if config.tool_prefix is None else config.tool_prefix
         self._clients[name] = client
+        if returns:  # to its place, so that the order of the servers depends on no fault
+            for known in [one for one in self._prefixes if one in self._clients]:
+                self._clients[known] = self._clients.pop(known)
 
         def moved(change: StateChanged) -> None:
             if change.previous is ConnectionState.CONNECTING or change.state is ConnectionState.CLOSED:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar, cast
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, cast
 
 import anyio
 
 from toolweave.connect._connection import McpConnection
+from toolweave.connect._feed.list_cache import ListFacts
+from toolweave.connect._feed.subscriptions import ResourceUpdated
 from toolweave.connect._state import ConnectionState
 from toolweave.errors import ProtocolError, ServerError
 from toolweave.hub._hub import Hub
@@ -21,18 +24,91 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from toolweave.tools._toolset import Unsubscribe
 
-__all__ = ["HubOffers"]
+__all__ = ["USABLE", "HubEntry", "HubList", "HubListKind", "HubOffers"]
 
 _log = logging.getLogger("toolweave.hub")
 
 Json = dict[str, Any]
-AnswerT = TypeVar("AnswerT")
+HubListKind: TypeAlias = Literal["prompts", "resources", "resourceTemplates"]
+"""The lists of a hub beside its tools, by the member that holds the entries."""
 
-_USABLE = frozenset({ConnectionState.READY, ConnectionState.DEGRADED})
+USABLE = frozenset({ConnectionState.READY, ConnectionState.DEGRADED})
+"""The states of a connection that answers."""
 _UNKNOWN = frozenset({INVALID_PARAMS, RESOURCE_NOT_FOUND, METHOD_NOT_FOUND})
 """Error codes by which a server answers that it does not have a resource, or no resources at all."""
 _MOST_FOLLOWED = 1_000
 _FOLLOW_SECONDS = 5.0
+_LIST_SECONDS = 5.0
+"""Seconds that the lists of all others wait for one server; a reading of its own goes on in the background."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ListTraits:
+    """Traits of one kind of list: its noun in `Hub.name_others`, the member that names an entry, the capability."""
+
+    noun: str
+    member: str
+    capability: str
+    read: Callable[[McpConnection], Awaitable[Sequence[Any]]]  # the entries are values with `raw`
+
+
+_TRAITS: Mapping[HubListKind, _ListTraits] = {
+    "prompts": _ListTraits(
+        noun="prompt",
+        member="name",
+        capability="prompts",
+        read=lambda one: one.list_prompts(timeout=_LIST_SECONDS),
+    ),
+    "resources": _ListTraits(
+        noun="resource",
+        member="uri",
+        capability="resources",
+        read=lambda one: one.list_resources(timeout=_LIST_SECONDS),
+    ),
+    "resourceTemplates": _ListTraits(
+        noun="resource template",
+        member="uriTemplate",
+        capability="resources",
+        read=lambda one: one.list_resource_templates(timeout=_LIST_SECONDS),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubEntry:
+    """One entry of a list.
+
+    Attributes:
+        server: The server's name in the config.
+        own: The server's own name or URI.
+        name: The exposed name or URI.
+        definition: The definition as it came, under the exposed name.
+    """
+
+    server: str
+    own: str
+    name: str
+    definition: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubList:
+    """One list of all servers, joined.
+
+    Attributes:
+        entries: In the order of the servers and of their own lists; the same object while nothing has changed.
+        facts: The server's own lists that are in it, by server.
+        errors: The servers that could not be asked now; the last known entries of their session stay.
+    """
+
+    entries: tuple[HubEntry, ...]
+    facts: Mapping[str, ListFacts[Any]]
+    errors: Mapping[str, ServerError]
+
+    @property
+    def definitions(self) -> list[Json]:
+        """The definitions alone."""
+        return [entry.definition for entry in self.entries]
 
 
 class HubOffers:
@@ -41,30 +117,47 @@ class HubOffers:
     Args:
         hub: The hub; the caller opens and closes it.
         on_updated: Called with the URI when a resource that was read has changed since.
+
+    Attributes:
+        qualified: The exposed URIs of listed resources that are not the servers' own, by server and own URI; another
+            object after each change.
     """
 
     def __init__(self, hub: Hub, on_updated: Callable[[str], None] = lambda uri: None) -> None:
         self._hub = hub
         self._on_updated = on_updated
         self._followed: OrderedDict[tuple[McpConnection, str], Unsubscribe] = OrderedDict()
+        self._known: dict[HubListKind, tuple[list[tuple[McpConnection, tuple[Any, ...]]], tuple[HubEntry, ...]]] = {}
+        self.qualified: Mapping[tuple[str, str], str] = {}
+
+    async def listed(self, kind: HubListKind) -> HubList:
+        """Return a list of all servers; one that fails, or is slow, costs only what was not known of it."""
+        traits = _TRAITS[kind]
+        asked = self._offering(traits.capability)
+        errors = await self._read_each(asked, traits.read)
+        facts = {one: one.list_facts(kind) for one in asked}
+        known = {one: found for one, found in facts.items() if one not in errors or found.listed}
+        return HubList(
+            entries=self._named(kind, [(one, found.items) for one, found in known.items()]),
+            facts={one.name: found for one, found in known.items()},
+            errors={one.name: error for one, error in errors.items()},
+        )
 
     async def resources(self) -> list[Json]:
         """Return the definitions of all resources, under their own URIs unless another server's has the same."""
-        found = await self._from_each("resources", lambda one: one.list_resources())
-        listed = [(one, [(resource.uri, resource.raw) for resource in resources]) for one, resources in found]
-        return self._named("resource", "uri", listed)
+        return (await self.listed("resources")).definitions
 
     async def templates(self) -> list[Json]:
         """Return the definitions of all resource templates, likewise."""
-        found = await self._from_each("resources", lambda one: one.list_resource_templates())
-        listed = [(one, [(template.uri_template, template.raw) for template in templates]) for one, templates in found]
-        return self._named("resource template", "uriTemplate", listed)
+        return (await self.listed("resourceTemplates")).definitions
 
     async def prompts(self) -> list[Json]:
         """Return the definitions of all prompts, named as the tools of their servers are."""
-        found = await self._from_each("prompts", lambda one: one.list_prompts())
-        listed = [(one, [(prompt.name, prompt.raw) for prompt in prompts]) for one, prompts in found]
-        return self._named("prompt", "name", listed)
+        return (await self.listed("prompts")).definitions
+
+    def exposed_uri(self, server: str, uri: str) -> str:
+        """Return the exposed URI of a server's own: the same, unless it was listed and another server's was taken."""
+        return self.qualified.get((server, uri), uri)
 
     async def read(self, uri: str) -> Json | None:
         """Read a resource from its owning server, else from the first server that has it; None when none has.
@@ -84,6 +177,49 @@ class HubOffers:
             self._hub.given("resource").give((connection.name, own), uri, None)  # and it stays there
             return _with_uri(result, own, uri)
         return None
+
+    async def subscribe(self, uri: str, listener: Callable[[str], object]) -> Unsubscribe | None:
+        """Subscribe to a resource at its owning server, else at every server that agrees; None when there is none.
+
+        Servers accept URIs that they do not have, so that of an unlisted one only its updates show the owner.
+
+        Args:
+            uri: The exposed URI.
+            listener: Called with the exposed URI after each update of the resource or of a part of it.
+
+        Raises:
+            ServerError: Every server that was asked refused.
+        """
+        await self.resources()  # names what there is
+        ends: list[Unsubscribe] = []
+        errors: list[ServerError] = []
+
+        async def one(connection: McpConnection, own: str) -> None:
+            def updated(update: ResourceUpdated) -> None:
+                part = update.uri.removeprefix(own)
+                listener(uri + part if own + part == update.uri else self.exposed_uri(connection.name, update.uri))
+
+            try:
+                ends.append(await connection.subscribe_resource(own, updated, timeout=_FOLLOW_SECONDS))
+            except ServerError as error:
+                _log.info("%s; it does not announce updates of %r", error, uri)
+                errors.append(error)
+
+        def unsubscribe() -> None:
+            while ends:
+                ends.pop()()
+
+        try:
+            async with anyio.create_task_group() as tasks:
+                for connection, own in self.owners(uri):
+                    if _subscribes(connection):
+                        tasks.start_soon(one, connection, own)
+        except BaseException:
+            unsubscribe()
+            raise
+        if errors and not ends:
+            raise errors[0]
+        return unsubscribe if ends else None
 
     async def get_prompt(self, name: str, arguments: Mapping[str, Any]) -> Json | None:
         """Get a prompt by its exposed name; None when there is none.
@@ -114,17 +250,26 @@ class HubOffers:
 
         return unsubscribe
 
-    def _named(
-        self, kind: str, member: str, listed: list[tuple[McpConnection, list[tuple[str, Mapping[str, Any]]]]]
-    ) -> list[Json]:
+    def _named(self, kind: HubListKind, listed: list[tuple[McpConnection, tuple[Any, ...]]]) -> tuple[HubEntry, ...]:
         """Return definitions under exposed names, which are given in the order of the servers."""
-        named: list[Json] = []
-        for connection, definitions in listed:
-            if self._hub.clients.get(connection.name) is connection:  # else it went away meanwhile
-                raw = dict(definitions)
-                names = self._hub.name_others(kind, connection.name, raw)
-                named += [{**raw[own], member: name} for name, own in names.items()]
-        return named
+        present = [(one, items) for one, items in listed if self._hub.clients.get(one.name) is one]
+        known, entries = self._known.get(kind, ([], ()))
+        same = [one is other and items is theirs for (one, items), (other, theirs) in zip(present, known, strict=False)]
+        if len(known) == len(present) and all(same):
+            return entries
+        traits, named = _TRAITS[kind], list[HubEntry]()
+        for connection, items in present:
+            server, member = connection.name, traits.member
+            raw: dict[str, Mapping[str, Any]] = {item.raw[member]: item.raw for item in items}
+            for name, own in self._hub.name_others(traits.noun, server, raw).items():
+                definition = {**raw[own], member: name}
+                named.append(HubEntry(server=server, own=own, name=name, definition=definition))
+        self._known[kind] = present, tuple(named)
+        if kind == "resources":
+            qualified = {(one.server, one.own): one.name for one in named if one.name != one.own}
+            if qualified != self.qualified:
+                self.qualified = qualified
+        return self._known[kind][1]
 
     def owners(self, uri: str) -> list[tuple[McpConnection, str]]:
         """Return the connections to ask for a resource, with its URI there: only the owner if known, else all."""
@@ -137,31 +282,34 @@ class HubOffers:
         return [*named, *((one, uri) for one in self._offering("resources"))]
 
     def _offering(self, capability: str) -> list[McpConnection]:
-        return [one for one in self._hub.clients.values() if capability in one.capabilities and one.state in _USABLE]
+        return [one for one in self._hub.clients.values() if capability in one.capabilities and one.state in USABLE]
 
-    async def _from_each(
-        self, capability: str, ask: Callable[[McpConnection], Awaitable[AnswerT]]
-    ) -> list[tuple[McpConnection, AnswerT]]:
-        """Ask all servers with this capability concurrently; the answers are in the order of the servers."""
-        asked = self._offering(capability)
-        answers: dict[McpConnection, AnswerT] = {}
+    async def _read_each(
+        self, asked: Sequence[McpConnection], read: Callable[[McpConnection], Awaitable[object]]
+    ) -> dict[McpConnection, ServerError]:
+        """Ask servers concurrently; return those that failed, with the error."""
+        errors: dict[McpConnection, ServerError] = {}
 
         async def one(connection: McpConnection) -> None:
             try:
-                answers[connection] = await ask(connection)
+                await read(connection)
             except ServerError as error:
                 _log.info("%s", error)
+                errors[connection] = error
 
         async with anyio.create_task_group() as tasks:
             for connection in asked:
                 tasks.start_soon(one, connection)
-        return [(connection, answers[connection]) for connection in asked if connection in answers]
+        return errors
+
+    async def refresh_tools(self) -> None:
+        """Read the tools again of servers that announce no changes and whose list is no longer current."""
+        outdated = [one for one in self._offering("tools") if not one.list_facts("tools").current]
+        await self._read_each(outdated, lambda one: one.refresh(timeout=_LIST_SECONDS))
 
     async def follow(self, connection: McpConnection, own: str, uri: str) -> None:
         """Subscribe to a resource that is about to be read, so that no update after the reading is missed."""
-        declared: Any = connection.capabilities.get("resources")
-        can = isinstance(declared, dict) and cast("Json", declared).get("subscribe") is True
-        if (connection, uri) in self._followed or not can:
+        if (connection, uri) in self._followed or not _subscribes(connection):
             return
         try:
             end = await connection.subscribe_resource(own, lambda _: self._on_updated(uri), timeout=_FOLLOW_SECONDS)
@@ -171,6 +319,11 @@ class HubOffers:
         self._followed[connection, uri] = end
         if len(self._followed) > _MOST_FOLLOWED:
             self._followed.popitem(last=False)[1]()
+
+
+def _subscribes(connection: McpConnection) -> bool:
+    declared: Any = connection.capabilities.get("resources")
+    return isinstance(declared, dict) and cast("Json", declared).get("subscribe") is True
 
 
 def _with_uri(result: Json, own: str, uri: str) -> Json:

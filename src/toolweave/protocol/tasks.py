@@ -25,12 +25,18 @@ __all__ = [
     "declares_tasks",
     "failed",
     "in_core",
+    "in_extension",
+    "is_task",
+    "makes_tasks",
     "needs_task",
     "read_task",
     "related",
     "support",
     "task_result",
+    "task_support",
     "updated",
+    "with_outcome",
+    "with_task_id",
 ]
 
 _Json = dict[str, Any]
@@ -42,6 +48,7 @@ ENDED = frozenset({"completed", "failed", "cancelled"})
 _STATUSES = ENDED | {"working", INPUT_REQUIRED}
 _SHOWN_WHEN = {"result": "completed", "error": "failed", INPUT_REQUESTS: INPUT_REQUIRED}
 _IN_CORE = (TASK_ID, "status", "statusMessage", "createdAt", "lastUpdatedAt")
+_LIFETIMES = {"ttlMs": "ttl", "pollIntervalMs": "pollInterval"}
 
 
 # Who has tasks
@@ -64,13 +71,23 @@ def support(word: str) -> _Json:
     return {"execution": {"taskSupport": word}}
 
 
-def needs_task(definition: Mapping[str, Any], declared: Mapping[str, Any]) -> bool:
-    """Whether a tool must be called as a task, and the server's capabilities of 2025-11-25 have tasks for calls."""
-    execution = as_object(definition.get("execution")) or {}
+def makes_tasks(declared: Mapping[str, Any]) -> bool:
+    """Whether a server's capabilities of 2025-11-25 have tasks for calls."""
     offered: Any = declared
     for part in ("tasks", "requests", "tools", "call"):
         offered = (as_object(offered) or {}).get(part)
-    return execution.get("taskSupport") == "required" and offered is not None
+    return offered is not None
+
+
+def task_support(definition: Mapping[str, Any]) -> str:
+    """Return whether a tool of 2025-11-25 is called as a task: `"required"`, `"optional"` or `"forbidden"`."""
+    execution = as_object(definition.get("execution")) or {}
+    return as_text(execution.get("taskSupport")) or "forbidden"
+
+
+def needs_task(definition: Mapping[str, Any], declared: Mapping[str, Any]) -> bool:
+    """Whether a tool must be called as a task, and the server's capabilities of 2025-11-25 have tasks for calls."""
+    return task_support(definition) == "required" and makes_tasks(declared)
 
 
 # As a server keeps and shows them
@@ -102,20 +119,51 @@ def updated(shown: _Json, now: float, **members: Any) -> _Json:
 
 def failed(shown: _Json, now: float, error: RequestError) -> _Json:
     """Return a task that failed with a JSON-RPC error."""
-    made = {"code": error.code, "message": error.message}
-    made |= {} if error.data is None else {"data": error.data}
-    return updated(shown, now, status="failed", statusMessage=error.message, error=made)
+    return updated(shown, now, status="failed", statusMessage=error.message, error=_error_json(error))
+
+
+def _error_json(error: RequestError) -> _Json:
+    made: _Json = {"code": error.code, "message": error.message}
+    return made if error.data is None else made | {"data": error.data}
 
 
 def in_core(shown: Mapping[str, Any]) -> _Json:
     """Return a task as revision 2025-11-25 writes it."""
     task = {name: shown[name] for name in _IN_CORE if name in shown}
-    return task | {"ttl": shown["ttlMs"], "pollInterval": shown["pollIntervalMs"]}
+    if (as_object(shown.get("result")) or {}).get("isError") is True:
+        task["status"] = "failed"  # which in that revision is said of a tool, too
+    return task | {old: shown.get(new) for new, old in _LIFETIMES.items() if old == "ttl" or new in shown}
+
+
+def in_extension(task: Mapping[str, Any]) -> _Json:
+    """Return a task as the extension writes it, from its form in 2025-11-25, where its outcome is asked for."""
+    shown = {name: task[name] for name in _IN_CORE if name in task}
+    return shown | {new: task.get(old) for new, old in _LIFETIMES.items() if new == "ttlMs" or old in task}
+
+
+def with_outcome(shown: Mapping[str, Any], outcome: Mapping[str, Any] | RequestError) -> _Json:
+    """Return an ended task of the extension with the result of its call, or the JSON-RPC error that it failed with.
+
+    A call whose result is an error of the tool has completed.
+    """
+    if isinstance(outcome, RequestError):
+        return {**shown, "status": "failed", "error": _error_json(outcome)}
+    return {**shown, "status": "completed", "result": outcome}
 
 
 def task_result(shown: Mapping[str, Any], *, modern: bool) -> _Json:
     """Return the result of a call that became a task."""
     return {"resultType": "task", **shown} if modern else {"task": in_core(shown)}
+
+
+def is_task(result: Mapping[str, Any]) -> bool:
+    """Whether the result of a call names the task that it became, in either form."""
+    return result.get("resultType") == "task" or as_object(result.get("task")) is not None
+
+
+def with_task_id(task: Mapping[str, Any], task_id: str) -> _Json:
+    """Return a task, in either form, under another id."""
+    return {**task, TASK_ID: task_id}
 
 
 def related(task_id: str) -> _Json:

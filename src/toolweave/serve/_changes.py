@@ -117,14 +117,36 @@ class LegacySubscriber(_Subscriber):
         super().__init__((TOOLS, PROMPTS, RESOURCES))
         self._push = push
         self._debounce = debounce
+        self._ends: dict[str, Leave] = {}
+        self._left = False
 
     def wake(self) -> None:
         """Push the pending changes after the debounce time."""
         self.loop.call_later(self._debounce, self._deliver)
 
+    def follow(self, uri: str, end: Leave) -> None:
+        """Subscribe to a resource whose updates `end` stops, when it is unfollowed or the conversation is over."""
+        if self._left or uri in self._ends:  # meanwhile
+            end()
+            return
+        self._ends[uri] = end
+        self.topics.add(Topic(UPDATED, uri))
+
+    def follows(self, uri: str) -> bool:
+        """Whether it is subscribed to a resource by `follow`."""
+        return uri in self._ends
+
+    def unfollow(self, uri: str) -> None:
+        """Unsubscribe from a resource."""
+        self.topics.discard(Topic(UPDATED, uri))
+        self._ends.pop(uri, _nothing)()
+
     def leave(self) -> None:
-        """Unsubscribe; pending changes are dropped."""
+        """Unsubscribe from everything; pending changes are dropped."""
+        self._left = True
         self.topics.clear()
+        while self._ends:
+            self._ends.popitem()[1]()
 
     def _deliver(self) -> None:
         for change in self.take():
@@ -132,6 +154,10 @@ class LegacySubscriber(_Subscriber):
                 self._push(change.method, change.params)
             except Exception:  # boundary: one dead conversation costs no other its news
                 _log.exception("a conversation could not be told of %s", change.method)
+
+
+def _nothing() -> None:
+    pass
 
 
 class Changes:

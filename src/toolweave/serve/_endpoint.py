@@ -7,7 +7,7 @@ of transports and of the SDK; each method is implemented by the feature that off
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from toolweave.errors import RequestError
@@ -26,8 +26,9 @@ class Endpoint:
     """Answers requests; one for all clients of a server.
 
     Args:
-        info: The server's `Implementation` object.
-        instructions: Its instructions for models, or None.
+        info: The server's `Implementation` object, or a function that returns it as it is now: the same object while
+            nothing has changed.
+        instructions: Its instructions for models, or None, or a function that returns them as they are now.
         features: Its features; the first that has a method answers it.
         ttl_ms: How long clients may keep lists and resources, in milliseconds; 0 asks them not to.
         cache_scope: `"private"`, or `"public"` when what is offered is the same for every caller.
@@ -41,19 +42,33 @@ class Endpoint:
 
     def __init__(
         self,
-        info: Mapping[str, Any],
+        info: Mapping[str, Any] | Callable[[], Mapping[str, Any]],
         *,
-        instructions: str | None = None,
+        instructions: str | Callable[[], str | None] | None = None,
         features: Sequence[Feature] = (),
         ttl_ms: int = 0,
         cache_scope: str = "private",
     ) -> None:
-        self.info = dict(info)
-        self.instructions = instructions
+        if not callable(info):
+            own = dict(info)
+            self._info: Callable[[], Mapping[str, Any]] = lambda: own
+        else:
+            self._info = info
+        self._instructions = instructions
         self._features = tuple(features)
-        self._stamp = {SERVER_INFO: self.info}
+        self._stamp = {SERVER_INFO: self._info()}
         self._kept = {"ttlMs": ttl_ms, "cacheScope": cache_scope}
         self.speak("auto")
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """The server's `Implementation` object as it is now."""
+        return self._info()
+
+    @property
+    def instructions(self) -> str | None:
+        """The server's instructions for models as they are now, or None."""
+        return self._instructions() if callable(self._instructions) else self._instructions
 
     def speak(self, protocol: str) -> None:
         """Speak only some revisions from now on; in an era of which it speaks none, no method exists.
@@ -124,13 +139,17 @@ class Endpoint:
         if method in methods.CACHEABLE and result["resultType"] == "complete":
             for name, value in self._kept.items():
                 result.setdefault(name, value)
+        info = self._info()
+        if info is not self._stamp[SERVER_INFO]:
+            self._stamp = {SERVER_INFO: info}
         meta = result.get("_meta")
         result["_meta"] = self._stamp if meta is None else {**self._stamp, **cast("Mapping[str, Any]", meta)}
         return result
 
     async def _discover(self, request: Request) -> Json:
         found: Json = {"supportedVersions": list(self.versions), "capabilities": self.capabilities(modern=True)}
-        return found | ({"instructions": self.instructions} if self.instructions else {})
+        instructions = self.instructions
+        return found | ({"instructions": instructions} if instructions else {})
 
     async def _initialize(self, request: Request) -> Json:
         params = request.params
@@ -144,7 +163,8 @@ class Endpoint:
             "capabilities": self.capabilities(modern=False),
             "serverInfo": self.info,
         }
-        return agreed | ({"instructions": self.instructions} if self.instructions else {})
+        instructions = self.instructions
+        return agreed | ({"instructions": instructions} if instructions else {})
 
 
 async def _pong(request: Request) -> Json:

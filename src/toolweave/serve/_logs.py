@@ -38,7 +38,7 @@ class Logs:
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return `logging/setLevel`, which modern revisions lack."""
-        return {methods.LOGGING_SET_LEVEL: self._set_level} if self._enabled and not modern else {}
+        return {methods.LOGGING_SET_LEVEL: self.set_level} if self._enabled and not modern else {}
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return the `logging` capability, an empty object in every revision, if messages may be sent."""
@@ -59,12 +59,21 @@ class Logs:
         lowest = self._minimum_level(request) if self._enabled else len(LEVELS)
         return LEVELS[lowest] if lowest < len(LEVELS) else None
 
+    def levels(self) -> Mapping[str, LogLevel]:
+        """Return the levels that legacy clients have set, by conversation."""
+        return {conversation: LEVELS[lowest] for conversation, lowest in self._levels.items()}
+
     def _minimum_level(self, request: Request) -> int:
         if request.modern:
             return _SEVERITY.get(_hashable(request.meta.get(LOG_LEVEL)), len(_SEVERITY))
         return self._levels.get(request.client.conversation or "", _UNASKED)
 
-    async def _set_level(self, request: Request) -> Json:
+    async def set_level(self, request: Request) -> Json:
+        """Set the level of a legacy client (`logging/setLevel`).
+
+        Raises:
+            RequestError: There is no such level (-32602).
+        """
         level = _SEVERITY.get(_hashable(request.params.get("level")))
         if level is None:
             raise RequestError(f"level must be one of {', '.join(LEVELS)}", code=INVALID_PARAMS)

@@ -22,7 +22,7 @@ from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
 from toolweave.serve._request import Json, Request
 
-__all__ = ["TTL_SECONDS", "StateSigner", "request_binding"]
+__all__ = ["TTL_SECONDS", "StateSigner", "from_base64url", "request_binding", "to_base64url"]
 
 TTL_SECONDS = 600.0
 _LEAST_KEY_BYTES = 32
@@ -67,7 +67,7 @@ class StateSigner:
             "answers": answers,
         }
         payload = json.dumps(state, separators=(",", ":")).encode()
-        return f"{_text(payload)}.{_text(_sign(self._keys[0], payload))}"
+        return f"{to_base64url(payload)}.{to_base64url(_sign(self._keys[0], payload))}"
 
     def open(self, request: Request, sealed: object) -> Json:
         """Verify a state and return its answers.
@@ -94,7 +94,7 @@ class StateSigner:
             return None
         body, _, signature = sealed.partition(".")
         try:
-            payload, signed = _raw(body), _raw(signature)
+            payload, signed = from_base64url(body), from_base64url(signature)
         except (binascii.Error, ValueError):
             return None
         genuine = [hmac.compare_digest(_sign(key, payload), signed) for key in self._keys]
@@ -105,20 +105,25 @@ def request_binding(request: Request) -> str:
     """Return a digest of a request's method, params and principal, to which a state is bound."""
     params = {name: value for name, value in request.params.items() if name not in _LOOSE}
     what = [request.method, params, request.client.principal]
-    return _text(sha256(json.dumps(what, sort_keys=True, separators=(",", ":")).encode()).digest())
+    return to_base64url(sha256(json.dumps(what, sort_keys=True, separators=(",", ":")).encode()).digest())
 
 
 def _sign(key: bytes, payload: bytes) -> bytes:
     return hmac.digest(key, b"toolweave request state\n" + payload, "sha256")
 
 
-def _text(raw: bytes) -> str:
+def to_base64url(raw: bytes) -> str:
+    """Return bytes as unpadded base64url."""
     return urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-def _raw(text: str) -> bytes:
-    """Return the bytes of an unpadded base64url text; other spellings of the same bytes are refused."""
+def from_base64url(text: str) -> bytes:
+    """Return the bytes of an unpadded base64url text; other spellings of the same bytes are refused.
+
+    Raises:
+        ValueError: It is no such text.
+    """
     raw = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
-    if _text(raw) != text:
+    if to_base64url(raw) != text:
         raise ValueError("not canonical")
     return raw

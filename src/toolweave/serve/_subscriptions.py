@@ -28,8 +28,9 @@ from toolweave.serve._changes import (
     Topic,
 )
 from toolweave.serve._request import Json, Method, Request
+from toolweave.tools import Unsubscribe
 
-__all__ = ["ExtensionFilter", "Listen"]
+__all__ = ["ExtensionFilter", "Listen", "ResourceFollower"]
 
 ACKNOWLEDGED = methods.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED
 LISTS = {
@@ -43,6 +44,9 @@ MOST_NAMES = 1000
 
 LONGEST_URI = 8192
 """Maximum length of a subscribed URI, in characters."""
+
+FOLLOWED_AT_ONCE = 32
+"""Resources of one client that are subscribed to at the same time."""
 
 _Watch: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
@@ -71,12 +75,30 @@ class ExtensionFilter(Protocol):
         ...
 
 
+class ResourceFollower(Protocol):
+    """Subscribes to resources where they are, for a server in front of others."""
+
+    async def follow(self, request: Request, uri: str, updated: Callable[[str], object]) -> Unsubscribe:
+        """Subscribe to a resource; return the end of that.
+
+        Args:
+            request: The client's request.
+            uri: The resource.
+            updated: To be called with the URI after each update of the resource or a part of it, from any thread.
+
+        Raises:
+            RequestError: Nobody announces its updates to this client.
+        """
+        ...
+
+
 class Listen:
     """The listen streams and the resource subscriptions of all clients.
 
     Args:
         declared: Returns the capabilities that the server declares now, in either era.
         filters: Filters of extensions, by their key.
+        follower: Subscribes to the resources where they are; None where all changes are published here.
     """
 
     def __init__(
@@ -85,10 +107,12 @@ class Listen:
         *,
         declared: Callable[[], Mapping[str, Any]],
         filters: Mapping[str, ExtensionFilter] | None = None,
+        follower: ResourceFollower | None = None,
     ) -> None:
         self._changes = changes
         self._declared = declared
         self._filters = dict(filters or {})
+        self._follower = follower
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return `subscriptions/listen`, or in earlier revisions the subscriptions to resources."""
@@ -109,7 +133,9 @@ class Listen:
         for key, names in asked.items():
             topics += [Topic(self._filters[key].method, name) for name in names]
         stream = self._changes.open(topics)  # before it is looked up what there is: nothing falls between
+        ends: list[Unsubscribe] = []
         try:
+            await self._follow(request, stream, honoured, ends)
             watches: list[_Watch] = []
             for key, names in asked.items():
                 chosen = self._filters[key]
@@ -120,7 +146,32 @@ class Listen:
             await self._watched(request, stream, honoured, watches)
         finally:
             self._changes.leave(stream)
+            for end in ends:
+                end()
         return {"_meta": {SUBSCRIPTION_ID: request.id}}
+
+    async def _follow(self, request: Request, stream: ListenStream, honoured: Json, ends: list[Unsubscribe]) -> None:
+        """Limit the stream to the resources whose updates are announced; what ends that is added to `ends`."""
+        uris: list[str] = honoured.pop(RESOURCE_SUBSCRIPTIONS, [])
+        follower, accepted = self._follower, set[str](uris if self._follower is None else ())
+        limiter = anyio.CapacityLimiter(FOLLOWED_AT_ONCE)
+
+        async def one(uri: str) -> None:
+            assert follower is not None
+            async with limiter:
+                try:
+                    ends.append(await follower.follow(request, uri, partial(_updated, stream, uri)))
+                except RequestError:
+                    stream.topics.discard(Topic(UPDATED, uri))
+                else:
+                    accepted.add(uri)
+
+        if follower is not None:
+            async with anyio.create_task_group() as tasks:
+                for uri in uris:
+                    tasks.start_soon(one, uri)
+        if accepted:
+            honoured[RESOURCE_SUBSCRIPTIONS] = [uri for uri in uris if uri in accepted]
 
     async def _watched(self, request: Request, stream: ListenStream, honoured: Json, watches: Sequence[_Watch]) -> None:
         """Deliver notifications while polling for changes made by other processes."""
@@ -184,12 +235,20 @@ class Listen:
         topic = Topic(UPDATED, uri)
         if len(conversation.topics) >= MOST_NAMES and topic not in conversation.topics:
             raise RequestError(f"no more than {MOST_NAMES} resources can be subscribed to", code=INVALID_REQUEST)
-        conversation.topics.add(topic)
+        conversation.topics.add(topic)  # before it is asked for elsewhere: nothing falls between
+        if self._follower is not None:
+            try:
+                end = await self._follower.follow(request, uri, partial(_updated, conversation, uri))
+            except BaseException:
+                if not conversation.follows(uri):
+                    conversation.topics.discard(topic)
+                raise
+            conversation.follow(uri, end)
         return {}
 
     async def _unsubscribe(self, request: Request) -> Json:
         conversation, uri = self._subscription(request)
-        conversation.topics.discard(Topic(UPDATED, uri))
+        conversation.unfollow(uri)
         return {}
 
     def _subscription(self, request: Request) -> tuple[LegacySubscriber, str]:
@@ -202,6 +261,10 @@ class Listen:
         if conversation is None:
             raise RequestError("updates cannot be told on this connection, which has no stream", code=INVALID_REQUEST)
         return conversation, uri
+
+
+def _updated(subscriber: ListenStream | LegacySubscriber, uri: str, part: str) -> None:
+    subscriber.put(Topic(UPDATED, uri), {"uri": part})
 
 
 def _heard(stream: ListenStream, method: str, name: str, params: Json) -> None:

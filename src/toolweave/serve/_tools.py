@@ -6,11 +6,9 @@ Independent of the transport; a running tool's questions and progress, and calls
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
-
-import msgspec
 
 # so that the first call of a plain function imports nothing
 import toolweave.tools._worker_threads  # noqa: F401  # pyright: ignore[reportUnusedImport]
@@ -18,14 +16,14 @@ from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError, pr
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.headers import mirroring_problem
-from toolweave.protocol.jsonrpc import encode_value
 from toolweave.schema import Validator
-from toolweave.serve._offers.pagination import only_for_caller, page
+from toolweave.serve._offers.pagination import only_for_caller
+from toolweave.serve._offers.tool_pages import ToolPages
 from toolweave.serve._request import Json, Method, Request
 from toolweave.serve._request_context import HandlerRunner, Work
 from toolweave.tools import CallContext, ToolCall, ToolsChanged, Toolset, ToolSnapshot, ToolSpec
 from toolweave.tools._function import check_schemas
-from toolweave.tools._mcp import call_result, tool_definition
+from toolweave.tools._mcp import call_result
 from toolweave.tools._result import ToolResult, invalid_input
 
 __all__ = ["ExposeErrors", "TaskStarter", "Tools"]
@@ -35,7 +33,6 @@ _log = logging.getLogger("toolweave.serve")
 ExposeErrors: TypeAlias = Literal["message", "masked"]
 """A client's view of an unexpected exception of a tool: its message, or only that there was one."""
 
-_MOST_PAGES = 1000
 _SPARE = 64  # definitions of tools that are gone: calls that outlive their tool come back to them
 
 
@@ -74,15 +71,12 @@ class Tools:
         self._toolset = toolset
         self._rounds = rounds
         self._tasks = tasks
-        self._page_size = page_size
         self._expose = expose_errors
-        self._definitions = _Definitions()
+        self._pages = ToolPages(page_size, more=self._support)
         self._checked: dict[str, tuple[ToolSpec, _Checks | None]] = {}
         self._seen: ToolSnapshot | None = None
         self._found: dict[str, tuple[ToolSpec, _Checks]] = {}  # of those seen, by the names that were asked for
         self._listed: ToolSnapshot = ToolSnapshot()
-        self._paged: ToolSnapshot | None = None
-        self._pages: dict[str | None, tuple[msgspec.Raw, str | None]] = {}  # of `_paged`, by cursor
         toolset.subscribe(self._changed)
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
@@ -148,34 +142,13 @@ class Tools:
         cursor: Any = request.params.get("cursor")
         snapshot = self._snapshot()
         may = request.client.may
-        if may is not None:
-            allowed = [spec for spec in snapshot if may("tools", spec.name, spec.scopes)]
-            listed, following = self._page(allowed, cursor, modern=request.modern)
-            return _listing(listed, following) | only_for_caller(request)
-        if snapshot is not self._paged:
-            self._paged = snapshot
-            self._pages.clear()
-        if not request.modern:
-            listed, following = self._page(snapshot, cursor, modern=False)
-            return _listing(listed, following)
-        known = self._pages.get(cursor) if cursor is None or isinstance(cursor, str) else None
-        if known is None:
-            listed, following = self._page(snapshot, cursor, modern=True)
-            known = self._pages[cursor] = (msgspec.Raw(encode_value(listed, errors="replace")), following)
-            if len(self._pages) > _MOST_PAGES:
-                del self._pages[next(iter(self._pages))]  # of cursors that a stranger made up
-        encoded, following = known
-        return _listing(encoded, following)
+        if may is None:
+            return self._pages.of(snapshot, cursor, modern=request.modern)
+        allowed = [spec for spec in snapshot if may("tools", spec.name, spec.scopes)]
+        return self._pages.selected(allowed, cursor, modern=request.modern) | only_for_caller(request)
 
-    def _page(self, snapshot: Sequence[ToolSpec], cursor: object, *, modern: bool) -> tuple[list[Json], str | None]:
-        specs, following = page(snapshot, cursor, self._page_size, key=_name)
-        listed = [self._definitions.of(spec, modern=modern) for spec in specs]
-        if self._tasks is not None:
-            listed = [
-                {**made, **support} if (support := self._tasks.support(spec, modern=modern)) else made
-                for spec, made in zip(specs, listed, strict=True)
-            ]
-        return listed, following
+    def _support(self, spec: ToolSpec, modern: bool) -> Json:
+        return {} if self._tasks is None else self._tasks.support(spec, modern=modern)
 
     async def _call(self, request: Request) -> Json:
         name = request.text("name")
@@ -249,17 +222,9 @@ class Tools:
         return checks
 
     def _changed(self, change: ToolsChanged) -> None:
-        self._definitions.forget(change.removed)
+        self._pages.forget(change.removed)
         for name in change.removed:
             self._checked.pop(name, None)
-
-
-def _listing(listed: list[Json] | msgspec.Raw, following: str | None) -> Json:
-    return {"tools": listed} if following is None else {"tools": listed, "nextCursor": following}
-
-
-def _name(spec: ToolSpec) -> str:
-    return spec.name
 
 
 class _Checks:
@@ -294,26 +259,3 @@ def _compiled(spec: ToolSpec) -> _Checks:
     if wrong is not None:
         raise SchemaError(f"tool {spec.name!r}: inputSchema: {wrong[0]}", pointer=wrong[1])
     return _Checks(arguments, output)
-
-
-class _Definitions:
-    """Cache of one server's tool definitions, each built when it is first listed."""
-
-    def __init__(self) -> None:
-        self._made: dict[bool, dict[str, tuple[ToolSpec, Json]]] = {True: {}, False: {}}
-
-    def of(self, spec: ToolSpec, *, modern: bool) -> Json:
-        """Return the definition of a tool for an era; callers do not change it."""
-        made = self._made[modern]
-        known = made.get(spec.name)
-        if known is not None and known[0] is spec:
-            return known[1]
-        definition = tool_definition(spec, modern=modern)
-        made[spec.name] = (spec, definition)
-        return definition
-
-    def forget(self, names: tuple[str, ...]) -> None:
-        """Drop the definitions of tools that are gone."""
-        for made in self._made.values():
-            for name in names:
-                made.pop(name, None)

@@ -43,7 +43,7 @@ def tool_definition(spec: ToolSpec, *, modern: bool) -> _Json:
     made: _Json = {"name": spec.name}
     if spec.title is not None:
         made["title"] = spec.title
-    if spec.description:
+    if spec.description or spec.raw.get("description") == "":
         made["description"] = spec.description
     made["inputSchema"] = spec.input_schema
     output = spec.output_schema

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
@@ -20,7 +20,7 @@ from toolweave.errors import ProtocolError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND
 
-__all__ = ["ListChanged", "ListKind", "LiveList", "backoff_seconds", "in_old_order"]
+__all__ = ["ListChanged", "ListFacts", "ListKind", "LiveList", "backoff_seconds", "in_old_order"]
 
 _log = logging.getLogger("toolweave.connect")
 _FIRST_WAIT_SECONDS = 1.0
@@ -63,6 +63,27 @@ class ListChanged:
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.changed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListFacts(Generic[ItemT]):
+    """A list as it is known now, and the facts about it beside its items.
+
+    Attributes:
+        items: The items of the last good reading.
+        listed: Whether that was in the server's present session.
+        current: Whether it may be shown without being read again.
+        ttl_ms: Milliseconds for which the server lets others keep it, from now on; None where it does not say.
+        public: Whether the server says that all callers may share it.
+        members: The other members of the server's result, such as `_meta`.
+    """
+
+    items: tuple[ItemT, ...]
+    listed: bool
+    current: bool
+    ttl_ms: int | None
+    public: bool
+    members: Mapping[str, Any]
 
 
 def in_old_order(old: Iterable[ItemT], new: Iterable[ItemT], identity: Callable[[ItemT], str]) -> tuple[ItemT, ...]:
@@ -112,6 +133,8 @@ class LiveList(Generic[ItemT]):
         problems: The entries of the last reading that were left out or are suspicious, with the reasons.
         pages: The number of requests of the last reading.
         ttl_seconds: The seconds for which the server allows to cache the list, or None.
+        public: Whether the server says that all callers may share the list.
+        members: The members of its result beside the entries, such as `_meta`.
         failures: The number of failed readings in a row.
         on_read: Called at the end of every reading, good or bad.
         on_problem: Called with each problem that is new.
@@ -131,6 +154,8 @@ class LiveList(Generic[ItemT]):
         self.problems: tuple[str, ...] = ()
         self.pages = 0
         self.ttl_seconds: float | None = None
+        self.public = False
+        self.members: Mapping[str, Any] = {}
         self.failures = 0
         self.kind: ListKind = kind
         self.method = _METHODS[kind]
@@ -182,6 +207,25 @@ class LiveList(Generic[ItemT]):
         if not self.ttl_seconds:
             return math.inf
         return self._read_at + max(_SHORTEST_TTL_SECONDS, self.ttl_seconds) * (1 + self._jitter / 10)
+
+    def facts(self, *, notified: bool) -> ListFacts[ItemT]:
+        """Return the list as it is known now.
+
+        Args:
+            notified: Whether the server announces changes; the list is then current until it does, whatever its
+                lifetime, which begins anew for each caller. Without, a reading of this very second is current too.
+        """
+        unchanged = self._read_epoch == self._epoch
+        age = anyio.current_time() - self._read_at
+        left = None if self.ttl_seconds is None else self.ttl_seconds if notified else max(0.0, self.ttl_seconds - age)
+        return ListFacts(
+            items=self.items,
+            listed=self.listed,
+            current=unchanged and (notified or age < max(_SHORTEST_TTL_SECONDS, self.ttl_seconds or 0.0)),
+            ttl_ms=None if left is None else round(left * 1000) if unchanged else 0,
+            public=self.public,
+            members=self.members,
+        )
 
     def expire(self) -> None:
         """Note that the server has changed the list; cheap, since it may be called thousands of times."""
@@ -238,6 +282,7 @@ class LiveList(Generic[ItemT]):
         judged = self._judge(listing.entries, refusal)
         before, known = self.items, self.version > 0
         self.pages, self.ttl_seconds = listing.pages, listing.ttl_seconds
+        self.public, self.members = listing.public and listing.pages > 0, listing.members
         self._read_epoch, self._read_at, self.failures = epoch, anyio.current_time(), 0
         self._note((*listing.problems, *judged.problems))
         self.items = in_old_order(before, judged.items, self._identity)

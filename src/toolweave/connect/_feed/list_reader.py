@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 from toolweave.errors import ProtocolError
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.meta import SERVER_INFO
 from toolweave.tools._mcp import read_definition
 from toolweave.tools._spec import ToolSpec
 
@@ -22,6 +23,7 @@ __all__ = ["MAX_ENTRIES", "FetchedList", "ParsedList", "Refusal", "Request", "li
 MAX_PAGES = 1_000
 MAX_ENTRIES = 100_000
 
+_OF_A_PAGE = frozenset({"nextCursor", "ttlMs", "cacheScope", "resultType"})
 _MAX_TTL_MS = 24 * 3600 * 1000.0
 _NOTHING: Mapping[str, Any] = {}
 
@@ -41,12 +43,16 @@ class FetchedList:
         entries: The entries as they came, in the server's order.
         pages: The number of requests.
         ttl_seconds: The seconds for which the list may be cached; None when the server does not say (SEP-2549).
+        public: Whether every page says that all callers may share the list (SEP-2549).
+        members: The other members of the pages, such as `_meta`, as they came; of one name the last.
         problems: The faults of the list as a whole, for people.
     """
 
     entries: list[Any] = field(default_factory=list[Any])
     pages: int = 0
     ttl_seconds: float | None = None
+    public: bool = True
+    members: dict[str, Any] = field(default_factory=dict[str, Any])
     problems: list[str] = field(default_factory=list[str])
 
 
@@ -86,6 +92,7 @@ async def list_all(request: Request, method: str, key: str, *, server: str) -> F
             raise ProtocolError(f"its answer to {method} has no list {key!r}", server=server, code=INTERNAL_ERROR)
         listing.entries.extend(cast("list[Any]", entries))
         _note_ttl(listing, page)
+        _note_members(listing, page, key)
         cursor = page.get("nextCursor")  # "" is a valid cursor
         if not isinstance(cursor, str):
             return listing
@@ -184,3 +191,15 @@ def _note_ttl(listing: FetchedList, page: Mapping[str, Any]) -> None:
     if isinstance(ttl, (int, float)) and not isinstance(ttl, bool):
         seconds = min(ttl, _MAX_TTL_MS) / 1000 if ttl > 0 else 0.0  # a negative one counts as 0
         listing.ttl_seconds = seconds if listing.ttl_seconds is None else min(seconds, listing.ttl_seconds)
+
+
+def _note_members(listing: FetchedList, page: Mapping[str, Any], key: str) -> None:
+    """Keep the members of a page that are about the list as a whole; the stamp of the server is about the hop."""
+    listing.public = listing.public and page.get("cacheScope") == "public"
+    for name, value in page.items():
+        if name == "_meta":
+            meta = {inner: one for inner, one in (as_object(value) or {}).items() if inner != SERVER_INFO}
+            if meta:
+                listing.members["_meta"] = {**listing.members.get("_meta", {}), **meta}
+        elif name != key and name not in _OF_A_PAGE:
+            listing.members[name] = value

@@ -17,13 +17,13 @@ import anyio.abc
 
 from toolweave.errors import RequestError, StoreError
 from toolweave.protocol import methods
-from toolweave.protocol.codes import HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_RESPONSES
 from toolweave.protocol.tasks import ENDED, TASK_ID, capabilities, created, in_core, related, task_result
 from toolweave.serve._request import Json, Method, Request
 from toolweave.serve._request_context import HandlerRunner, Work
 from toolweave.serve._tasks.port import Heard, NewTask, TaskBackend, TaskHandle
-from toolweave.serve._tasks.rules import TaskRule, TaskRules, TaskSupport, declared, undeclared
+from toolweave.serve._tasks.rules import TaskRule, TaskRules, TaskSupport, declared, named_task, undeclared
 from toolweave.serve._tasks.task import TOLD_BY
 from toolweave.tools._spec import ToolSpec
 
@@ -188,10 +188,7 @@ class TasksFeature:
 
     async def _find(self, request: Request) -> TaskHandle:
         """Return the task that a request names, if it is this client's."""
-        _require(request)
-        name = request.text(TASK_ID)
-        if request.modern and request.headers and request.headers.get("mcp-name", "").strip() != name:
-            raise RequestError("the header Mcp-Name must be what params.taskId is", code=HEADER_MISMATCH)
+        name = named_task(request)
         found = await _reached(self._backend.find(name, request.client.principal))
         if found is None:
             raise RequestError("Unknown task", code=INVALID_PARAMS)

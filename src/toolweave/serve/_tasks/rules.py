@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from toolweave.errors import RequestError
-from toolweave.protocol.codes import METHOD_NOT_FOUND, MISSING_CAPABILITY
+from toolweave.protocol.codes import HEADER_MISMATCH, METHOD_NOT_FOUND, MISSING_CAPABILITY
 from toolweave.protocol.input_required import INPUT_RESPONSES
 from toolweave.protocol.meta import TASKS_EXTENSION
-from toolweave.protocol.tasks import capabilities, declares_tasks, support
+from toolweave.protocol.tasks import TASK_ID, capabilities, declares_tasks, support
 from toolweave.protocol.versions import TASKS_VERSION
 from toolweave.serve._request import Json, Request
 from toolweave.tools._call import RESUMABLE
 from toolweave.tools._spec import ToolSpec
 
-__all__ = ["OnLost", "TaskRule", "TaskRules", "TaskSupport", "declared", "undeclared"]
+__all__ = ["OnLost", "TaskRule", "TaskRules", "TaskSupport", "declared", "named_task", "undeclared"]
 
 TaskSupport: TypeAlias = Literal["optional", "required"]
 """Whether a client that has no tasks may call the tool."""
@@ -109,6 +109,20 @@ class TaskRules:
 def declared(request: Request) -> bool:
     """Whether a modern client declared the extension."""
     return declares_tasks(request.client.capabilities)
+
+
+def named_task(request: Request) -> str:
+    """Return the id of the task that a request about one names.
+
+    Raises:
+        RequestError: It names none, its header names another one, or the client did not declare the extension.
+    """
+    if request.modern and not declared(request):
+        raise undeclared()
+    name = request.text(TASK_ID)
+    if request.modern and request.headers and request.headers.get("mcp-name", "").strip() != name:
+        raise RequestError("the header Mcp-Name must be what params.taskId is", code=HEADER_MISMATCH)
+    return name
 
 
 def undeclared() -> RequestError:

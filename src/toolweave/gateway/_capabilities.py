@@ -1,0 +1,137 @@
+"""Capabilities, instructions and identity of a gateway: those of its upstreams, taken together.
+
+A gateway of a single upstream with names of its own shows what that says of itself, as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from toolweave.connect import ConnectionState, McpConnection
+from toolweave.errors import shortened
+from toolweave.hub import Hub
+from toolweave.protocol.json_types import as_object
+from toolweave.protocol.versions import MODERN_VERSIONS
+from toolweave.serve._request import Json, Method
+from toolweave.tools import Toolset
+
+__all__ = ["UpstreamCapabilities", "declares"]
+
+_OWN = frozenset({"tools", "prompts", "resources", "completions", "logging", "tasks", "extensions", "experimental"})
+_STARTING = frozenset({ConnectionState.IDLE, ConnectionState.CONNECTING})
+_MOST_OF_ONE = 8_000
+_MOST_OF_ALL = 64_000
+"""Characters of the instructions of one upstream, and of all of them, where they are joined."""
+
+
+def declares(connection: McpConnection, capability: str, member: str | None = None) -> bool:
+    """Whether an upstream declares a capability, or a member of it as true."""
+    if member is None:
+        return capability in connection.capabilities
+    return (as_object(connection.capabilities.get(capability)) or {}).get(member) is True
+
+
+class UpstreamCapabilities:
+    """The feature: what a gateway declares.
+
+    Args:
+        hub: The upstreams.
+        tools: The tools that callers see.
+        info: The gateway's own `Implementation` object.
+    """
+
+    def __init__(self, hub: Hub, tools: Toolset, info: Mapping[str, Any]) -> None:
+        self._hub = hub
+        self._tools = tools
+        self._own_info = dict(info)
+
+    def methods(self, *, modern: bool) -> Mapping[str, Method]:
+        """Return nothing: it only declares."""
+        return {}
+
+    def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
+        """Return the capabilities of all upstreams, and those that one that is still starting may have.
+
+        The lists may change at any time, whatever the upstreams say: one may come, go or restart.
+        """
+        found = {name: dict(value) for name, value in self._lists().items()}
+        upstreams = tuple(self._hub.clients.values())
+        for name in ("completions", "logging"):
+            if self._declared(name):
+                found[name] = {}
+        experimental = _merged(one.capabilities.get("experimental") for one in upstreams)
+        if experimental:
+            found["experimental"] = experimental
+        only = self._only
+        if only is not None:
+            found |= {name: value for name, value in only.capabilities.items() if name not in _OWN}
+        return found | (_extensions(upstreams) if modern else {})
+
+    def info(self) -> Mapping[str, Any]:
+        """Return the `Implementation` object: our own, or that of the only upstream."""
+        only = self._only
+        shown: Mapping[str, Any] = {} if only is None else only.server_info
+        complete = isinstance(shown.get("name"), str) and isinstance(shown.get("version"), str)
+        return shown if complete else self._own_info
+
+    def instructions(self) -> str | None:
+        """Return the instructions of all upstreams, each quoted under its name, or those of the only one as they are.
+
+        Every line of an upstream is quoted, so that none can speak for another.
+        """
+        only = self._only
+        if only is not None:
+            return only.instructions
+        parts = [
+            f"{server}:\n{_quoted(shortened(connection.instructions.strip(), _MOST_OF_ONE))}"
+            for server, connection in self._hub.clients.items()
+            if connection.instructions and connection.instructions.strip()
+        ]
+        return shortened("\n\n".join(parts), _MOST_OF_ALL) or None
+
+    @property
+    def _only(self) -> McpConnection | None:
+        """The only upstream, if what callers see of it has its own names."""
+        clients = self._hub.clients
+        if len(clients) != 1 or self._tools is not self._hub:
+            return None
+        (only,) = clients.values()
+        return only if only.config.tool_prefix == "" and not self._hub.errors.keys() - clients.keys() else None
+
+    def _lists(self) -> Mapping[str, Mapping[str, Any]]:
+        found: dict[str, Json] = {}
+        if self._declared("tools") or len(self._tools.snapshot()):
+            found["tools"] = {"listChanged": True}
+        for name in ("prompts", "resources"):
+            if self._declared(name):
+                found[name] = {"listChanged": True}
+        if self._declared("resources", "subscribe"):
+            found["resources"]["subscribe"] = True
+        return found
+
+    def _declared(self, capability: str, member: str | None = None) -> bool:
+        return any(one.state in _STARTING or declares(one, capability, member) for one in self._hub.clients.values())
+
+
+def _extensions(upstreams: Iterable[McpConnection]) -> Json:
+    """Return the extensions of the modern upstreams, with their settings; handshake revisions have none."""
+    modern = [one.capabilities for one in upstreams if one.protocol_version in MODERN_VERSIONS]
+    extensions = _merged(one.get("extensions") for one in modern)
+    return {"extensions": extensions} if extensions else {}
+
+
+def _merged(objects: Iterable[object]) -> Json:
+    """Return the members of all objects, by name; of settings that differ all members, the first one's first."""
+    found: Json = {}
+    for one in objects:
+        for name, value in (as_object(one) or {}).items():
+            there, settings = as_object(found.get(name)), as_object(value)
+            found[name] = (
+                {**settings, **there} if there is not None and settings is not None else found.get(name, value)
+            )
+    return found
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}" for line in text.splitlines())

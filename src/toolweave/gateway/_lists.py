@@ -1,0 +1,262 @@
+"""The lists of a gateway: the tools, prompts, resources and templates of all upstreams, page by page.
+
+Definitions go out as they came, under exposed names. A failing upstream costs only its own entries, and callers can
+read the status of each. A list is as fresh, and as widely shareable, as the strictest of the upstreams in it allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeAlias
+
+import anyio
+
+from toolweave.connect import ConnectionState
+from toolweave.connect._feed.list_cache import ListFacts
+from toolweave.errors import DuplicateToolError, ServerError
+from toolweave.hub import Hub
+from toolweave.hub._offers import USABLE, HubEntry, HubListKind, HubOffers
+from toolweave.protocol import methods
+from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.versions import MODERN_VERSIONS
+from toolweave.serve._changes import Changes
+from toolweave.serve._offers.pagination import page
+from toolweave.serve._offers.tool_pages import ToolPages
+from toolweave.serve._request import Json, Method, OfferKind, Request
+from toolweave.tools import ToolsChanged, Toolset, ToolSpec
+
+__all__ = ["UPSTREAMS", "Lists"]
+
+_log = logging.getLogger("toolweave.gateway")
+
+UPSTREAMS = "io.toolweave/upstreams"
+"""The key in the `_meta` of a list with the status of each upstream, by name."""
+
+_CAPABILITIES: Mapping[str, OfferKind] = {
+    "tools": "tools",
+    "prompts": "prompts",
+    "resources": "resources",
+    "resourceTemplates": "resources",
+}
+_DEBOUNCE_SECONDS = 0.05
+_Facts: TypeAlias = Mapping[str, ListFacts[Any]]
+_Errors: TypeAlias = Mapping[str, Exception]
+
+
+class Lists:
+    """The feature: all lists, and the notifications that one has changed.
+
+    Args:
+        hub: The upstreams.
+        tools: The tools that callers see: the hub, or a view of it.
+        offers: The prompts, resources and templates of the hub.
+        changes: Publishes the changes; those of the tools too.
+        page_size: Entries on a page; None puts all on one.
+    """
+
+    def __init__(
+        self, hub: Hub, tools: Toolset, offers: HubOffers, changes: Changes, *, page_size: int | None = 100
+    ) -> None:
+        self._hub = hub
+        self._tools = tools
+        self._offers = offers
+        self._changes = changes
+        self._page_size = page_size
+        self._pages = ToolPages(page_size, more=self._exchanged)
+        self._exchange: Mapping[tuple[str, str], str] = offers.qualified
+        self._seen: dict[HubListKind, tuple[HubEntry, ...]] = {}
+        self._publish: Mapping[HubListKind, Callable[[], None]] = {
+            "prompts": changes.prompts_changed,
+            "resources": changes.resources_changed,
+            "resourceTemplates": changes.resources_changed,
+        }
+        tools.subscribe(self._tools_changed)
+
+    def methods(self, *, modern: bool) -> Mapping[str, Method]:
+        """Return the methods that list."""
+        return {
+            methods.TOOLS_LIST: self._list_tools,
+            methods.PROMPTS_LIST: self._list_prompts,
+            methods.RESOURCES_LIST: self._list_resources,
+            methods.RESOURCES_TEMPLATES_LIST: self._list_templates,
+        }
+
+    def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
+        """Return nothing: the capabilities are those of the upstreams taken together."""
+        return {}
+
+    async def watch(self) -> None:
+        """Notify of changed lists of prompts, resources and templates, until cancelled.
+
+        Whatever may have changed one makes it be read again, and only a difference in what callers see is published.
+        """
+        loop, news, due = asyncio.get_running_loop(), [anyio.Event()], set[HubListKind]()
+
+        def read_again(*kinds: HubListKind) -> None:
+            def note() -> None:
+                due.update(kinds)
+                news[0].set()
+
+            loop.call_soon_threadsafe(note)  # the hub may run in another thread
+
+        ends = (
+            self._hub.on("prompts_changed", lambda one, change: read_again("prompts")),
+            self._hub.on("resources_changed", lambda one, change: read_again(change.kind)),
+            self._hub.on("state", lambda one, change: read_again(*self._publish)),
+        )
+        try:
+            while True:
+                await news[0].wait()
+                await anyio.sleep(_DEBOUNCE_SECONDS)
+                news[0] = anyio.Event()
+                kinds = sorted(due)
+                due.clear()
+                for kind in kinds:
+                    await self._read_again(kind)
+        finally:
+            for end in ends:
+                end()
+
+    async def _read_again(self, kind: HubListKind) -> None:
+        try:
+            await self._listed(kind)
+        except Exception:  # boundary: one upstream's oddity must not end the notifications of all others
+            _log.exception("the list of %s could not be read again", kind)
+
+    # the methods
+
+    async def _list_tools(self, request: Request) -> Json:
+        cursor: Any = request.params.get("cursor")
+        if cursor is None:
+            await self._offers.refresh_tools()
+        if self._exchange is not self._offers.qualified:
+            self._exchange = self._offers.qualified
+            self._pages.clear()
+        snapshot = self._tools.snapshot()
+        may = request.client.may
+        if may is None:
+            found, shown = self._pages.of(snapshot, cursor, modern=request.modern), None
+        else:
+            allowed = [spec for spec in snapshot if may("tools", spec.name, spec.scopes)]
+            found = self._pages.selected(allowed, cursor, modern=request.modern)
+            shown = {spec.server for spec in allowed if spec.server is not None}
+        facts = {
+            name: one.list_facts("tools")
+            for name, one in self._hub.clients.items()
+            if one.state in USABLE and "tools" in one.capabilities
+        }
+        return self._completed(request, "tools", found, facts, {}, shown)
+
+    async def _list_prompts(self, request: Request) -> Json:
+        return await self._list(request, "prompts")
+
+    async def _list_resources(self, request: Request) -> Json:
+        return await self._list(request, "resources")
+
+    async def _list_templates(self, request: Request) -> Json:
+        return await self._list(request, "resourceTemplates")
+
+    async def _list(self, request: Request, kind: HubListKind) -> Json:
+        entries, facts, errors = await self._listed(kind)
+        may, shown = request.client.may, None
+        if may is not None:
+            entries = tuple(one for one in entries if may(_CAPABILITIES[kind], one.name, ()))
+            shown = {one.server for one in entries}
+        part, following = page(entries, request.params.get("cursor"), self._page_size, key=_name)
+        found: Json = {kind: [one.definition for one in part]} | (
+            {} if following is None else {"nextCursor": following}
+        )
+        return self._completed(request, kind, found, facts, errors, shown)
+
+    async def _listed(self, kind: HubListKind) -> tuple[tuple[HubEntry, ...], _Facts, _Errors]:
+        """Return a list of all upstreams; a difference from the one before is published."""
+        found = await self._offers.listed(kind)
+        before = self._seen.get(kind)
+        self._seen[kind] = found.entries
+        if before is not None and before is not found.entries and before != found.entries:
+            self._publish[kind]()
+        return found.entries, found.facts, found.errors
+
+    # the members of a list beside its entries
+
+    def _completed(
+        self, request: Request, kind: str, found: Json, facts: _Facts, errors: _Errors, shown: Collection[str] | None
+    ) -> Json:
+        """Add the members about the list as a whole; `shown` are the upstreams that a restricted caller may see."""
+        states = self._hub.states()
+        alone = next(iter(facts.values())) if len(states) == len(facts) == 1 else None
+        members: Mapping[str, Any] = (
+            {} if alone is None else alone.members
+        )  # of several nobody could tell whose they are
+        if request.modern:
+            found = {**self._freshness(request, facts, errors), **found}
+        found = {**members, **found}
+        if request.params.get("cursor") is None:
+            statuses = self._statuses(kind, states, errors, shown)
+            found["_meta"] = {**(as_object(members.get("_meta")) or {}), UPSTREAMS: statuses}
+        return found
+
+    def _freshness(self, request: Request, facts: _Facts, errors: _Errors) -> Json:
+        """Return the lifetime and the scope of a list (SEP-2549): the strictest of all upstreams in it.
+
+        An upstream that says neither, one that is missing, a view, and rules for this caller make it stale and private.
+        """
+        whole = not errors and all(state in USABLE for state in self._hub.states().values())
+        same_for_all = request.client.may is None and self._tools is self._hub
+        said = all(self._is_modern(server) for server in facts)
+        if not (facts and whole and same_for_all and said):
+            return {"ttlMs": 0, "cacheScope": "private"}
+        public = all(one.public for one in facts.values())
+        return {
+            "ttlMs": min(one.ttl_ms or 0 for one in facts.values()),
+            "cacheScope": "public" if public else "private",
+        }
+
+    def _is_modern(self, server: str) -> bool:
+        connection = self._hub.clients.get(server)
+        return connection is not None and connection.protocol_version in MODERN_VERSIONS
+
+    def _statuses(
+        self, kind: str, states: Mapping[str, ConnectionState], errors: _Errors, shown: Collection[str] | None
+    ) -> Json:
+        """Return the status of each upstream that has such a list, or may have one."""
+        statuses: Json = {}
+        for server, state in sorted(states.items()):
+            usable = state in USABLE
+            connection = self._hub.clients.get(server)
+            if usable and connection is not None and _CAPABILITIES[kind] not in connection.capabilities:
+                continue
+            if shown is not None and server not in shown:
+                continue
+            error = errors.get(server) or self._hub.errors.get(server)
+            status = ConnectionState.DEGRADED if usable and error is not None else state
+            statuses[server] = {"status": status.value} | ({} if error is None else {"error": _kind(error)})
+        return statuses
+
+    # tools
+
+    def _exchanged(self, spec: ToolSpec, modern: bool) -> Json:
+        """Return the `_meta` of a tool whose user interface has another URI here than at its server."""
+        ui = as_object(spec.meta.get("ui"))
+        uri = None if ui is None else as_text(ui.get("resourceUri"))
+        exposed = None if uri is None else self._exchange.get((spec.server or "", uri))
+        if ui is None or exposed is None:
+            return {}
+        return {"_meta": {**spec.meta, "ui": {**ui, "resourceUri": exposed}}}
+
+    def _tools_changed(self, change: ToolsChanged) -> None:
+        self._pages.forget(change.removed)
+        self._changes.tools_changed()
+
+
+def _name(entry: HubEntry) -> str:
+    return entry.name
+
+
+def _kind(error: Exception) -> str:
+    """Return the kind of an upstream's error; its text may tell more than callers should know."""
+    if isinstance(error, ServerError):
+        return error.kind.value
+    return "name_conflict" if isinstance(error, DuplicateToolError) else "config"

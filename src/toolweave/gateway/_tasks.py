@@ -1,0 +1,411 @@
+"""Tasks of upstreams, for callers that take tasks: under ids that name their upstream, in the caller's form.
+
+An id carries the upstream's name and its own id, signed for one principal, so that no store is needed and any replica
+with the same keys can go on. It is the same each time, since clients compare ids. For callers without tasks the relay
+follows a task to its end.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import msgspec
+
+from toolweave.connect import McpConnection
+from toolweave.errors import RequestError
+from toolweave.gateway._relay import Relay
+from toolweave.gateway._routes import Route
+from toolweave.hub import Hub
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from toolweave.protocol.eras import legacy_result, question_for
+from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE, read_input_request
+from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.tasks import (
+    ENDED,
+    TASK_ID,
+    capabilities,
+    created,
+    declares_tasks,
+    in_core,
+    in_extension,
+    is_task,
+    makes_tasks,
+    read_task,
+    related,
+    support,
+    task_result,
+    task_support,
+    with_outcome,
+    with_task_id,
+)
+from toolweave.protocol.versions import MODERN_VERSIONS, TASKS_VERSION
+from toolweave.serve._request import Json, Method, Request
+from toolweave.serve._request_state import from_base64url, to_base64url
+from toolweave.serve._tasks.rules import declared, named_task, undeclared
+from toolweave.tools import ToolSpec
+
+__all__ = ["EndedCalls", "TaskNames", "UpstreamTasks"]
+
+_log = logging.getLogger("toolweave.gateway")
+
+_FORM = "t1"
+_MAC_BYTES = 16
+_LONGEST = 8192
+_KEPT_MS, _LEAST_POLL_MS, _MOST_KEPT = 600_000, 50, 1_000
+_ANSWER_SECONDS = 600.0
+_POLL_SECONDS, _LEAST_POLL_SECONDS, _MOST_POLL_SECONDS = 1.0, 0.05, 60.0
+_OF_A_ROUND = frozenset({INPUT_RESPONSES, REQUEST_STATE})
+
+
+class TaskNames:
+    """Ids of tasks that name their upstream, and that no caller can make or use for another principal.
+
+    Args:
+        keys: Secrets of at least 32 bytes, the newest first: it signs, all of them verify. Replicas share them, and an
+            old one stays as long as the tasks named with it. None makes one for this process.
+
+    Raises:
+        ValueError: A key is too short.
+    """
+
+    def __init__(self, keys: Sequence[str | bytes] | None = None) -> None:
+        given = [secrets.token_bytes(32)] if keys is None else keys
+        self._keys = [key.encode() if isinstance(key, str) else key for key in given]
+        if not self._keys or any(len(key) < 32 for key in self._keys):
+            raise ValueError("the keys of task ids are secrets of at least 32 bytes, the newest first")
+
+    def exposed(self, principal: str | None, server: str, own: str) -> str:
+        """Return the id for callers of an upstream's task."""
+        return ".".join((_FORM, to_base64url(server.encode()), to_base64url(own.encode("utf-8", "surrogatepass")))) + (
+            f".{to_base64url(_mac(self._keys[0], principal, server, own))}"
+        )
+
+    def read(self, principal: str | None, name: str) -> tuple[str, str] | None:
+        """Return the upstream and its own id; None for an id that is not of this principal, or not of ours."""
+        parts = name.split(".")
+        if len(name) > _LONGEST or len(parts) != 4 or parts[0] != _FORM:
+            return None
+        try:
+            server, own = from_base64url(parts[1]).decode(), from_base64url(parts[2]).decode("utf-8", "surrogatepass")
+            signed = from_base64url(parts[3])
+        except ValueError:
+            return None
+        genuine = [hmac.compare_digest(_mac(key, principal, server, own), signed) for key in self._keys]
+        return (server, own) if any(genuine) else None
+
+
+class EndedCalls:
+    """Calls that were over when their callers, of 2025-11-25, wanted a task; their results are kept for a while."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, tuple[str | None, float, Json]] = OrderedDict()
+
+    def add(self, principal: str | None, result: Mapping[str, Any]) -> Json:
+        """Keep a result and return the task that it is the outcome of, in the form of the extension."""
+        now = time.time()
+        shown = created(secrets.token_urlsafe(24), ttl_ms=_KEPT_MS, poll_ms=_LEAST_POLL_MS, now=now)
+        ended = with_outcome(shown, result)
+        self._kept[shown[TASK_ID]] = principal, now + _KEPT_MS / 1000, ended
+        while len(self._kept) > _MOST_KEPT or next(iter(self._kept.values()))[1] < now:
+            self._kept.popitem(last=False)
+        return ended
+
+    def find(self, principal: str | None, name: str) -> Json | None:
+        """Return the task of this id, if it is of this principal."""
+        kept = self._kept.get(name)
+        return None if kept is None or kept[0] != principal else kept[2]
+
+
+class _WatchedTasks(dict[str, Json]):
+    """The tasks of one listen stream as they are, with the request that opened it."""
+
+    request: Request
+
+
+class UpstreamTasks:
+    """The feature: calls that became tasks at their upstream, and the requests about them.
+
+    Args:
+        hub: The upstreams.
+        relay: Sends the requests.
+        names: Makes and reads the ids.
+    """
+
+    method = methods.NOTIFICATIONS_TASKS
+
+    def __init__(self, hub: Hub, relay: Relay, names: TaskNames) -> None:
+        self._hub = hub
+        self._relay = relay
+        self._names = names
+        self._ended = EndedCalls()
+
+    def methods(self, *, modern: bool) -> Mapping[str, Method]:
+        """Return the methods about tasks."""
+        found: dict[str, Method] = {methods.TASKS_GET: self._get, methods.TASKS_CANCEL: self._cancel}
+        return found | ({methods.TASKS_UPDATE: self._update} if modern else {methods.TASKS_RESULT: self._result})
+
+    def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
+        """Return the extension, or the capability `tasks` of 2025-11-25, while an upstream has tasks in any form."""
+        upstreams = self._hub.clients.values()
+        offered = any(_makes_legacy_tasks(one) or _has_extension(one) for one in upstreams)
+        return capabilities(modern=modern) if offered else {}
+
+    def support(self, spec: ToolSpec, *, modern: bool) -> Json:
+        """Return the members of a definition for callers of 2025-11-25, whose tasks modern upstreams decide about."""
+        upstream = self._hub.clients.get(spec.server or "")
+        if modern or upstream is None or not _has_extension(upstream):
+            return {}
+        made = support("optional")
+        return {name: {**(as_object(spec.raw.get(name)) or {}), **members} for name, members in made.items()}
+
+    # calls
+
+    def wanted(self, request: Request, spec: ToolSpec | None) -> Json:
+        """Return the parameters by which a call asks its upstream for a task; none for a plain call.
+
+        Raises:
+            RequestError: The caller asked for a task, and the tool cannot be called as one (-32601).
+        """
+        upstream = None if spec is None else self._hub.clients.get(spec.server or "")
+        word = (
+            task_support(spec.raw) if spec is not None and upstream and _makes_legacy_tasks(upstream) else "forbidden"
+        )
+        if request.modern:
+            return {"task": {}} if word == "required" and declared(request) else {}
+        if not _asks_for_task(request) or (upstream is not None and _has_extension(upstream)):
+            return {}
+        if word == "forbidden":
+            raise RequestError(f"tool {request.text('name')!r} cannot be called as a task", code=METHOD_NOT_FOUND)
+        return {"task": request.object("task")}
+
+    def takes(self, request: Request) -> bool:
+        """Whether the caller of a tool takes a task for an answer; else the relay follows it."""
+        return declared(request) if request.modern else _asks_for_task(request)
+
+    def shown(self, request: Request, server: str, result: Json) -> Json:
+        """Return the result of a call in the caller's form: one that names a task, under the id for this caller.
+
+        A caller of 2025-11-25 that asked for a task gets one, also of a call that is over.
+        """
+        asked = not request.modern and _asks_for_task(request)
+        if not is_task(result):
+            return task_result(self._ended.add(request.client.principal, result), modern=False) if asked else result
+        older = as_object(result.get("task"))
+        task = result if older is None else older
+        own = as_text(task.get(TASK_ID))
+        if not own:
+            return result
+        named = with_task_id(task, self._names.exposed(request.client.principal, server, own))
+        if older is None:
+            return named if request.modern else {"task": in_core(named)}
+        return {"resultType": "task", **in_extension(named)} if request.modern else {"task": named}
+
+    # listen streams
+
+    async def current(self, request: Request, names: Sequence[str]) -> Mapping[str, Json]:
+        """Return the present state of those tasks that are this caller's, by id.
+
+        Raises:
+            RequestError: The caller did not declare the extension.
+        """
+        if not declared(request):
+            raise undeclared()
+        found = _WatchedTasks()
+        found.request = request
+        for name in names:
+            try:
+                found[name] = await self._state(request, name)
+            except RequestError as error:
+                _log.debug("a task is not watched: %s", error)
+        return found
+
+    async def watch(self, known: Mapping[str, Json], heard: Callable[[str, Json], None]) -> None:
+        """Report changes of tasks until all have ended: each upstream is asked at the interval that it wishes."""
+        if isinstance(known, _WatchedTasks):
+            async with anyio.create_task_group() as tasks:
+                for name, state in known.items():
+                    tasks.start_soon(self._watch, known.request, name, state, heard)
+
+    async def _watch(self, request: Request, name: str, state: Json, heard: Callable[[str, Json], None]) -> None:
+        while not _is_over(state):
+            await anyio.sleep(_poll_seconds(state))
+            try:
+                found = await self._state(request, name)
+            except RequestError as error:
+                _log.debug("a task is no longer watched: %s", error)
+                return
+            if found != state:
+                heard(name, found)
+            state = found
+
+    # the methods
+
+    async def _get(self, request: Request) -> Json:
+        name = named_task(request)
+        kept = self._ended.find(request.client.principal, name)
+        if kept is not None:
+            return kept if request.modern else in_core(kept)
+        if not request.modern and not self._is_modern(self._route(request, name)):
+            return with_task_id(await self._asked(request, methods.TASKS_GET, name), name)
+        state = await self._state(request, name)
+        return state if request.modern else in_core(state)
+
+    async def _update(self, request: Request) -> Json:
+        name = named_task(request)
+        if INPUT_RESPONSES not in request.params:
+            raise RequestError(f"{request.method} needs the object {INPUT_RESPONSES!r}", code=INVALID_PARAMS)
+        responses = request.object(INPUT_RESPONSES)
+        if self._is_modern(self._route(request, name)):
+            await self._asked(request, methods.TASKS_UPDATE, name, {INPUT_RESPONSES: responses})
+        return {}  # a task of a legacy upstream has no questions
+
+    async def _cancel(self, request: Request) -> Json:
+        name = named_task(request)
+        route = None if self._ended.find(request.client.principal, name) else self._route(request, name)
+        modern = route is not None and self._is_modern(route)
+        before = {} if request.modern or not modern else await self._state(request, name)
+        if route is None or _is_over(before):
+            if request.modern:
+                return {}
+            raise RequestError("the task has ended already", code=INVALID_PARAMS)
+        try:
+            found = await self._asked(request, methods.TASKS_CANCEL, name)
+        except RequestError as error:
+            if request.modern and not modern and error.code == INVALID_PARAMS:
+                return {}  # it has ended already, which is no error in later revisions
+            raise
+        if request.modern:
+            return {}
+        return in_core(await self._state(request, name)) if modern else with_task_id(found, name)
+
+    async def _result(self, request: Request) -> Json:
+        """Return the result of a task to a legacy caller, once it has ended; until then put its questions to it."""
+        name = named_task(request)
+        kept = self._ended.find(request.client.principal, name)
+        if kept is None and not self._is_modern(self._route(request, name)):
+            found = await self._asked(request, methods.TASKS_RESULT, name)
+        else:
+            found = _outcome(request, kept or await self._end_of(request, name))
+        return {**found, "_meta": {**(as_object(found.get("_meta")) or {}), **related(name)}}
+
+    async def _end_of(self, request: Request, name: str) -> Json:
+        """Return a task of a modern upstream once it has ended."""
+        given: set[str] = set()
+        while True:
+            state = await self._state(request, name)
+            if _is_over(state):
+                return state
+            asked = {key: one for key, one in read_task(state, modern=True).requests.items() if key not in given}
+            if asked:
+                responses = {key: await self._put(request, name, one) for key, one in asked.items()}
+                given.update(asked)
+                await self._asked(request, methods.TASKS_UPDATE, name, {INPUT_RESPONSES: responses})
+            else:
+                await anyio.sleep(_poll_seconds(state))
+
+    async def _put(self, request: Request, name: str, question: object) -> Json:
+        """Put a question of a task to a legacy caller, on the stream of its request for the result.
+
+        Raises:
+            RequestError: It refused, or did not answer in time; the task is cancelled, since it cannot go on.
+        """
+        method, params = read_input_request(question)
+        put = question_for(method, params, request.client.version)
+        put["_meta"] = {**(as_object(put.get("_meta")) or {}), **related(name)}
+        try:
+            with anyio.fail_after(_ANSWER_SECONDS):
+                return await request.line.ask(method, put)
+        except (RequestError, TimeoutError) as error:
+            await self._asked(request, methods.TASKS_CANCEL, name)
+            if isinstance(error, RequestError):
+                raise
+            text = f"the client did not answer {method} within {_ANSWER_SECONDS:g} s"
+            raise RequestError(text, code=INTERNAL_ERROR) from None
+
+    async def _state(self, request: Request, name: str) -> Json:
+        """Return a task in the form of the extension, with the outcome of one that has ended."""
+        found = await self._asked(request, methods.TASKS_GET, name)
+        if self._is_modern(self._route(request, name)):
+            return with_task_id(found, name)
+        shown = with_task_id(in_extension(found), name)
+        if shown["status"] not in ("completed", "failed"):
+            return shown
+        try:
+            return with_outcome(shown, await self._asked(request, methods.TASKS_RESULT, name))
+        except RequestError as error:
+            return with_outcome(shown, error)
+
+    async def _asked(self, request: Request, method: str, name: str, more: Mapping[str, Any] | None = None) -> Json:
+        """Ask the upstream of a task about it, by its own id."""
+        route = self._route(request, name)
+        params = {key: value for key, value in request.params.items() if key not in _OF_A_ROUND}
+        plain = replace(request, params=params)  # no answers to a round of ours
+        return await self._relay.request(
+            plain, route, method, {TASK_ID: route.name, **(more or {})}, follow_tasks=False
+        )
+
+    def _route(self, request: Request, name: str) -> Route:
+        found = self._names.read(request.client.principal, name)
+        if found is None or found[0] not in self._hub.clients:
+            raise RequestError("Unknown task", code=INVALID_PARAMS)
+        return Route(server=found[0], name=found[1])
+
+    def _is_modern(self, route: Route) -> bool:
+        return self._hub.clients[route.server].protocol_version in MODERN_VERSIONS
+
+
+def _outcome(request: Request, state: Json) -> Json:
+    """Return the result of a call that is over, for a legacy caller.
+
+    Raises:
+        RequestError: The task failed, or was cancelled.
+    """
+    result = as_object(state.get("result"))
+    if result is not None:
+        return legacy_result(methods.TOOLS_CALL, result, request.client.version)
+    error = as_object(state.get("error")) or {}
+    message, code = as_text(error.get("message")), error.get("code")
+    raise RequestError(
+        message or f"the task is {state['status']}",
+        code=code if isinstance(code, int) else INVALID_PARAMS,
+        data=error.get("data"),
+    )
+
+
+def _asks_for_task(request: Request) -> bool:
+    return request.client.version == TASKS_VERSION and "task" in request.params
+
+
+def _makes_legacy_tasks(upstream: McpConnection) -> bool:
+    return upstream.protocol_version == TASKS_VERSION and makes_tasks(upstream.capabilities)
+
+
+def _has_extension(upstream: McpConnection) -> bool:
+    return upstream.protocol_version in MODERN_VERSIONS and declares_tasks(upstream.capabilities)
+
+
+def _is_over(state: Json) -> bool:
+    return state.get("status") in ENDED
+
+
+def _poll_seconds(state: Json) -> float:
+    try:
+        poll_ms = read_task(state, modern=True).poll_ms
+    except ValueError:
+        poll_ms = None
+    seconds = _POLL_SECONDS if poll_ms is None else poll_ms / 1000
+    return min(max(seconds, _LEAST_POLL_SECONDS), _MOST_POLL_SECONDS)
+
+
+def _mac(key: bytes, principal: str | None, server: str, own: str) -> bytes:
+    text = msgspec.json.encode((principal, server, own.encode("utf-8", "surrogatepass")))
+    return hmac.digest(key, b"toolweave task id\n" + text, "sha256")[:_MAC_BYTES]

@@ -1,0 +1,51 @@
+"""Subscriptions of callers to resources, made at the upstreams that have them.
+
+Each upstream is subscribed to a resource once, in the form of its era, for as long as any caller follows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from toolweave.errors import ProtocolError, RequestError, ServerError
+from toolweave.hub._offers import HubOffers
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND
+from toolweave.serve._request import Request
+from toolweave.tools import Unsubscribe
+
+__all__ = ["ResourceUpdates"]
+
+
+class ResourceUpdates:
+    """The `ResourceFollower` of a gateway: follows resources at their upstreams, under exposed URIs."""
+
+    def __init__(self, offers: HubOffers) -> None:
+        self._offers = offers
+
+    async def follow(self, request: Request, uri: str, updated: Callable[[str], object]) -> Unsubscribe:
+        """Subscribe a caller to a resource; return the end of that.
+
+        Raises:
+            RequestError: No upstream announces its updates, or this caller may not use it.
+        """
+        may = request.client.may
+        try:
+            end = await self._offers.subscribe(uri, updated) if may is None or may("resources", uri, ()) else None
+        except ProtocolError as error:
+            raise RequestError(error.message, code=_code(request, error.code), data=error.data) from None
+        except ServerError as error:
+            raise RequestError(f"resource {uri!r} cannot be subscribed to now: {error}", code=INTERNAL_ERROR) from None
+        if end is None:
+            raise RequestError(
+                f"no server announces updates of resource {uri!r}",
+                code=_code(request, INVALID_PARAMS),
+                data={"uri": uri},
+            )
+        return end
+
+
+def _code(request: Request, code: int) -> int:
+    """Return the code of an error in the caller's era: that of an unknown resource is another one."""
+    if code in (INVALID_PARAMS, RESOURCE_NOT_FOUND):
+        return INVALID_PARAMS if request.modern else RESOURCE_NOT_FOUND
+    return code

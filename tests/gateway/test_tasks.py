@@ -1,0 +1,258 @@
+"""Tasks of upstreams through a gateway, in the forms of both eras, under ids that nobody else can use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.gateway.upstreams import LEGACY, MODERN, Json, caller
+from tests.serve.raw import Raw
+from toolweave import CallContext, McpServer, ToolError, create_mcp_server
+from toolweave.gateway import Gateway, create_gateway
+
+pytestmark = pytest.mark.anyio
+
+TASKS = "io.modelcontextprotocol/tasks"
+ABLE: Json = {"elicitation": {}, "extensions": {TASKS: {}}}
+ENDED = ("completed", "failed", "cancelled")
+
+
+@dataclass
+class Wish:
+    """An answer of the user."""
+
+    city: str
+
+
+class Slow:
+    """An upstream with tools that become tasks.
+
+    Attributes:
+        server: The server.
+        go: Lets `slow` end.
+    """
+
+    def __init__(self, support: Any = "optional") -> None:
+        self.go = anyio.Event()
+        self.server: McpServer = create_mcp_server(
+            name="slow", version="1", tasks={"slow": support, "wrong": support, "asks": support}
+        )
+        self.server.tool(self.slow)
+        self.server.tool(self.wrong)
+        self.server.tool(self.asks)
+
+    async def slow(self, ctx: CallContext) -> dict[str, int]:
+        await self.go.wait()
+        return {"n": 1}
+
+    async def wrong(self) -> str:
+        raise ToolError("no luck")
+
+    async def asks(self, ctx: CallContext) -> str:
+        answer = await ctx.elicit("Where to?", Wish)
+        return answer.value.city if answer.value else "nowhere"
+
+
+def before(slow: Slow, protocol: str = "auto", **options: Any) -> Gateway:
+    """Return a gateway before an upstream, which speaks a revision."""
+    return create_gateway({"up": {"server": slow.server, "protocol": protocol}}, **options)
+
+
+async def request(raw: Raw, method: str, **params: Any) -> Json:
+    """Make a request as a caller that takes tasks; return the result.
+
+    Raises:
+        AssertionError: The answer is an error.
+    """
+    answer = await ask(raw, method, **params)
+    assert "result" in answer, answer
+    return answer["result"]
+
+
+async def ask(raw: Raw, method: str, **params: Any) -> Json:
+    """Make a request as a caller that takes tasks; return the whole answer."""
+    if raw.version == MODERN:
+        params["_meta"] = {"io.modelcontextprotocol/clientCapabilities": ABLE}
+    return await raw.ask(raw.request(method, params))
+
+
+async def ended(raw: Raw, task_id: str) -> Json:
+    """Return a task once it has ended."""
+    while True:
+        found = await request(raw, "tasks/get", taskId=task_id)
+        if found["status"] in ENDED:
+            return found
+        await anyio.sleep(0.02)
+
+
+async def test_a_call_that_becomes_a_task_upstream_is_a_task_of_the_caller() -> None:
+    slow = Slow()
+    async with caller(before(slow), MODERN) as raw:
+        created = await request(raw, "tools/call", name="up_slow", arguments={})
+        running = await request(raw, "tasks/get", taskId=created["taskId"])
+        slow.go.set()
+        found = await ended(raw, created["taskId"])
+
+    assert created["resultType"] == "task"
+    assert running["status"] == "working"
+    assert {one["taskId"] for one in (created, running, found)} == {created["taskId"]}
+    assert found["result"]["structuredContent"] == {"n": 1}
+
+
+async def test_a_tool_that_needs_a_task_at_a_legacy_upstream_is_one_of_the_extension() -> None:
+    slow = Slow("required")
+    async with caller(before(slow, "legacy"), MODERN) as raw:
+        created = await request(raw, "tools/call", name="up_slow", arguments={})
+        running = await request(raw, "tasks/get", taskId=created["taskId"])
+        slow.go.set()
+        found = await ended(raw, created["taskId"])
+
+    assert created["resultType"] == "task"
+    assert {"ttlMs", "pollIntervalMs", "createdAt"} <= running.keys()
+    assert not {"ttl", "pollInterval"} & running.keys()
+    assert (found["status"], found["result"]["structuredContent"]) == ("completed", {"n": 1})
+
+
+@pytest.mark.parametrize("protocol", ["auto", "legacy"])
+async def test_a_task_whose_tool_failed_has_completed_with_that_result(protocol: str) -> None:
+    async with caller(before(Slow("required"), protocol), MODERN) as raw:
+        created = await request(raw, "tools/call", name="up_wrong", arguments={})
+        found = await ended(raw, created["taskId"])
+
+    assert found["status"] == "completed"
+    assert found["result"]["isError"] is True
+    assert found["result"]["content"][0]["text"] == "no luck"
+
+
+async def test_a_legacy_caller_has_the_task_of_a_legacy_upstream() -> None:
+    slow = Slow()
+    gateway = before(slow, "legacy")
+    async with caller(gateway, LEGACY) as raw:
+        answer = await request(raw, "tools/call", name="up_slow", arguments={}, task={"ttl": 60_000})
+        created = answer["task"]
+        running = await request(raw, "tasks/get", taskId=created["taskId"])
+        slow.go.set()
+        result = await request(raw, "tasks/result", taskId=created["taskId"])
+        found = await ended(raw, created["taskId"])
+
+    assert {one["taskId"] for one in (created, running, found)} == {created["taskId"]}
+    assert running["status"] == "working"
+    assert result["structuredContent"] == {"n": 1}
+    assert result["_meta"]["io.modelcontextprotocol/related-task"] == {"taskId": created["taskId"]}
+
+
+async def test_a_caller_without_tasks_gets_the_result_itself() -> None:
+    slow = Slow("required")
+    slow.go.set()
+    for protocol, version in (("legacy", MODERN), ("legacy", LEGACY), ("auto", LEGACY)):
+        async with caller(before(slow, protocol), version) as raw:
+            answer = await raw.ask(raw.request("tools/call", {"name": "up_slow", "arguments": {}}))
+        assert answer["result"]["structuredContent"] == {"n": 1}, (protocol, version)
+
+
+async def test_tasks_are_declared_where_an_upstream_has_them() -> None:
+    plain = create_mcp_server(name="plain", version="1")
+    for server, protocol, version, wanted in (
+        (Slow().server, "auto", MODERN, True),
+        (Slow().server, "legacy", MODERN, True),
+        (Slow().server, "legacy", LEGACY, True),
+        (Slow().server, MODERN, LEGACY, True),
+        (plain, "auto", MODERN, False),
+        (plain, "legacy", LEGACY, False),
+    ):
+        gateway = create_gateway({"up": {"server": server, "protocol": protocol}})
+        async with caller(gateway, version):
+            found = gateway.endpoint.capabilities(modern=version == MODERN)
+        declared = TASKS in found.get("extensions", {}) if version == MODERN else "tasks" in found
+        assert declared is wanted, (protocol, version)
+
+
+@pytest.mark.parametrize("protocol", ["auto", "legacy"])
+async def test_a_cancelled_task_is_cancelled_upstream(protocol: str) -> None:
+    slow = Slow("required")
+    async with caller(before(slow, protocol), MODERN) as raw:
+        created = await request(raw, "tools/call", name="up_slow", arguments={})
+        await request(raw, "tasks/cancel", taskId=created["taskId"])
+        found = await ended(raw, created["taskId"])
+        await request(raw, "tasks/cancel", taskId=created["taskId"])  # no error, though it has ended
+
+    assert found["status"] == "cancelled"
+
+
+async def test_the_questions_of_a_task_reach_the_caller_and_the_answers_the_upstream() -> None:
+    async with caller(before(Slow()), MODERN) as raw:
+        created = await request(raw, "tools/call", name="up_asks", arguments={})
+        while (found := await request(raw, "tasks/get", taskId=created["taskId"]))["status"] == "working":
+            await anyio.sleep(0.02)
+        ((key, question),) = found["inputRequests"].items()
+        answers = {key: {"action": "accept", "content": {"city": "Oslo"}}}
+        await request(raw, "tasks/update", taskId=created["taskId"], inputResponses=answers)
+        result = (await ended(raw, created["taskId"]))["result"]
+
+    assert question["params"]["message"] == "Where to?"
+    assert result["content"][0]["text"] == "Oslo"
+
+
+@pytest.mark.parametrize("protocol", ["auto", "legacy"])
+async def test_a_listen_stream_tells_of_the_end_of_a_task(protocol: str) -> None:
+    slow = Slow("required")
+    async with caller(before(slow, protocol), MODERN) as raw:
+        created = await request(raw, "tools/call", name="up_slow", arguments={})
+        listen = raw.request("subscriptions/listen", {"notifications": {"taskIds": [created["taskId"], "t1.a.b.c"]}})
+        listen["params"]["_meta"] = {
+            **listen["params"]["_meta"],
+            "io.modelcontextprotocol/clientCapabilities": ABLE,
+        }
+        await raw.send(listen)
+        acknowledged = await raw.receive()
+        slow.go.set()
+        statuses: list[str] = []
+        while not statuses or statuses[-1] not in ENDED:
+            told = await raw.receive()
+            assert told["params"]["taskId"] == created["taskId"]
+            statuses.append(told["params"]["status"])
+
+    assert acknowledged["params"]["notifications"] == {"taskIds": [created["taskId"]]}
+    assert statuses[-1] == "completed"
+
+
+async def test_an_id_that_was_changed_or_made_up_is_no_task() -> None:
+    slow = Slow()
+    async with caller(before(slow), MODERN) as raw:
+        created = await request(raw, "tools/call", name="up_slow", arguments={})
+        form, server, own, signature = created["taskId"].split(".")
+        forged = [
+            "nothing",
+            ".".join((form, server, own, "A" * len(signature))),
+            ".".join((form, server, own + "AA", signature)),
+            ".".join((form, "b3RoZXI", own, signature)),
+            created["taskId"] + "=",
+            "t1." + "A" * 10_000 + ".a.b",
+        ]
+        codes = [(await ask(raw, "tasks/get", taskId=name))["error"]["code"] for name in forged]
+
+    assert codes == [-32602] * len(forged)
+
+
+async def test_the_task_of_one_gateway_is_known_to_another_with_the_same_keys_alone() -> None:
+    slow, keys = Slow(), ["k" * 32]
+    slow.go.set()
+    async with caller(before(slow, state_keys=keys), MODERN) as raw:
+        created = await request(raw, "tools/call", name="up_slow", arguments={})
+        async with caller(before(slow, state_keys=["n" * 32, *keys]), MODERN) as other:
+            found = await request(other, "tasks/get", taskId=created["taskId"])
+        async with caller(before(slow), MODERN) as stranger:
+            refused = await ask(stranger, "tasks/get", taskId=created["taskId"])
+
+    assert found["taskId"] == created["taskId"]
+    assert refused["error"]["code"] == -32602
+
+
+async def test_a_caller_that_did_not_declare_the_extension_may_not_ask() -> None:
+    async with caller(before(Slow()), MODERN) as raw:
+        answer = await raw.ask(raw.request("tasks/get", {"taskId": "t1.a.b.c"}))
+
+    assert answer["error"]["code"] == -32021
