@@ -35,36 +35,6 @@ EXTENSIONS: Json = {
     "vendor.example/y": {"a": None, "b": [1, 2.5]},
 }
 ICON: Json = {"src": "data:image/png;base64,AA==", "mimeType": "image/png", "sizes": ["any"], "x": 1}
-TOOLS: list[Json] = [
-    {
-        "name": "full",
-        "title": "Ein Werkzeug",
-        "description": "",
-        "icons": [ICON],
-        "inputSchema": {
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "type": "object",
-            "$defs": {"n": {"type": "number", "const": 1.0}},
-            "properties": {"a": {"$ref": "#/$defs/n"}, "région": {"type": "string", "default": None}},
-            "allOf": [{"if": {"required": ["a"]}, "then": {"minProperties": 1}}],
-            "x-unknown": [None, {"deep": [[[]]]}],
-            "additionalProperties": False,
-        },
-        "outputSchema": {"type": "object", "properties": {"v": {"type": ["integer", "null"]}}},
-        "annotations": {"readOnlyHint": True, "title": "t", "vendorHint": "yes"},
-        "execution": {"taskSupport": "forbidden", "future": 1},
-        "_meta": {"vendor.example/k": [1, {"deep": None}], "ui": {"resourceUri": "ui://app", "visibility": ["model"]}},
-        "futureMember": {"x": [1, "\u2028"]},
-    },
-    {
-        "name": "headers",
-        "inputSchema": {
-            "type": "object",
-            "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
-        },
-    },
-    *({"name": f"plain.{number:03}", "inputSchema": {"type": "object"}} for number in range(120)),
-]
 PROMPTS: list[Json] = [
     {
         "name": "ask/all",
@@ -121,6 +91,37 @@ ERRORS: dict[str, Json] = {
     "internal": {"code": -32603, "message": "oh"},
     "own": {"code": -32050, "message": "own", "data": []},
 }
+TOOLS: list[Json] = [
+    {
+        "name": "full",
+        "title": "Ein Werkzeug",
+        "description": "",
+        "icons": [ICON],
+        "inputSchema": {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "type": "object",
+            "$defs": {"n": {"type": "number", "const": 1.0}},
+            "properties": {"a": {"$ref": "#/$defs/n"}, "région": {"type": "string", "default": None}},
+            "allOf": [{"if": {"required": ["a"]}, "then": {"minProperties": 1}}],
+            "x-unknown": [None, {"deep": [[[]]]}],
+            "additionalProperties": False,
+        },
+        "outputSchema": {"type": "object", "properties": {"v": {"type": ["integer", "null"]}}},
+        "annotations": {"readOnlyHint": True, "title": "t", "vendorHint": "yes"},
+        "execution": {"taskSupport": "forbidden", "future": 1},
+        "_meta": {"vendor.example/k": [1, {"deep": None}], "ui": {"resourceUri": "ui://app", "visibility": ["model"]}},
+        "futureMember": {"x": [1, "\u2028"]},
+    },
+    {
+        "name": "headers",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
+        },
+    },
+    *({"name": name, "inputSchema": {"type": "object"}} for name in ("echo", *RESULTS, *ERRORS)),
+    *({"name": f"plain.{number:03}", "inputSchema": {"type": "object"}} for number in range(120)),
+]
 PAGES: dict[str, tuple[str, list[Json]]] = {
     "tools/list": ("tools", TOOLS),
     "prompts/list": ("prompts", PROMPTS),

@@ -12,8 +12,8 @@ from typing import Any
 from toolweave.errors import RequestError
 from toolweave.gateway._relay import Relay
 from toolweave.gateway._routes import Route, Routes
+from toolweave.gateway._tasks import UpstreamTasks
 from toolweave.hub import Hub
-from toolweave.hub._offers import HubOffers
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from toolweave.protocol.resource_uris import with_uris
@@ -25,7 +25,7 @@ __all__ = ["Calls"]
 _UNKNOWN = frozenset({INVALID_PARAMS, RESOURCE_NOT_FOUND, METHOD_NOT_FOUND})
 """Error codes by which an upstream answers that it does not have a resource."""
 _OURS = frozenset({"_meta", "task"})
-"""Parameters that are not of the upstream: those of this hop, and tasks, which the gateway does not offer here."""
+"""Parameters of this hop; a task is asked for in the form of the upstream."""
 
 
 class Calls:
@@ -35,15 +35,15 @@ class Calls:
         hub: The upstreams.
         routes: Finds the upstream.
         relay: Sends the requests.
-        offers: Follows resources that are read, so that their updates are heard.
+        tasks: Knows which calls become tasks of their callers.
         local: Answers calls of tools that no upstream offers.
     """
 
-    def __init__(self, hub: Hub, routes: Routes, relay: Relay, offers: HubOffers, *, local: Feature) -> None:
+    def __init__(self, hub: Hub, routes: Routes, relay: Relay, tasks: UpstreamTasks, *, local: Feature) -> None:
         self._hub = hub
         self._routes = routes
         self._relay = relay
-        self._offers = offers
+        self._tasks = tasks
         self._local = local
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
@@ -56,8 +56,8 @@ class Calls:
         }
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
-        """Return the `completions` capability while an upstream has it; the lists declare the others."""
-        return {"completions": {}} if any(self._completes(name) for name in self._hub.clients) else {}
+        """Return nothing: the capabilities are those of the upstreams taken together."""
+        return {}
 
     def _completes(self, server: str) -> bool:
         return "completions" in self._hub.clients[server].capabilities
@@ -72,7 +72,10 @@ class Calls:
         params = _params(request, name=route.name)
         if params.get("arguments", params) is None:  # some clients write null for none
             params["arguments"] = {}
-        return self._named(route, await self._relay.request(request, route, request.method, params))
+        params |= self._tasks.wanted(request, route.spec)
+        follow = not self._tasks.takes(request)
+        result = await self._relay.request(request, route, request.method, params, follow_tasks=follow)
+        return self._tasks.shown(request, route.server, self._named(route, result))
 
     async def _get_prompt(self, request: Request) -> Json:
         name = request.text("name")
@@ -89,7 +92,6 @@ class Calls:
         if resumed is not None:  # the upstream that asked, whoever else may have it
             routes = [route for route in routes if route.server == resumed.server]
         for route in routes:
-            await self._follow(route, uri)
             try:
                 result = await self._relay.request(request, route, request.method, _params(request, uri=route.name))
             except RequestError as exc:
@@ -101,11 +103,6 @@ class Calls:
             return self._named(route, own) | ({"cacheScope": "private"} if _is_limited(request) else {})
         code = INVALID_PARAMS if request.modern else RESOURCE_NOT_FOUND
         raise RequestError(f"Resource not found: {uri}", code=code, data={"uri": uri})
-
-    async def _follow(self, route: Route, uri: str) -> None:
-        connection = self._hub.clients.get(route.server)
-        if connection is not None:
-            await self._offers.follow(connection, route.name, uri)
 
     async def _complete(self, request: Request) -> Json:
         ref = request.object("ref")

@@ -39,12 +39,14 @@ class UpstreamCapabilities:
         hub: The upstreams.
         tools: The tools that callers see.
         info: The gateway's own `Implementation` object.
+        instructions: Its own instructions, in the place of those of the upstreams; None for theirs.
     """
 
-    def __init__(self, hub: Hub, tools: Toolset, info: Mapping[str, Any]) -> None:
+    def __init__(self, hub: Hub, tools: Toolset, info: Mapping[str, Any], instructions: str | None = None) -> None:
         self._hub = hub
         self._tools = tools
         self._own_info = dict(info)
+        self._own_instructions = instructions
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return nothing: it only declares."""
@@ -80,6 +82,8 @@ class UpstreamCapabilities:
 
         Every line of an upstream is quoted, so that none can speak for another.
         """
+        if self._own_instructions is not None:
+            return self._own_instructions
         only = self._only
         if only is not None:
             return only.instructions

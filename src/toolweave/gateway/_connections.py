@@ -21,6 +21,7 @@ from toolweave.connect._connection import McpConnection
 from toolweave.connect._state import ConnectionState
 from toolweave.errors import ErrorKind, RequestError, ToolError, printable
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.logs import LogLevel
 from toolweave.serve._request import Json
 
 __all__ = ["AskingConnection", "AskingConnections"]
@@ -36,6 +37,7 @@ class AskingConnection:
         config: The server, as the hub connects to it.
         connection: The connection, which asks for no revision but the one that the hub has found out.
         handler: Gets the requests of the server while a call runs; None between calls.
+        level: The minimum severity of log messages that was asked for, or None.
         running: Whether a call runs.
         since: The time at which the last call ended.
     """
@@ -45,6 +47,7 @@ class AskingConnection:
         stand_in = ClientStandIn(capabilities=capabilities, answer=self._answer)
         self.connection = McpConnection(config.replace(protocol=version), stand_in=stand_in)
         self.handler: AnswerRequest | None = None
+        self.level: LogLevel | None = None
         self.running = False
         self.since = 0.0
 

@@ -7,26 +7,31 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import anyio.abc
 
 from toolweave.gateway._calls import Calls
+from toolweave.gateway._capabilities import UpstreamCapabilities
 from toolweave.gateway._connections import AskingConnections
+from toolweave.gateway._lists import Lists
+from toolweave.gateway._logs import UpstreamLogs
 from toolweave.gateway._parking import Parking
 from toolweave.gateway._relay import Relay
 from toolweave.gateway._routes import Routes
 from toolweave.gateway._sealed_state import StateCipher
-from toolweave.gateway._sources import HubPrompts, HubResources
+from toolweave.gateway._tasks import TaskNames, UpstreamTasks
+from toolweave.gateway._updates import ResourceUpdates
 from toolweave.hub import Hub
+from toolweave.hub._offers import HubOffers
 from toolweave.serve._changes import Changes
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._logs import Logs
 from toolweave.serve._offers.prompts import Prompts
-from toolweave.serve._offers.resources import Resources, ResourcesChanged
+from toolweave.serve._offers.resources import Resources
 from toolweave.serve._operations import Operations
-from toolweave.serve._request import Json, Offered
+from toolweave.serve._request import Feature, Json, Offered
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._request_state import TTL_SECONDS
 from toolweave.serve._runners import ServerRunners
@@ -61,10 +66,11 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
         name: Its name, for programs.
         version: Its own version.
         title: Its name for people.
-        instructions: Its instructions for models.
+        instructions: Its instructions for models; by default those of the upstreams.
         tools: The tools that callers see: a view of the hub, such as `hub.filtered([...])`; by default all.
         state_keys: Secrets of at least 32 bytes that seal the state passed through callers while an upstream waits for
-            their input, the newest first; by default made for this process, so replicas must share some.
+            their input, and sign the ids of tasks, the newest first; by default made for this process, so replicas must
+            share some.
         page_size: Entries on a page of a list; None puts all on one.
         patience: Seconds for which an upstream's question waits for its caller; then the call is given up.
 
@@ -75,8 +81,20 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
         raise ValueError(f"page_size must be 1 or more, or None for one page, not {page_size!r}")
     info: Json = {"name": name, "version": version} | ({} if title is None else {"title": title})
     hub = source if isinstance(source, Hub) else Hub(source)
-    cipher = StateCipher(state_keys, ttl=patience)
-    return Gateway(info, hub, tools=tools, instructions=instructions, cipher=cipher, page_size=page_size)
+    secrets = GatewaySecrets(StateCipher(state_keys, ttl=patience), TaskNames(state_keys))
+    return Gateway(info, hub, tools=tools, instructions=instructions, secrets=secrets, page_size=page_size)
+
+
+class GatewaySecrets(NamedTuple):
+    """The keys of a gateway, by what they are for.
+
+    Attributes:
+        cipher: Seals the state of rounds of input.
+        tasks: Signs the ids of tasks.
+    """
+
+    cipher: StateCipher
+    tasks: TaskNames
 
 
 class Gateway(ServerRunners):
@@ -104,7 +122,7 @@ class Gateway(ServerRunners):
         *,
         tools: Toolset | None = None,
         instructions: str | None = None,
-        cipher: StateCipher | None = None,
+        secrets: GatewaySecrets | None = None,
         page_size: int | None = 100,
     ) -> None:
         super().__init__()
@@ -115,16 +133,9 @@ class Gateway(ServerRunners):
         self._groups = ServingGroups("calls to upstreams run")
         self._connections = AskingConnections()
         self._served = 0
-        cipher = StateCipher() if cipher is None else cipher
-        logs = Logs(enabled=True)
-        handlers = HandlerRunner(logs=logs)
-        sources = HubResources(hub), HubPrompts(hub)
-        resources = Resources(sources[0], rounds=handlers, page_size=page_size)
-        prompts = Prompts(sources[1], rounds=handlers, page_size=page_size)
-        resources.subscribe(self._tell)
-        prompts.subscribe(lambda change: self.changes.prompts_changed())
-        listed = Tools(self.tools, rounds=handlers, page_size=page_size)
-        self.routes = Routes(hub, self.tools, sources[0].offers)
+        cipher, names = GatewaySecrets(StateCipher(), TaskNames()) if secrets is None else secrets
+        logs, offers = Logs(enabled=True), HubOffers(hub)
+        self.routes = Routes(hub, self.tools, offers)
         self.relay = Relay(
             hub,
             logs=logs,
@@ -133,20 +144,27 @@ class Gateway(ServerRunners):
             parking=Parking(seconds=cipher.ttl),
             groups=self._groups,
         )
-        calls = Calls(hub, self.routes, self.relay, sources[0].offers, local=listed)
-        features = [calls, listed, resources, prompts, logs, Listen(self.changes, declared=self._declared)]
-        self.endpoint = Endpoint(info, instructions=instructions, features=features)
-        self._operations = Operations(listed, resources, prompts)
-        self.changes.watch(self.tools)
+        handlers = HandlerRunner(logs=logs)
+        local = Tools(self.tools, rounds=handlers)
+        tasks = UpstreamTasks(hub, self.relay, names)
+        self._lists = Lists(hub, self.tools, offers, self.changes, support=tasks.support, page_size=page_size)
+        about = UpstreamCapabilities(hub, self.tools, info, instructions)
+        listen = Listen(
+            self.changes, declared=self._declared, filters={"taskIds": tasks}, follower=ResourceUpdates(offers)
+        )
+        features: list[Feature] = [
+            Calls(hub, self.routes, self.relay, tasks, local=local),
+            self._lists,
+            about,
+            UpstreamLogs(hub, self.changes, logs),
+            tasks,
+            listen,
+        ]
+        self.endpoint = Endpoint(about.info, instructions=about.instructions, features=features)
+        self._operations = Operations(local, Resources(rounds=handlers), Prompts(rounds=handlers))
 
     def _declared(self) -> Json:
         return self.endpoint.capabilities(modern=True)
-
-    def _tell(self, change: ResourcesChanged) -> None:
-        if change.uri is None:
-            self.changes.resources_changed()
-        else:
-            self.changes.resource_updated(change.uri)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[anyio.abc.TaskGroup, None]:
@@ -163,6 +181,7 @@ class Gateway(ServerRunners):
             stack.callback(tasks.cancel_scope.cancel)
             stack.enter_context(self._groups.within(tasks))
             tasks.start_soon(self._connections.sweep)
+            tasks.start_soon(self._lists.watch)
             yield tasks
 
     async def _left(self) -> None:

@@ -19,7 +19,8 @@ from toolweave.errors import DuplicateToolError, ServerError
 from toolweave.hub import Hub
 from toolweave.hub._offers import USABLE, HubEntry, HubListKind, HubOffers
 from toolweave.protocol import methods
-from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.json_types import as_object
+from toolweave.protocol.resource_uris import with_uris
 from toolweave.protocol.versions import MODERN_VERSIONS
 from toolweave.serve._changes import Changes
 from toolweave.serve._offers.pagination import page
@@ -53,17 +54,26 @@ class Lists:
         tools: The tools that callers see: the hub, or a view of it.
         offers: The prompts, resources and templates of the hub.
         changes: Publishes the changes; those of the tools too.
+        support: Returns the members of a tool's definition that declare its task support in an era, modern or not.
         page_size: Entries on a page; None puts all on one.
     """
 
     def __init__(
-        self, hub: Hub, tools: Toolset, offers: HubOffers, changes: Changes, *, page_size: int | None = 100
+        self,
+        hub: Hub,
+        tools: Toolset,
+        offers: HubOffers,
+        changes: Changes,
+        *,
+        support: Callable[[ToolSpec, bool], Json],
+        page_size: int | None = 100,
     ) -> None:
         self._hub = hub
         self._tools = tools
         self._offers = offers
         self._changes = changes
         self._page_size = page_size
+        self._support = support
         self._pages = ToolPages(page_size, more=self._exchanged)
         self._exchange: Mapping[tuple[str, str], str] = offers.qualified
         self._seen: dict[HubListKind, tuple[HubEntry, ...]] = {}
@@ -238,13 +248,10 @@ class Lists:
     # tools
 
     def _exchanged(self, spec: ToolSpec, modern: bool) -> Json:
-        """Return the `_meta` of a tool whose user interface has another URI here than at its server."""
-        ui = as_object(spec.meta.get("ui"))
-        uri = None if ui is None else as_text(ui.get("resourceUri"))
-        exposed = None if uri is None else self._exchange.get((spec.server or "", uri))
-        if ui is None or exposed is None:
-            return {}
-        return {"_meta": {**spec.meta, "ui": {**ui, "resourceUri": exposed}}}
+        """Return the members of a definition that are not its server's: the task support, a page with another URI."""
+        made = self._support(spec, modern)
+        uris = {own: name for (server, own), name in self._exchange.items() if server == spec.server}
+        return made | with_uris({"_meta": spec.meta}, uris) if uris and spec.meta else made
 
     def _tools_changed(self, change: ToolsChanged) -> None:
         self._pages.forget(change.removed)

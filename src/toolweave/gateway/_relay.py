@@ -60,7 +60,7 @@ from toolweave.protocol.input_required import (
 )
 from toolweave.protocol.json_types import as_object
 from toolweave.protocol.meta import RELATED_TASK, SUBSCRIPTION_ID
-from toolweave.protocol.tasks import declares_tasks
+from toolweave.protocol.tasks import declares_tasks, is_task
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve._logs import Logs
 from toolweave.serve._request import Json, Request
@@ -76,6 +76,8 @@ Lease: TypeAlias = Callable[[], AbstractAsyncContextManager[AskingConnection]]
 
 _HOPS = frozenset({RELATED_TASK, SUBSCRIPTION_ID})
 _COMPLETE = "complete"
+_PIPED = frozenset({"stdio", "inprocess"})
+"""The transports on which nothing but answers and progress says which request it belongs to."""
 
 
 class RelayedCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -89,6 +91,7 @@ class RelayedCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         stream: The notifications to the caller.
         resumed: The round of input that the request continues, or None.
         follow_tasks: Whether a call that becomes a task is followed here.
+        sole: Whether the connection carries nothing else meanwhile, so that all its notifications are of this call.
     """
 
     request: Request
@@ -98,6 +101,7 @@ class RelayedCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     stream: CallerStream
     resumed: SealedRound | None
     follow_tasks: bool
+    sole: bool = False
 
     @property
     def number(self) -> int:
@@ -123,6 +127,7 @@ class RelayedCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         about: dict[str, Any] = {
             "on_progress": self.stream.progress if self.stream.wants_progress else None,
             "on_news": self.stream.news,
+            "sole": self.sole,
             **more,
         }
         return ForwardedRequest(
@@ -209,7 +214,8 @@ class Relay:
                 result = await self._sent(call, self._connection(route.server))
         except (ServerError, ToolError) as exc:
             return self._failed(call, exc)
-        if request.modern:
+        of_a_task = not follow_tasks and (method != methods.TOOLS_CALL or is_task(result))
+        if request.modern or of_a_task:  # whoever asked for a task gives it the form of the caller's era
             return modern_result(method, result)
         return legacy_result(method, self._whole(call, result), request.client.version)
 
@@ -222,22 +228,43 @@ class Relay:
 
     async def _sent(self, call: RelayedCall, connection: McpConnection) -> Json:
         agreement = await connection.agreement()
+        client, logs = call.request.client, self._needs_logs(call, connection)
+        lease = partial(self._connections.lease, connection.config, agreement.version)
         if agreement.modern:
-            return await (self._rounds if call.request.modern else self._loop)(call, connection)
-        client = call.request.client
+            send = self._rounds if call.request.modern else self._loop
+            if not logs:
+                return await send(call, connection)
+            async with lease({}, client.key) as own:
+                return await send(msgspec.structs.replace(call, sole=True), own.connection)
         declared = passed_capabilities(client.capabilities, version=client.version, tasks=False)
         able = abilities(declared)
-        if not able or call.method not in methods.INPUT_REQUIRED:
+        in_shared = "task" in call.params  # which any later request about it has to find
+        if not (able or logs) or in_shared or call.method not in methods.INPUT_REQUIRED:
             return await connection.forward(call.forwarded(None))
-        lease = partial(self._connections.lease, connection.config, agreement.version, declared, client.key)
+        leased = partial(lease, declared, client.key)
         if not client.modern:
-            return await self._asked(call, lease, able)
-        return await self._kept(call, lease, able)
+            return await self._asked(call, leased, able)
+        return await self._kept(call, leased, able)
+
+    def _needs_logs(self, call: RelayedCall, connection: McpConnection) -> bool:
+        """Whether a call needs a connection of its own for its log messages, which over pipes do not say whose they are.
+
+        Only calls of callers that asked for messages do, at a server that sends some.
+        """
+        piped = connection.config.transport in _PIPED and "logging" in connection.capabilities
+        return piped and call.method == methods.TOOLS_CALL and self._logs.asked(call.request)
+
+    async def _take_level(self, call: RelayedCall, own: AskingConnection) -> None:
+        """Ask a legacy upstream for log messages of the caller's level, on a connection of the caller's own."""
+        level = self._logs.level(call.request)
+        if level is not None and level != own.level and "logging" in own.connection.capabilities:
+            await own.connection.set_log_level(level)
+            own.level = level
 
     def _declared(self, call: RelayedCall) -> Declared:
         """Return the caller as modern upstreams are told of it."""
         client = call.request.client
-        tasks = call.follow_tasks or declares_tasks(client.capabilities)
+        tasks = call.follow_tasks or not client.modern or declares_tasks(client.capabilities)
         capabilities = passed_capabilities(client.capabilities, version=client.version, tasks=tasks)
         return Declared(capabilities=capabilities, info=client.info, log_level=self._logs.level(call.request))
 
@@ -292,6 +319,7 @@ class Relay:
                 return await self._put(call.request, method, params)
 
             asking.handler = answer
+            await self._take_level(call, asking)
             return await asking.connection.forward(call.forwarded(None, sole=True))
 
     # modern caller, legacy upstream
@@ -324,6 +352,7 @@ class Relay:
                 return await live.ask(method, params)
 
             asking.handler = answer
+            await self._take_level(call, asking)
             progress = live.progress if call.stream.wants_progress else None
             forwarded = call.forwarded(None, sole=True, on_progress=progress, on_news=live.news)
             return await asking.connection.forward(forwarded)

@@ -159,7 +159,7 @@ class UpstreamTasks:
         offered = any(_makes_legacy_tasks(one) or _has_extension(one) for one in upstreams)
         return capabilities(modern=modern) if offered else {}
 
-    def support(self, spec: ToolSpec, *, modern: bool) -> Json:
+    def support(self, spec: ToolSpec, modern: bool) -> Json:
         """Return the members of a definition for callers of 2025-11-25, whose tasks modern upstreams decide about."""
         upstream = self._hub.clients.get(spec.server or "")
         if modern or upstream is None or not _has_extension(upstream):

@@ -1,12 +1,11 @@
-"""The resources and prompts of all servers of a hub under exposed names; requests go to the owning server.
+"""The resources and prompts of all servers of a hub under exposed names, and who has them.
 
-A server that fails, or is not ready yet, is left out. Knows nothing of the endpoint that serves them.
+A server that fails costs only what was not known of it. Knows nothing of the endpoint that serves them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
@@ -17,11 +16,9 @@ from toolweave.connect._connection import McpConnection
 from toolweave.connect._feed.list_cache import ListFacts
 from toolweave.connect._feed.subscriptions import ResourceUpdated
 from toolweave.connect._state import ConnectionState
-from toolweave.errors import ProtocolError, ServerError
+from toolweave.errors import ServerError
 from toolweave.hub._hub import Hub
 from toolweave.hub._naming import without_server
-from toolweave.protocol import methods
-from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from toolweave.tools._toolset import Unsubscribe
 
 __all__ = ["USABLE", "HubEntry", "HubList", "HubListKind", "HubOffers"]
@@ -34,9 +31,6 @@ HubListKind: TypeAlias = Literal["prompts", "resources", "resourceTemplates"]
 
 USABLE = frozenset({ConnectionState.READY, ConnectionState.DEGRADED})
 """The states of a connection that answers."""
-_UNKNOWN = frozenset({INVALID_PARAMS, RESOURCE_NOT_FOUND, METHOD_NOT_FOUND})
-"""Error codes by which a server answers that it does not have a resource, or no resources at all."""
-_MOST_FOLLOWED = 1_000
 _FOLLOW_SECONDS = 5.0
 _LIST_SECONDS = 5.0
 """Seconds that the lists of all others wait for one server; a reading of its own goes on in the background."""
@@ -116,17 +110,14 @@ class HubOffers:
 
     Args:
         hub: The hub; the caller opens and closes it.
-        on_updated: Called with the URI when a resource that was read has changed since.
 
     Attributes:
         qualified: The exposed URIs of listed resources that are not the servers' own, by server and own URI; another
             object after each change.
     """
 
-    def __init__(self, hub: Hub, on_updated: Callable[[str], None] = lambda uri: None) -> None:
+    def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._on_updated = on_updated
-        self._followed: OrderedDict[tuple[McpConnection, str], Unsubscribe] = OrderedDict()
         self._known: dict[HubListKind, tuple[list[tuple[McpConnection, tuple[Any, ...]]], tuple[HubEntry, ...]]] = {}
         self.qualified: Mapping[tuple[str, str], str] = {}
 
@@ -158,25 +149,6 @@ class HubOffers:
     def exposed_uri(self, server: str, uri: str) -> str:
         """Return the exposed URI of a server's own: the same, unless it was listed and another server's was taken."""
         return self.qualified.get((server, uri), uri)
-
-    async def read(self, uri: str) -> Json | None:
-        """Read a resource from its owning server, else from the first server that has it; None when none has.
-
-        Raises:
-            ServerError: It cannot be read.
-        """
-        await self.resources()  # names what there is
-        for connection, own in self.owners(uri):
-            await self.follow(connection, own, uri)
-            try:
-                result = await connection.request(methods.RESOURCES_READ, {"uri": own})
-            except ProtocolError as error:
-                if error.code not in _UNKNOWN:
-                    raise
-                continue
-            self._hub.given("resource").give((connection.name, own), uri, None)  # and it stays there
-            return _with_uri(result, own, uri)
-        return None
 
     async def subscribe(self, uri: str, listener: Callable[[str], object]) -> Unsubscribe | None:
         """Subscribe to a resource at its owning server, else at every server that agrees; None when there is none.
@@ -220,35 +192,6 @@ class HubOffers:
         if errors and not ends:
             raise errors[0]
         return unsubscribe if ends else None
-
-    async def get_prompt(self, name: str, arguments: Mapping[str, Any]) -> Json | None:
-        """Get a prompt by its exposed name; None when there is none.
-
-        Raises:
-            ServerError: The prompt cannot be got.
-        """
-        await self.prompts()
-        holder = self._hub.given("prompt").holder(name)
-        connection = None if holder is None else self._hub.clients.get(str(holder[0]))
-        if holder is None or connection is None:
-            return None
-        return await connection.request(methods.PROMPTS_GET, {"name": holder[1], "arguments": dict(arguments)})
-
-    def on_change(self, capability: str, listener: Callable[[], object]) -> Unsubscribe:
-        """Call `listener` when `"resources"` or `"prompts"` of any server change, or a server comes or goes."""
-
-        def moved(connection: McpConnection, change: object) -> None:
-            if capability in connection.capabilities:
-                listener()
-
-        event = "resources_changed" if capability == "resources" else "prompts_changed"
-        ends = (self._hub.on(event, lambda one, change: listener()), self._hub.on("state", moved))
-
-        def unsubscribe() -> None:
-            for end in ends:
-                end()
-
-        return unsubscribe
 
     def _named(self, kind: HubListKind, listed: list[tuple[McpConnection, tuple[Any, ...]]]) -> tuple[HubEntry, ...]:
         """Return definitions under exposed names, which are given in the order of the servers."""
@@ -307,31 +250,7 @@ class HubOffers:
         outdated = [one for one in self._offering("tools") if not one.list_facts("tools").current]
         await self._read_each(outdated, lambda one: one.refresh(timeout=_LIST_SECONDS))
 
-    async def follow(self, connection: McpConnection, own: str, uri: str) -> None:
-        """Subscribe to a resource that is about to be read, so that no update after the reading is missed."""
-        if (connection, uri) in self._followed or not _subscribes(connection):
-            return
-        try:
-            end = await connection.subscribe_resource(own, lambda _: self._on_updated(uri), timeout=_FOLLOW_SECONDS)
-        except ServerError as error:
-            _log.info("%s; updates of %r are not told", error, uri)
-            return
-        self._followed[connection, uri] = end
-        if len(self._followed) > _MOST_FOLLOWED:
-            self._followed.popitem(last=False)[1]()
-
 
 def _subscribes(connection: McpConnection) -> bool:
     declared: Any = connection.capabilities.get("resources")
     return isinstance(declared, dict) and cast("Json", declared).get("subscribe") is True
-
-
-def _with_uri(result: Json, own: str, uri: str) -> Json:
-    """Return the contents of a resource under the requested URI."""
-    contents = result.get("contents")
-    if own == uri or not isinstance(contents, list):
-        return result
-    entries = cast("list[Json]", contents)
-    same = [isinstance(entry, dict) and entry.get("uri") == own for entry in entries]  # pyright: ignore[reportUnnecessaryIsInstance]
-    renamed = [{**entry, "uri": uri} if is_it else entry for entry, is_it in zip(entries, same, strict=True)]
-    return {**result, "contents": renamed}

@@ -59,6 +59,10 @@ class Logs:
         lowest = self._minimum_level(request) if self._enabled else len(LEVELS)
         return LEVELS[lowest] if lowest < len(LEVELS) else None
 
+    def asked(self, request: Request) -> bool:
+        """Whether the client of a request said which messages it wants."""
+        return LOG_LEVEL in request.meta if request.modern else (request.client.conversation or "") in self._levels
+
     def levels(self) -> Mapping[str, LogLevel]:
         """Return the levels that legacy clients have set, by conversation."""
         return {conversation: LEVELS[lowest] for conversation, lowest in self._levels.items()}
