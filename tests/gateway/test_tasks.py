@@ -256,3 +256,96 @@ async def test_a_caller_that_did_not_declare_the_extension_may_not_ask() -> None
         answer = await raw.ask(raw.request("tasks/get", {"taskId": "t1.a.b.c"}))
 
     assert answer["error"]["code"] == -32021
+
+
+async def test_a_legacy_caller_has_the_task_of_a_modern_upstream_in_its_own_form() -> None:
+    slow = Slow()
+    async with caller(before(slow, MODERN), LEGACY) as raw:
+        listed = (await request(raw, "tools/list"))["tools"]
+        created = (await request(raw, "tools/call", name="up_slow", arguments={}, task={}))["task"]
+        running = await request(raw, "tasks/get", taskId=created["taskId"])
+        slow.go.set()
+        result = await request(raw, "tasks/result", taskId=created["taskId"])
+        found = await request(raw, "tasks/get", taskId=created["taskId"])
+        over = await ask(raw, "tasks/cancel", taskId=created["taskId"])
+
+    assert {tool["execution"]["taskSupport"] for tool in listed} == {"optional"}
+    assert {"ttl", "pollInterval"} <= running.keys()
+    assert not {"ttlMs", "resultType", "result"} & running.keys()
+    assert [one["status"] for one in (created, running, found)] == ["working", "working", "completed"]
+    assert result["structuredContent"] == {"n": 1}
+    assert result["_meta"]["io.modelcontextprotocol/related-task"] == {"taskId": created["taskId"]}
+    assert over["error"]["code"] == -32602
+
+
+async def test_a_legacy_caller_that_wants_a_task_gets_one_of_a_call_that_is_over() -> None:
+    server = create_mcp_server(name="quick", version="1", tasks={"other": "optional"})
+
+    async def quick() -> dict[str, int]:
+        return {"n": 2}
+
+    server.tool(quick)
+    gateway = create_gateway({"up": {"server": server, "protocol": MODERN}})
+    async with caller(gateway, LEGACY) as raw:
+        created = (await request(raw, "tools/call", name="up_quick", arguments={}, task={}))["task"]
+        found = await request(raw, "tasks/get", taskId=created["taskId"])
+        result = await request(raw, "tasks/result", taskId=created["taskId"])
+        over = await ask(raw, "tasks/cancel", taskId=created["taskId"])
+
+    assert (created["status"], found["status"]) == ("completed", "completed")
+    assert result["structuredContent"] == {"n": 2}
+    assert over["error"]["code"] == -32602
+
+
+async def test_the_questions_of_a_modern_task_reach_a_legacy_caller_while_it_waits() -> None:
+    gateway = before(Slow(), MODERN)
+    async with caller(gateway, LEGACY, elicitation={}) as raw:
+        created = (await request(raw, "tools/call", name="up_asks", arguments={}, task={}))["task"]
+        await raw.send(raw.request("tasks/result", {"taskId": created["taskId"]}, id="result"))
+        question = await raw.receive()
+        answer = {"action": "accept", "content": {"city": "Oslo"}}
+        await raw.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+        result = await raw.receive()
+
+    assert question["method"] == "elicitation/create"
+    assert question["params"]["_meta"]["io.modelcontextprotocol/related-task"] == {"taskId": created["taskId"]}
+    assert result["result"]["content"][0]["text"] == "Oslo"
+
+
+async def test_a_refused_question_ends_the_task() -> None:
+    async with caller(before(Slow(), MODERN), LEGACY, elicitation={}) as raw:
+        created = (await request(raw, "tools/call", name="up_asks", arguments={}, task={}))["task"]
+        await raw.send(raw.request("tasks/result", {"taskId": created["taskId"]}, id="result"))
+        question = await raw.receive()
+        refusal = {"code": -1, "message": "not now"}
+        await raw.send({"jsonrpc": "2.0", "id": question["id"], "error": refusal})
+        result = await raw.receive()
+        found = await ended(raw, created["taskId"])
+
+    assert result["error"]["message"].endswith("not now")
+    assert found["status"] == "cancelled"
+
+
+async def test_a_tool_that_cannot_be_a_task_refuses_one() -> None:
+    plain = create_mcp_server(name="plain", version="1", tasks={"other": "optional"})
+
+    async def quick() -> str:
+        return "x"
+
+    plain.tool(quick)
+    gateway = create_gateway({"up": {"server": plain, "protocol": "legacy"}})
+    async with caller(gateway, LEGACY) as raw:
+        answer = await ask(raw, "tools/call", name="up_quick", arguments={}, task={})
+
+    assert answer["error"]["code"] == -32601
+
+
+@pytest.mark.parametrize(("protocol", "version"), [(MODERN, LEGACY), ("legacy", LEGACY)])
+async def test_a_legacy_caller_cancels_a_task(protocol: str, version: str) -> None:
+    async with caller(before(Slow(), protocol), version) as raw:
+        created = (await request(raw, "tools/call", name="up_slow", arguments={}, task={}))["task"]
+        cancelled = await request(raw, "tasks/cancel", taskId=created["taskId"])
+        result = await ask(raw, "tasks/result", taskId=created["taskId"])
+
+    assert (cancelled["taskId"], cancelled["status"]) == (created["taskId"], "cancelled")
+    assert result["error"]["code"] == -32602

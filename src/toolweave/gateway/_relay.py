@@ -200,11 +200,12 @@ class Relay:
         resumed = self.resumed(request) if method in methods.INPUT_REQUIRED else None
         if resumed is not None and resumed.server != route.server:
             raise RequestError(f"{REQUEST_STATE} is of another upstream; make the request anew", code=INVALID_PARAMS)
+        of_rounds = (INPUT_RESPONSES, REQUEST_STATE) if method in methods.INPUT_REQUIRED else ()
         call = RelayedCall(
             request=request,
             route=route,
             method=method,
-            params={name: value for name, value in params.items() if name not in (INPUT_RESPONSES, REQUEST_STATE)},
+            params={name: value for name, value in params.items() if name not in of_rounds},
             stream=CallerStream(request, self._logs),
             resumed=resumed,
             follow_tasks=follow_tasks,
@@ -247,7 +248,7 @@ class Relay:
         return await self._kept(call, leased, able)
 
     def _needs_logs(self, call: RelayedCall, connection: McpConnection) -> bool:
-        """Whether a call needs a connection of its own for its log messages, which over pipes do not say whose they are.
+        """Whether a call needs a connection of its own for its log messages: over pipes they do not say whose they are.
 
         Only calls of callers that asked for messages do, at a server that sends some.
         """

@@ -155,9 +155,11 @@ class UpstreamTasks:
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return the extension, or the capability `tasks` of 2025-11-25, while an upstream has tasks in any form."""
-        upstreams = self._hub.clients.values()
-        offered = any(_makes_legacy_tasks(one) or _has_extension(one) for one in upstreams)
-        return capabilities(modern=modern) if offered else {}
+        return capabilities(modern=modern) if self._offered else {}
+
+    @property
+    def _offered(self) -> bool:
+        return any(_makes_legacy_tasks(one) or _has_extension(one) for one in self._hub.clients.values())
 
     def support(self, spec: ToolSpec, modern: bool) -> Json:
         """Return the members of a definition for callers of 2025-11-25, whose tasks modern upstreams decide about."""
@@ -181,7 +183,7 @@ class UpstreamTasks:
         )
         if request.modern:
             return {"task": {}} if word == "required" and declared(request) else {}
-        if not _asks_for_task(request) or (upstream is not None and _has_extension(upstream)):
+        if not self._asks_for_task(request) or (upstream is not None and _has_extension(upstream)):
             return {}
         if word == "forbidden":
             raise RequestError(f"tool {request.text('name')!r} cannot be called as a task", code=METHOD_NOT_FOUND)
@@ -189,14 +191,14 @@ class UpstreamTasks:
 
     def takes(self, request: Request) -> bool:
         """Whether the caller of a tool takes a task for an answer; else the relay follows it."""
-        return declared(request) if request.modern else _asks_for_task(request)
+        return declared(request) if request.modern else self._asks_for_task(request)
 
     def shown(self, request: Request, server: str, result: Json) -> Json:
         """Return the result of a call in the caller's form: one that names a task, under the id for this caller.
 
         A caller of 2025-11-25 that asked for a task gets one, also of a call that is over.
         """
-        asked = not request.modern and _asks_for_task(request)
+        asked = self._asks_for_task(request)
         if not is_task(result):
             return task_result(self._ended.add(request.client.principal, result), modern=False) if asked else result
         older = as_object(result.get("task"))
@@ -208,6 +210,10 @@ class UpstreamTasks:
         if older is None:
             return named if request.modern else {"task": in_core(named)}
         return {"resultType": "task", **in_extension(named)} if request.modern else {"task": named}
+
+    def _asks_for_task(self, request: Request) -> bool:
+        """Whether a caller of 2025-11-25 wants a task; where none is offered the wish is ignored (basic/utilities/tasks)."""
+        return request.client.version == TASKS_VERSION and "task" in request.params and self._offered
 
     # listen streams
 
@@ -379,10 +385,6 @@ def _outcome(request: Request, state: Json) -> Json:
         code=code if isinstance(code, int) else INVALID_PARAMS,
         data=error.get("data"),
     )
-
-
-def _asks_for_task(request: Request) -> bool:
-    return request.client.version == TASKS_VERSION and "task" in request.params
 
 
 def _makes_legacy_tasks(upstream: McpConnection) -> bool:
