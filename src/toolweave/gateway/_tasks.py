@@ -212,7 +212,7 @@ class UpstreamTasks:
         return {"resultType": "task", **in_extension(named)} if request.modern else {"task": named}
 
     def _asks_for_task(self, request: Request) -> bool:
-        """Whether a caller of 2025-11-25 wants a task; where none is offered the wish is ignored (basic/utilities/tasks)."""
+        """Whether a caller of 2025-11-25 wants a task; where none is offered, the specification says to ignore that."""
         return request.client.version == TASKS_VERSION and "task" in request.params and self._offered
 
     # listen streams
