@@ -139,3 +139,17 @@ async def test_every_result_names_the_server_that_was_described() -> None:
         after = (await raw.ask(raw.request("tools/list")))["result"]["_meta"][INFO]
 
     assert (before["name"], after["name"]) == ("plain", "toolweave")
+
+
+@ERAS
+async def test_a_list_that_is_not_declared_is_no_method(version: str) -> None:
+    async with caller(create_gateway({"s": {"server": plain()}}), version) as raw:
+        codes = [(await raw.ask(raw.request(f"{kind}/list")))["error"]["code"] for kind in ("prompts", "resources")]
+
+    assert codes == [-32601, -32601]
+
+
+async def test_a_gateway_without_upstreams_has_room_for_all() -> None:
+    found = await described(create_gateway({}), LEGACY)
+
+    assert {"tools", "prompts", "resources"} <= found["capabilities"].keys()

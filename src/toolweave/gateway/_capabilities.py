@@ -16,7 +16,7 @@ from toolweave.protocol.versions import MODERN_VERSIONS
 from toolweave.serve._request import Json, Method
 from toolweave.tools import Toolset
 
-__all__ = ["UpstreamCapabilities", "declares"]
+__all__ = ["UpstreamCapabilities", "declares", "offered"]
 
 _OWN = frozenset({"tools", "prompts", "resources", "completions", "logging", "tasks", "extensions", "experimental"})
 _STARTING = frozenset({ConnectionState.IDLE, ConnectionState.CONNECTING})
@@ -30,6 +30,12 @@ def declares(connection: McpConnection, capability: str, member: str | None = No
     if member is None:
         return capability in connection.capabilities
     return (as_object(connection.capabilities.get(capability)) or {}).get(member) is True
+
+
+def offered(hub: Hub, capability: str, member: str | None = None) -> bool:
+    """Whether an upstream declares a capability, or may yet: one that is starting, or is still to come where none is."""
+    upstreams = hub.clients.values()
+    return not upstreams or any(one.state in _STARTING or declares(one, capability, member) for one in upstreams)
 
 
 class UpstreamCapabilities:
@@ -53,14 +59,14 @@ class UpstreamCapabilities:
         return {}
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
-        """Return the capabilities of all upstreams, and those that one that is still starting may have.
+        """Return the capabilities of all upstreams, and those that one that is still to come may have.
 
         The lists may change at any time, whatever the upstreams say: one may come, go or restart.
         """
         found = {name: dict(value) for name, value in self._lists().items()}
         upstreams = tuple(self._hub.clients.values())
         for name in ("completions", "logging"):
-            if self._declared(name):
+            if offered(self._hub, name):
                 found[name] = {}
         experimental = _merged(one.capabilities.get("experimental") for one in upstreams)
         if experimental:
@@ -105,17 +111,14 @@ class UpstreamCapabilities:
 
     def _lists(self) -> Mapping[str, Mapping[str, Any]]:
         found: dict[str, Json] = {}
-        if self._declared("tools") or len(self._tools.snapshot()):
+        if offered(self._hub, "tools") or len(self._tools.snapshot()):
             found["tools"] = {"listChanged": True}
         for name in ("prompts", "resources"):
-            if self._declared(name):
+            if offered(self._hub, name):
                 found[name] = {"listChanged": True}
-        if self._declared("resources", "subscribe"):
+        if offered(self._hub, "resources", "subscribe"):
             found["resources"]["subscribe"] = True
         return found
-
-    def _declared(self, capability: str, member: str | None = None) -> bool:
-        return any(one.state in _STARTING or declares(one, capability, member) for one in self._hub.clients.values())
 
 
 def _extensions(upstreams: Iterable[McpConnection]) -> Json:

@@ -15,10 +15,12 @@ import anyio
 
 from toolweave.connect import ConnectionState
 from toolweave.connect._feed.list_cache import ListFacts
-from toolweave.errors import DuplicateToolError, ServerError
+from toolweave.errors import DuplicateToolError, RequestError, ServerError
+from toolweave.gateway._capabilities import offered
 from toolweave.hub import Hub
 from toolweave.hub._offers import USABLE, HubEntry, HubListKind, HubOffers
 from toolweave.protocol import methods
+from toolweave.protocol.codes import METHOD_NOT_FOUND
 from toolweave.protocol.json_types import as_object
 from toolweave.protocol.resource_uris import with_uris
 from toolweave.protocol.versions import MODERN_VERSIONS
@@ -138,6 +140,8 @@ class Lists:
     # the methods
 
     async def _list_tools(self, request: Request) -> Json:
+        if not len(self._tools.snapshot()):
+            self._require(request, "tools")
         cursor: Any = request.params.get("cursor")
         if cursor is None:
             await self._offers.refresh_tools()
@@ -169,6 +173,7 @@ class Lists:
         return await self._list(request, "resourceTemplates")
 
     async def _list(self, request: Request, kind: HubListKind) -> Json:
+        self._require(request, _CAPABILITIES[kind])
         entries, facts, errors = await self._listed(kind)
         may, shown = request.client.may, None
         if may is not None:
@@ -179,6 +184,11 @@ class Lists:
             {} if following is None else {"nextCursor": following}
         )
         return self._completed(request, kind, found, facts, errors, shown)
+
+    def _require(self, request: Request, capability: OfferKind) -> None:
+        """Refuse a method that belongs to a capability which is not declared."""
+        if not offered(self._hub, capability):
+            raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
 
     async def _listed(self, kind: HubListKind) -> tuple[tuple[HubEntry, ...], _Facts, _Errors]:
         """Return a list of all upstreams; a difference from the one before is published."""
