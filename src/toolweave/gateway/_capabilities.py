@@ -33,7 +33,7 @@ def declares(connection: McpConnection, capability: str, member: str | None = No
 
 
 def offered(hub: Hub, capability: str, member: str | None = None) -> bool:
-    """Whether an upstream declares a capability, or may yet: one that is starting, or is still to come where none is."""
+    """Whether an upstream declares a capability, or may yet: one that is starting, or that is to come where none is."""
     upstreams = hub.clients.values()
     return not upstreams or any(one.state in _STARTING or declares(one, capability, member) for one in upstreams)
 

@@ -253,7 +253,8 @@ class Relay:
         Only calls of callers that asked for messages do, at a server that sends some.
         """
         piped = connection.config.transport in _PIPED and "logging" in connection.capabilities
-        return piped and call.method == methods.TOOLS_CALL and self._logs.asked(call.request)
+        is_call = call.method == methods.TOOLS_CALL and call.follow_tasks  # a task is asked about on the shared one
+        return piped and is_call and self._logs.asked(call.request)
 
     async def _take_level(self, call: RelayedCall, own: AskingConnection) -> None:
         """Ask a legacy upstream for log messages of the caller's level, on a connection of the caller's own."""
