@@ -10,7 +10,7 @@ import pytest
 
 from tests.gateway.relayed import EACH_CALLER, MODERN, Json, gateway_to, upstream
 from tests.serve.talking import talking
-from toolweave import Callbacks, Hub, ProtocolError, ToolweaveError, connect_mcp
+from toolweave import Callbacks, Hub, ProtocolError, ToolweaveError, connect_mcp, create_mcp_server
 from toolweave.errors import RequestError
 from toolweave.gateway import create_gateway
 from toolweave.testing import MemoryServer
@@ -206,8 +206,6 @@ async def test_log_messages_of_a_call_reach_its_caller_at_its_level(version: str
 
 
 async def test_completions_are_the_upstreams_own() -> None:
-    from toolweave import create_mcp_server
-
     server = create_mcp_server(name="up", version="1")
 
     @server.prompt
@@ -277,3 +275,94 @@ async def test_a_read_resource_keeps_its_lifetime_from_a_modern_upstream_alone()
             async with talking(through_gateway(server, protocol=era)) as talk:
                 read = await talk.ask("resources/read", {"uri": "res://a"})
             assert (read["ttlMs"], read["cacheScope"]) == lifetime
+
+
+async def test_completions_of_templates_and_of_servers_without_any() -> None:
+    server = create_mcp_server(name="up", version="1")
+
+    @server.resource("trip://{place}")
+    def trip(place: str) -> str:
+        return place
+
+    @server.completion(ref="resource:trip://{place}", argument="place")
+    def places(value: str) -> list[str]:
+        return ["paris"]
+
+    gateway = create_gateway({"up": {"server": server}, "plain": {"server": offering()}})
+    with anyio.fail_after(60):
+        async with talking(gateway) as talk:
+
+            async def complete(**ref: str) -> Json:
+                params = {"ref": ref, "argument": {"name": "place", "value": ""}}
+                return (await talk.ask("completion/complete", params))["completion"]
+
+            assert (await complete(type="ref/resource", uri="trip://{place}"))["values"] == ["paris"]
+            assert (await complete(type="ref/prompt", name="plain_greet"))["values"] == []
+            for ref in ({"type": "ref/none"}, {"type": "ref/resource", "uri": "none://"}):
+                with pytest.raises(RequestError) as refused:
+                    await complete(**ref)
+                assert refused.value.code == -32602
+
+
+async def test_a_resource_that_nobody_lists_is_looked_for_at_every_upstream_and_stays_where_it_was_found() -> None:
+    first, second = offering(), create_mcp_server(name="b", version="1")
+
+    @second.resource("item://{name}")
+    def item(name: str) -> str:
+        return name
+
+    gateway = create_gateway({"a": {"server": first}, "b": {"server": second}})
+    with anyio.fail_after(60):
+        async with talking(gateway) as talk:
+            for _ in range(2):
+                assert (await talk.ask("resources/read", {"uri": "item://x"}))["contents"][0]["text"] == "x"
+            asked = [one for one in first.requests if one.method == "resources/read"]
+            with pytest.raises(RequestError) as refused:
+                await talk.ask("resources/read", {"uri": "nowhere://x"})
+
+    assert len(asked) == 1
+    assert (refused.value.code, refused.value.data) == (-32602, {"uri": "nowhere://x"})
+
+
+@pytest.mark.parametrize("engine", ["auto", "sdk"])
+@pytest.mark.parametrize("kind", ["stdio-legacy", "stdio-modern", "http-modern"])
+async def test_requests_are_relayed_over_either_engine(kind: str, engine: str) -> None:
+    with anyio.fail_after(60), upstream(kind) as config:
+        async with talking(gateway_to({**config, "engine": engine})) as talk:
+            await talk.ask("tools/call", {"name": "slow", "arguments": {"seconds": 0.1, "steps": 2}}, progressToken=1)
+            with pytest.raises(RequestError) as refused:
+                await talk.ask("tools/call", {"name": "rpc_error", "arguments": {"code": 42, "message": "app"}})
+            asked = await talk.ask("tools/call", {"name": "elicit", "arguments": {}})
+
+    assert talk.of("notifications/progress")
+    assert (refused.value.code, refused.value.message) == (42, "app")
+    assert asked["resultType"] == "input_required"
+
+
+@pytest.mark.parametrize("code", [-32020, -32022])
+async def test_an_error_of_the_hop_behind_the_gateway_is_not_the_callers_fault(code: int) -> None:
+    server = offering()
+    server.fail_next("tools/call", "odd", code=code, times=2)
+    with anyio.fail_after(60):
+        async with talking(through_gateway(server)) as talk:
+            with pytest.raises(RequestError) as refused:
+                await talk.ask("tools/call", {"name": "f"})
+
+    assert refused.value.code == -32603
+    assert "odd" in refused.value.message
+
+
+async def test_a_legacy_caller_of_a_tool_that_needs_more_than_it_can_do_gets_an_error_that_a_model_can_read() -> None:
+    server = offering()
+    needed: Json = {"requiredCapabilities": {"sampling": {"tools": {}}}}
+    server.fail_next("tools/call", "no", code=-32021, data=needed)
+    server.fail_next("prompts/get", "no", code=-32021, data=needed)
+    with anyio.fail_after(60):
+        async with talking(through_gateway(server), "2025-11-25") as talk:
+            result = await talk.ask("tools/call", {"name": "f"})
+            with pytest.raises(RequestError) as refused:
+                await talk.ask("prompts/get", {"name": "greet"})
+
+    assert result["isError"]
+    assert "sampling.tools" in result["content"][0]["text"]
+    assert (refused.value.code, refused.value.data) == (-32603, needed)

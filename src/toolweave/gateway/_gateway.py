@@ -55,6 +55,7 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
     state_keys: Sequence[str | bytes] | None = None,
     page_size: int | None = 100,
     patience: float = TTL_SECONDS,
+    idle_seconds: float = 300.0,
 ) -> Gateway:
     """Return a gateway: one MCP server in front of many, in every revision on either side.
 
@@ -73,6 +74,7 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
             share some.
         page_size: Entries on a page of a list; None puts all on one.
         patience: Seconds for which an upstream's question waits for its caller; then the call is given up.
+        idle_seconds: Seconds without a call after which a caller's own connection to a server is closed.
 
     Raises:
         ValueError: A setting is invalid.
@@ -82,7 +84,16 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
     info: Json = {"name": name, "version": version} | ({} if title is None else {"title": title})
     hub = source if isinstance(source, Hub) else Hub(source)
     secrets = GatewaySecrets(StateCipher(state_keys, ttl=patience), TaskNames(state_keys))
-    return Gateway(info, hub, tools=tools, instructions=instructions, secrets=secrets, page_size=page_size)
+    connections = AskingConnections(idle_seconds=idle_seconds)
+    return Gateway(
+        info,
+        hub,
+        tools=tools,
+        instructions=instructions,
+        secrets=secrets,
+        connections=connections,
+        page_size=page_size,
+    )
 
 
 class GatewaySecrets(NamedTuple):
@@ -123,6 +134,7 @@ class Gateway(ServerRunners):
         tools: Toolset | None = None,
         instructions: str | None = None,
         secrets: GatewaySecrets | None = None,
+        connections: AskingConnections | None = None,
         page_size: int | None = 100,
     ) -> None:
         super().__init__()
@@ -131,7 +143,7 @@ class Gateway(ServerRunners):
         self.tools = hub if tools is None else tools
         self.changes = Changes()
         self._groups = ServingGroups("calls to upstreams run")
-        self._connections = AskingConnections()
+        self._connections = AskingConnections() if connections is None else connections
         self._served = 0
         cipher, names = GatewaySecrets(StateCipher(), TaskNames()) if secrets is None else secrets
         logs, offers = Logs(enabled=True), HubOffers(hub)
