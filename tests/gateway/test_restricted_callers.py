@@ -1,0 +1,116 @@
+"""A caller that may not use everything: what it is shown, told and subscribed to is what it may use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.gateway.upstreams import LEGACY, MODERN, UPSTREAMS, Json
+from tests.serve.lines import Peer
+from toolweave import McpServer, create_mcp_server
+from toolweave.errors import RequestError
+from toolweave.gateway import Gateway, create_gateway
+
+pytestmark = pytest.mark.anyio
+ERAS = pytest.mark.parametrize("version", [LEGACY, MODERN])
+
+
+def offering(name: str) -> McpServer:
+    """Return a server with one of each kind, that says that everybody may keep and share its lists."""
+    server = create_mcp_server(name="s", version="1", ttl_ms=5000, cache_scope="public")
+
+    async def answer() -> str:
+        return name
+
+    async def item(part: str) -> str:
+        return part
+
+    server.tool(name=name)(answer)
+    server.prompt(name=name)(answer)
+    server.resource(f"{name}://x")(answer)
+    server.resource(f"{name}://{{part}}")(item)
+    return server
+
+
+def restricted(version: str) -> Peer:
+    """Return a caller that may use what is of `mine`."""
+    peer = Peer(version=version, principal="me")
+
+    def may(kind: str, name: str, scopes: Iterable[str]) -> bool:
+        return name.startswith("mine")
+
+    peer.client = replace(peer.client, may=may)
+    return peer
+
+
+def both() -> Gateway:
+    """Return a gateway before two servers."""
+    return create_gateway({"mine": {"server": offering("mine")}, "theirs": {"server": offering("theirs")}})
+
+
+async def asked(gateway: Gateway, peer: Peer, method: str, **params: Any) -> Json:
+    """Make a request of the gateway."""
+    with anyio.fail_after(30):
+        return await gateway.endpoint.answer(peer.request(method, **params))
+
+
+@ERAS
+async def test_lists_have_what_the_caller_may_use_and_nothing_of_other_servers(version: str) -> None:
+    gateway = both()
+    async with gateway.running():
+        found = {
+            member: await asked(gateway, restricted(version), method)
+            for method, member in (
+                ("tools/list", "tools"),
+                ("prompts/list", "prompts"),
+                ("resources/list", "resources"),
+                ("resources/templates/list", "resourceTemplates"),
+            )
+        }
+
+    keys = {"tools": "name", "prompts": "name", "resources": "uri", "resourceTemplates": "uriTemplate"}
+    assert {member: [one[keys[member]] for one in page[member]] for member, page in found.items()} == {
+        "tools": ["mine_mine"],
+        "prompts": ["mine_mine"],
+        "resources": ["mine://x"],
+        "resourceTemplates": ["mine://{part}"],
+    }
+    assert [page["_meta"][UPSTREAMS] for page in found.values()] == [{"mine": {"status": "ready"}}] * 4
+    if version == MODERN:
+        assert {(page["ttlMs"], page["cacheScope"]) for page in found.values()} == {(0, "private")}
+
+
+async def test_a_resource_that_the_caller_may_not_use_is_not_subscribed_to() -> None:
+    gateway = both()
+    peer = restricted(MODERN)
+    wanted = {"resourceSubscriptions": ["mine://x", "theirs://x"]}
+    async with gateway.running() as tasks, anyio.create_task_group() as listening:
+        listening.start_soon(lambda: asked(gateway, peer, "subscriptions/listen", notifications=wanted))
+        with anyio.fail_after(30):
+            while not peer.told:
+                await anyio.sleep(0.01)
+        listening.cancel_scope.cancel()
+        assert not tasks.cancel_scope.cancel_called
+
+    ((method, params),) = peer.told
+    assert method == "notifications/subscriptions/acknowledged"
+    assert params["notifications"] == {"resourceSubscriptions": ["mine://x"]}
+
+
+async def test_an_upstream_that_is_gone_refuses_a_subscription_with_its_name() -> None:
+    gateway = create_gateway({"mine": {"server": offering("mine"), "timeout": 1}, "more": {"server": offering("more")}})
+    peer = Peer(version=LEGACY, conversation="c")
+    async with gateway.running():
+        await asked(gateway, peer, "resources/list")
+        leave = gateway.changes.join(lambda method, params: None, conversation="c")
+        await gateway.hub.clients["mine"].close()
+        with pytest.raises(RequestError) as refused:
+            await asked(gateway, peer, "resources/subscribe", uri="mine://x")
+        leave()
+
+    assert refused.value.code == -32603
+    assert "'mine://x'" in refused.value.message
