@@ -114,3 +114,39 @@ async def test_an_upstream_that_is_gone_refuses_a_subscription_with_its_name() -
 
     assert refused.value.code == -32603
     assert "'mine://x'" in refused.value.message
+
+
+async def test_a_caller_is_told_of_the_changes_that_it_sees() -> None:
+    mine, theirs = offering("mine"), offering("theirs")
+    gateway = create_gateway({"mine": {"server": mine}, "theirs": {"server": theirs}})
+    wanted = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
+    peer, everybody = restricted(MODERN), Peer(version=MODERN)
+
+    async def answer() -> str:
+        return "x"
+
+    async with gateway.running(), anyio.create_task_group() as listening:
+        for method in ("prompts/list", "resources/list", "resources/templates/list"):
+            await asked(gateway, peer, method)
+        for one in (peer, everybody):
+            listening.start_soon(lambda one=one: asked(gateway, one, "subscriptions/listen", notifications=wanted))
+        with anyio.fail_after(30):
+            while not (peer.told and everybody.told):
+                await anyio.sleep(0.01)
+            for server, name in ((theirs, "theirs2"), (mine, "mine2")):
+                server.tool(name=name)(answer)
+                server.prompt(name=name)(answer)
+                server.resource(f"{name}://x")(answer)
+                count = len(everybody.told) + 3
+                while len(everybody.told) < count:
+                    await anyio.sleep(0.01)
+                told = len(peer.told)
+                while server is mine and len(peer.told) < 4:
+                    await anyio.sleep(0.01)
+                assert server is mine or told == 1, peer.told
+        listening.cancel_scope.cancel()
+
+    assert {method for method, _ in peer.told[1:]} == {
+        f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")
+    }
+    assert len(peer.told) == 4

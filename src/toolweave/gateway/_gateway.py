@@ -162,7 +162,11 @@ class Gateway(ServerRunners):
         self._lists = Lists(hub, self.tools, offers, self.changes, support=tasks.support, page_size=page_size)
         about = UpstreamCapabilities(hub, self.tools, info, instructions)
         listen = Listen(
-            self.changes, declared=self._declared, filters={"taskIds": tasks}, follower=ResourceUpdates(offers)
+            self.changes,
+            declared=self._declared,
+            filters={"taskIds": tasks},
+            follower=ResourceUpdates(offers),
+            view=self._lists.view,
         )
         features: list[Feature] = [
             Calls(hub, self.routes, self.relay, tasks, local=local),

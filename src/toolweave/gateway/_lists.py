@@ -99,6 +99,17 @@ class Lists:
         """Return nothing: the capabilities are those of the upstreams taken together."""
         return {}
 
+    def view(self, request: Request, notification: str) -> object:
+        """Return what a caller sees of the list whose changes a notification announces, to be compared."""
+        may = request.client.may
+        if notification == methods.NOTIFICATIONS_TOOLS_LIST_CHANGED:
+            return [spec for spec in self._tools.snapshot() if may is None or may("tools", spec.name, spec.scopes)]
+        kinds: tuple[HubListKind, ...] = ("prompts",)
+        if notification == methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED:
+            kinds = ("resources", "resourceTemplates")
+        entries = [(kind, one) for kind in kinds for one in self._seen.get(kind, ())]
+        return [one for kind, one in entries if may is None or may(_CAPABILITIES[kind], one.name, ())]
+
     async def watch(self) -> None:
         """Notify of changed lists of prompts, resources and templates, until cancelled.
 

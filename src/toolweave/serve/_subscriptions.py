@@ -75,6 +75,9 @@ class ExtensionFilter(Protocol):
         ...
 
 
+ListView: TypeAlias = Callable[[Request, str], object]
+
+
 class ResourceFollower(Protocol):
     """Subscribes to resources where they are, for a server in front of others."""
 
@@ -99,6 +102,8 @@ class Listen:
         declared: Returns the capabilities that the server declares now, in either era.
         filters: Filters of extensions, by their key.
         follower: Subscribes to the resources where they are; None where all changes are published here.
+        view: Returns what a client sees of a list, by the notification of its changes; a client that does not see all
+            is told only when that differs. None tells of every change.
     """
 
     def __init__(
@@ -108,11 +113,13 @@ class Listen:
         declared: Callable[[], Mapping[str, Any]],
         filters: Mapping[str, ExtensionFilter] | None = None,
         follower: ResourceFollower | None = None,
+        view: ListView | None = None,
     ) -> None:
         self._changes = changes
         self._declared = declared
         self._filters = dict(filters or {})
         self._follower = follower
+        self._view = view
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return `subscriptions/listen`, or in earlier revisions the subscriptions to resources."""
@@ -221,6 +228,7 @@ class Listen:
     async def _deliver(self, request: Request, stream: ListenStream, honoured: Json) -> None:
         stamp = {SUBSCRIPTION_ID: request.id}
         await request.line.notify(ACKNOWLEDGED, {"notifications": honoured, "_meta": stamp})
+        seen = self._views(request, honoured)
         ended = False
         while not ended:
             await stream.wait()
@@ -228,7 +236,22 @@ class Listen:
             if not ended:
                 await anyio.sleep(self._changes.debounce)
             for change in stream.take():
-                await request.line.notify(change.method, {**change.params, "_meta": stamp})
+                if self._is_seen(request, seen, change.method):
+                    await request.line.notify(change.method, {**change.params, "_meta": stamp})
+
+    def _views(self, request: Request, honoured: Json) -> dict[str, object]:
+        """Return what a client that does not see all sees of the lists that it listens to, by notification."""
+        if self._view is None or request.client.may is None:
+            return {}
+        listened = [topic.method for key, (_, topic) in LISTS.items() if key in honoured]
+        return {method: self._view(request, method) for method in listened}
+
+    def _is_seen(self, request: Request, seen: dict[str, object], method: str) -> bool:
+        """Whether a client is told of a change: another view of the list than before, which is kept."""
+        if self._view is None or method not in seen:
+            return True
+        before, seen[method] = seen[method], self._view(request, method)
+        return before != seen[method]
 
     async def _subscribe(self, request: Request) -> Json:
         conversation, uri = self._subscription(request)
